@@ -13,7 +13,7 @@ import (
 )
 
 // Verbs are commands of dew that a run uses, so that it does as a user does.
-// Package cmd/dew has the real ones.
+// Package cli/smoketest has the real ones.
 type Verbs interface {
 	// Push brings the apps of a manifest to where each process has a running instance.
 	Push(ctx context.Context, p Push) error

@@ -15,6 +15,6 @@
 //	                         ▼
 //	              Report ▶ table, JSON (report.go)  JUnit (junit.go)  bundle (bundle.go, mask.go)
 //
-// What it needs of the commands of dew it declares as Verbs; package cmd/dew does
+// What it needs of the commands of dew it declares as Verbs; package cli/smoketest does
 // these with the very code of dew push, dew ssh and so on.
 package smoke

@@ -23,7 +23,7 @@ const (
 func (c *checker) http(ctx context.Context, h *HTTPCheck, a subject) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	host, dial, err := c.way(ctx, h, a)
+	host, dial, err := c.findRoute(ctx, h, a)
 	if err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func (c *checker) http(ctx context.Context, h *HTTPCheck, a subject) error {
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// way finds the name that a request has for its host, and what it is sent over.
-func (c *checker) way(ctx context.Context, h *HTTPCheck, a subject) (string, dialer, error) {
+// findRoute finds the name that a request has for its host, and what it is sent over.
+func (c *checker) findRoute(ctx context.Context, h *HTTPCheck, a subject) (string, dialer, error) {
 	if h.Host != "" {
 		return h.Host, c.dialRouter, nil
 	}

@@ -35,11 +35,11 @@ func (c *checker) log(ctx context.Context, l *LogCheck, a subject) error {
 	if l.Source != "" {
 		from = l.Source + " of app " + a.name
 	}
-	return fmt.Errorf("no line of %s fits %s; there were %d", from, l.Text.wish(), lines)
+	return fmt.Errorf("no line of %s fits %s; there were %d", from, l.Text.expected(), lines)
 }
 
-// wish is the text as a sentence has it.
-func (t Text) wish() string {
+// expected is the text as a sentence has it.
+func (t Text) expected() string {
 	var all []string
 	for _, s := range t.Contains {
 		all = append(all, fmt.Sprintf("contains %q", s))
@@ -94,7 +94,7 @@ func (c *checker) mail(ctx context.Context, m *MailCheck) error {
 		subjects = append(subjects, full.Subject)
 	}
 	if len(subjects) > 0 {
-		return fmt.Errorf("no mail to %s fits %s; the subjects of those that came are %q", m.To, m.Text.wish(), subjects)
+		return fmt.Errorf("no mail to %s fits %s; the subjects of those that came are %q", m.To, m.Text.expected(), subjects)
 	}
 	return fmt.Errorf("no such mail came to %s", m.To)
 }

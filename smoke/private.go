@@ -101,7 +101,7 @@ func (p *Private) start() error {
 		return err
 	}
 	var err error
-	if p.owner, err = own(p.dir); err != nil {
+	if p.owner, err = claim(p.dir); err != nil {
 		return err
 	}
 	if p.ask, err = client.New(client.Options{Run: p.Run}); err != nil {

@@ -22,9 +22,9 @@ const sweepTime = time.Minute
 // unlocks it however that process ends.
 const ownerFile = "owner"
 
-// own makes the owner file of a folder. It is locked before it has its name, so that
+// claim makes the owner file of a folder. It is locked before it has its name, so that
 // nobody takes it for one that was left.
-func own(dir string) (*os.File, error) {
+func claim(dir string) (*os.File, error) {
 	file := filepath.Join(dir, ownerFile)
 	f, err := lockFile(file+".new", os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -59,7 +59,7 @@ func Sweep(ctx context.Context, dewd string, say func(format string, args ...any
 	}
 	for _, file := range files {
 		dir := filepath.Dir(file)
-		if !ours(dir) {
+		if !isOwn(dir) {
 			continue
 		}
 		owner, err := lockFile(file, os.O_RDWR)
@@ -74,9 +74,9 @@ func Sweep(ctx context.Context, dewd string, say func(format string, args ...any
 	}
 }
 
-// ours tells whether nobody but this user can have put something into a folder:
+// isOwn tells whether nobody but this user can have put something into a folder:
 // anybody may make one with such a name where temporary files are.
-func ours(dir string) bool {
+func isOwn(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
 		return false

@@ -20,7 +20,7 @@ func TestOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]bool{closed: true, open: false, link: false, filepath.Join(root, "none"): false} {
-		if got := ours(dir); got != want {
+		if got := isOwn(dir); got != want {
 			t.Errorf("ours(%s) = %v", filepath.Base(dir), got)
 		}
 	}
@@ -28,7 +28,7 @@ func TestOurs(t *testing.T) {
 		if err := os.Chown(closed, 1, 1); err != nil {
 			t.Fatal(err)
 		}
-		if ours(closed) {
+		if isOwn(closed) {
 			t.Error("a folder of another user is ours")
 		}
 	}

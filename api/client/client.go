@@ -116,11 +116,11 @@ func (c *Client) Select(path, selector string) *Client {
 	return &Client{&t}
 }
 
-// Door is the socket or address that is asked.
-func (c *Client) Door() string { return c.door }
+// Address is the socket or address that is asked.
+func (c *Client) Address() string { return c.address }
 
-// Here gives the guid of the client's space; empty if it has none.
-func (c *Client) Here(ctx context.Context) (string, error) { return c.spaceGUID(ctx) }
+// SpaceGUID gives the guid of the client's space; empty if it has none.
+func (c *Client) SpaceGUID(ctx context.Context) (string, error) { return c.spaceGUID(ctx) }
 
 // Error is an answer that is not a success.
 type Error struct {
@@ -147,13 +147,13 @@ func NotFound(err error) bool {
 
 // Unreachable is a daemon that cannot be asked.
 type Unreachable struct {
-	Door string
-	Err  error
+	Address string
+	Err     error
 }
 
-// Error says which door did not open.
+// Error names the address that could not be reached.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("cannot reach dewd at %s: %v", u.Door, u.Err)
+	return fmt.Sprintf("cannot reach dewd at %s: %v", u.Address, u.Err)
 }
 
 // Unwrap gives the cause.

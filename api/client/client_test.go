@@ -66,7 +66,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Apps().List(t.Context())
-	if u := (*Unreachable)(nil); !errors.As(err, &u) || u.Door != c.Door() {
+	if u := (*Unreachable)(nil); !errors.As(err, &u) || u.Address != c.Address() {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -104,8 +104,8 @@ type LogPlace struct {
 // NoticeBack is the notice that the daemon is there again.
 const NoticeBack = "dewd is back"
 
-// whose is the part of the path that says whose lines they are.
-func (q LogQuery) whose() string {
+// resource is the part of the path that says whose lines they are.
+func (q LogQuery) resource() string {
 	if q.Service {
 		return "services"
 	}
@@ -166,7 +166,7 @@ func (c Logs) Stream(ctx context.Context, app string, q LogQuery, each Lines) er
 			return err
 		}
 		if !f.joined { // a stream that only broke off may be there again at once
-			f.lose(err)
+			f.reportLost(err)
 		}
 		f.joined = false
 		select {
@@ -211,8 +211,8 @@ func (f *follower) ended(err error) bool {
 	return errors.As(err, &e) && e.Status < http.StatusInternalServerError
 }
 
-// lose tells once that the daemon is away.
-func (f *follower) lose(err error) {
+// reportLost tells once that the daemon is away.
+func (f *follower) reportLost(err error) {
 	if !f.away {
 		f.away = true
 		f.q.Notice(fmt.Sprintf("dewd went away, waiting for it (%v)", err))
@@ -226,7 +226,7 @@ func (f *follower) once(ctx context.Context) error {
 	quiet := time.AfterFunc(quietLimit, cancel)
 	defer quiet.Stop()
 	r := Request{
-		Method: http.MethodGet, Path: "/stream/v1/" + f.q.whose() + "/" + escape(f.app) + "?" + f.q.values(f.back).Encode(),
+		Method: http.MethodGet, Path: "/stream/v1/" + f.q.resource() + "/" + escape(f.app) + "?" + f.q.values(f.back).Encode(),
 		Header: http.Header{"Accept": {v3.LinesType + ", text/event-stream"}},
 	}
 	if f.back {
@@ -246,23 +246,23 @@ func (f *follower) once(ctx context.Context) error {
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), v3.LinesType) {
 		read = f.records
 	}
-	err = read(&ear{f: f, r: resp.Body, quiet: quiet})
+	err = read(&heardReader{f: f, r: resp.Body, quiet: quiet})
 	if err == nil || f.ended(err) {
 		return err
 	}
-	return &Unreachable{Door: f.t.door, Err: fmt.Errorf("the log stream ended: %w", err)}
+	return &Unreachable{Address: f.t.address, Err: fmt.Errorf("the log stream ended: %w", err)}
 }
 
-// ear listens to the daemon. Only while it does may the daemon be too quiet: who
-// reads the lines may take their time.
-type ear struct {
+// heardReader reads from the daemon and notes when it last heard of it. The limit for
+// silence counts only while it reads: printing lines can take longer.
+type heardReader struct {
 	f     *follower
 	r     io.Reader
 	quiet *time.Timer
 	heard bool
 }
 
-func (e *ear) Read(b []byte) (int, error) {
+func (e *heardReader) Read(b []byte) (int, error) {
 	if e.heard {
 		e.f.seen = time.Now() // until now nobody listened
 	}
@@ -271,34 +271,34 @@ func (e *ear) Read(b []byte) (int, error) {
 	e.quiet.Stop()
 	if n > 0 {
 		e.heard, e.f.seen = true, time.Now()
-		e.f.find()
+		e.f.reportBack()
 	}
 	return n, err
 }
 
-// find tells once that the daemon is there again.
-func (f *follower) find() {
+// reportBack tells once that the daemon is there again.
+func (f *follower) reportBack() {
 	if f.away {
 		f.away = false
 		f.q.Notice(NoticeBack)
 	}
 }
 
-// hand hands out one line that was not handed out before.
-func (f *follower) hand(l *v3.Line) error {
+// deliver hands out one line that was not handed out before.
+func (f *follower) deliver(l *v3.Line) error {
 	if l.Seq <= f.last && f.back {
 		return nil
 	}
-	f.reach(l.Seq)
+	f.advance(l.Seq)
 	if err := f.each.Line(l); err != nil {
 		return errReader{err}
 	}
 	return nil
 }
 
-// reach notes where the stream stands. The daemon knows best: a log may be shorter
+// advance notes where the stream stands. The daemon knows best: a log may be shorter
 // than it was, after a power cut.
-func (f *follower) reach(seq uint64) {
+func (f *follower) advance(seq uint64) {
 	f.last, f.back = seq, true
 	if f.q.Place != nil {
 		*f.q.Place = LogPlace{Seq: seq, Known: true}
@@ -330,11 +330,11 @@ func (f *follower) records(body io.Reader) error {
 		}
 		if l == nil {
 			if seq, ok := r.Place(); ok {
-				f.reach(seq)
+				f.advance(seq)
 			}
 			continue
 		}
-		if err := f.hand(l); err != nil {
+		if err := f.deliver(l); err != nil {
 			return err
 		}
 	}
@@ -365,7 +365,7 @@ func (f *follower) events(body io.Reader) error {
 func (f *follower) event(e event) error {
 	if e.data == nil {
 		if seq, err := strconv.ParseUint(e.id, 10, 63); err == nil {
-			f.reach(seq)
+			f.advance(seq)
 		}
 		return nil
 	}
@@ -373,7 +373,7 @@ func (f *follower) event(e event) error {
 	if err := json.Unmarshal(e.data, &l); err != nil {
 		return fmt.Errorf("cannot read a log line: %w", err)
 	}
-	return f.hand(&l)
+	return f.deliver(&l)
 }
 
 // event is a server-sent event; one without data only has an id.

@@ -149,7 +149,7 @@ func TestEarWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := &follower{q: LogQuery{Notice: func(string) {}}}
-		e := &ear{f: f, r: strings.NewReader("0123456789"), quiet: time.AfterFunc(quietLimit, cancel)}
+		e := &heardReader{f: f, r: strings.NewReader("0123456789"), quiet: time.AfterFunc(quietLimit, cancel)}
 		for range 3 {
 			if _, err := io.ReadFull(e, make([]byte, 2)); err != nil {
 				t.Fatal(err)

@@ -19,13 +19,13 @@ import (
 
 // transport exchanges requests with one daemon. It is safe for concurrent use.
 type transport struct {
-	http   *http.Client
-	base   *url.URL
-	door   string // as people know it
-	tokens Tokens // may be nil
-	space  Space  // may be nil
-	agent  string
-	warn   func(string)
+	http    *http.Client
+	base    *url.URL
+	address string // as people know it
+	tokens  Tokens // may be nil
+	space   Space  // may be nil
+	agent   string
+	warn    func(string)
 
 	selectors map[string]string // of labels, by the path of a list
 }
@@ -39,10 +39,10 @@ func newTransport(o Options) (*transport, error) {
 	tr := &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true}
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	if o.URL == "" {
-		t.door = filepath.Join(o.Run, Socket)
+		t.address = filepath.Join(o.Run, Socket)
 		t.base = &url.URL{Scheme: "http", Host: "localhost"}
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", t.door)
+			return dialer.DialContext(ctx, "unix", t.address)
 		}
 	} else {
 		u, err := url.Parse(o.URL)
@@ -50,7 +50,7 @@ func newTransport(o Options) (*transport, error) {
 			return nil, fmt.Errorf("cannot use %q as the daemon's address: it is not http(s)://host[:port]", o.URL)
 		}
 		t.base = &url.URL{Scheme: u.Scheme, Host: u.Host}
-		t.door = t.base.String()
+		t.address = t.base.String()
 		tr.DialContext = dialer.DialContext
 		tr.TLSClientConfig, tr.TLSHandshakeTimeout = o.TLS, dialTimeout
 		tr.Proxy = http.ProxyFromEnvironment
@@ -132,7 +132,7 @@ func (t *transport) do(ctx context.Context, req *http.Request) (*http.Response, 
 	return resp, nil
 }
 
-// failed tells the end of ctx from a door that does not open.
+// failed tells the end of ctx from a daemon that cannot be reached.
 func (t *transport) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -141,9 +141,9 @@ func (t *transport) failed(ctx context.Context, err error) error {
 		err = u.Err // without the address, which is no real one
 	}
 	if o := (*net.OpError)(nil); errors.As(err, &o) && o.Op == "dial" {
-		err = o.Err // the door is named once
+		err = o.Err // the address is named once
 	}
-	return &Unreachable{Door: t.door, Err: err}
+	return &Unreachable{Address: t.address, Err: err}
 }
 
 // call sends body as JSON and reads the answer into out; both may be nil. It
@@ -258,7 +258,7 @@ func list[T any](ctx context.Context, t *transport, path string, q url.Values) (
 }
 
 // local is the part of an address behind the host: addresses in answers are the
-// listener's, and the door that was asked answers them too.
+// listener's, and the address that was asked answers them as well.
 func local(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

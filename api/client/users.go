@@ -68,9 +68,9 @@ func (c Users) Delete(ctx context.Context, guid string) error {
 	return c.remove(ctx, "/v3/users/"+escape(guid))
 }
 
-// oauthDoor is where the authorization server is: always behind the same door
-// as everything else, whatever address the root document gives to others.
-const oauthDoor = "/uaa"
+// oauthPath is the path of the authorization server. It is at the address of
+// everything else, whatever address the root document gives to others.
+const oauthPath = "/uaa"
 
 // cfClient is the client that people log in with; it has no secret.
 const cfClient = "cf"
@@ -114,7 +114,7 @@ func (c Users) Login(ctx context.Context, g Grant) (Token, error) {
 		form.Set("username", g.User)
 		form.Set("password", g.Password)
 	}
-	r := Request{Method: http.MethodPost, Path: oauthDoor + "/oauth/token", Header: h, Body: strings.NewReader(form.Encode()), Anonymous: true}
+	r := Request{Method: http.MethodPost, Path: oauthPath + "/oauth/token", Header: h, Body: strings.NewReader(form.Encode()), Anonymous: true}
 	if g.Client == "" {
 		req := http.Request{Header: h}
 		req.SetBasicAuth(cfClient, "")
@@ -128,7 +128,7 @@ func (c Users) Login(ctx context.Context, g Grant) (Token, error) {
 
 // Revoke ends a token by its id; everybody may end their own.
 func (c Users) Revoke(ctx context.Context, id string) error {
-	_, err := c.call(ctx, http.MethodDelete, oauthDoor+"/oauth/token/revoke/"+escape(id), nil, nil)
+	_, err := c.call(ctx, http.MethodDelete, oauthPath+"/oauth/token/revoke/"+escape(id), nil, nil)
 	return err
 }
 
@@ -166,14 +166,14 @@ func (c Users) CreateAccount(ctx context.Context, n NewAccount) (Account, error)
 		Name: Name{Family: n.Name, Given: n.Name}, Emails: []Email{{Value: n.Email, Primary: true}},
 	}
 	var a Account
-	_, err := c.call(ctx, http.MethodPost, oauthDoor+"/Users", body, &a)
+	_, err := c.call(ctx, http.MethodPost, oauthPath+"/Users", body, &a)
 	return a, err
 }
 
 // DeleteAccount deletes a user; what the platform knows of the user is another
 // matter (DeleteUser).
 func (c Users) DeleteAccount(ctx context.Context, guid string) error {
-	_, err := c.call(ctx, http.MethodDelete, oauthDoor+"/Users/"+escape(guid), nil, nil)
+	_, err := c.call(ctx, http.MethodDelete, oauthPath+"/Users/"+escape(guid), nil, nil)
 	return err
 }
 
@@ -184,7 +184,7 @@ func (c Users) SetPassword(ctx context.Context, guid, old, password string) erro
 	if old != "" {
 		body["oldPassword"] = old
 	}
-	_, err := c.call(ctx, http.MethodPut, oauthDoor+"/Users/"+escape(guid)+"/password", body, nil)
+	_, err := c.call(ctx, http.MethodPut, oauthPath+"/Users/"+escape(guid)+"/password", body, nil)
 	return err
 }
 
@@ -206,13 +206,13 @@ func (o OAuthClient) ModifiedAt() time.Time { return time.UnixMilli(o.Modified) 
 // CreateOAuthClient makes a client.
 func (c Users) CreateOAuthClient(ctx context.Context, o OAuthClient) (OAuthClient, error) {
 	var made OAuthClient
-	_, err := c.call(ctx, http.MethodPost, oauthDoor+"/oauth/clients", o, &made)
+	_, err := c.call(ctx, http.MethodPost, oauthPath+"/oauth/clients", o, &made)
 	return made, err
 }
 
 // DeleteOAuthClient deletes a client.
 func (c Users) DeleteOAuthClient(ctx context.Context, id string) error {
-	_, err := c.call(ctx, http.MethodDelete, oauthDoor+"/oauth/clients/"+escape(id), nil, nil)
+	_, err := c.call(ctx, http.MethodDelete, oauthPath+"/oauth/clients/"+escape(id), nil, nil)
 	return err
 }
 
@@ -225,7 +225,7 @@ func (c Users) OAuthClients(ctx context.Context) ([]OAuthClient, error) {
 			Total     int           `json:"totalResults"`
 		}
 		q := url.Values{"startIndex": {strconv.Itoa(len(all) + 1)}, "count": {"100"}}
-		if _, err := c.call(ctx, http.MethodGet, oauthDoor+"/oauth/clients?"+q.Encode(), nil, &page); err != nil {
+		if _, err := c.call(ctx, http.MethodGet, oauthPath+"/oauth/clients?"+q.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Resources...)
@@ -235,7 +235,7 @@ func (c Users) OAuthClients(ctx context.Context) ([]OAuthClient, error) {
 	}
 }
 
-// SSHCode gets a one-time password for the ssh door, and how to find that door.
+// SSHCode gets a one-time password for the SSH server, and its address.
 func (c Users) SSHCode(ctx context.Context) (v3.SSHCode, error) {
 	var code v3.SSHCode
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/ssh-code", nil, &code)

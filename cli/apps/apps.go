@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// Commands list, show, rename and delete apps.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "list the apps", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "do not ask how many instances run"), command.JSONFlag()}},
@@ -213,7 +214,7 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 			if d.App.GUID != a.GUID {
 				return nil, &console.Failure{
 					Status: console.StatusFailed, Err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
-					Todo: "delete without -r keeps all routes",
+					Advice: "delete without -r keeps all routes",
 				}
 			}
 		}

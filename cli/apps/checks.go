@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// CheckCommands show and set health checks and feature flags.
 func CheckCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they work", Flags: []cli.Flag{command.JSONFlag()}},

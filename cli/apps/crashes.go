@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// CrashCommands show why instances crashed, and end processes.
 func CrashCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{

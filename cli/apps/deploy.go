@@ -28,6 +28,7 @@ type DeployOptions struct {
 	NoWait      bool
 }
 
+// StrategyFlags say how new instances replace old ones.
 func StrategyFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "strategy", Usage: "`rolling|canary`: replace instances some at a time, without a gap"},
@@ -37,6 +38,7 @@ func StrategyFlags() []cli.Flag {
 	}
 }
 
+// DeployOptionsOf reads the flags of StrategyFlags.
 func DeployOptionsOf(c *cli.Context) DeployOptions {
 	o := DeployOptions{Strategy: c.String("strategy"), Steps: c.String("instance-steps"), NoWait: c.Bool("no-wait")}
 	if c.IsSet("max-in-flight") {
@@ -144,7 +146,7 @@ func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	crashed := (*NotRunning)(nil)
 	switch {
 	case errors.As(err, &crashed):
-		err = whyCrashed(ctx, badStart{app: a, began: r.began, instances: crashed.instances}, ask, out)
+		err = whyCrashed(ctx, failedStart{app: a, began: r.began, instances: crashed.instances}, ask, out)
 	case errors.As(err, &timeout) && timeout.Status == console.StatusTimeout && ctx.Err() == nil:
 	case err != nil:
 		return View{}, err
@@ -162,7 +164,7 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("%s was not deployed within %s", a.Name, limit),
-		Todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+		Advice: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
 	})
 	defer cancel()
 	wait := out.Wait("Deploying app %s", a.Name)
@@ -173,11 +175,11 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 		if err != nil {
 			return false, err
 		}
-		if done, err = landed(a, d); done || err != nil {
+		if done, err = deploymentEnded(a, d); done || err != nil {
 			return true, err
 		}
 		wait.Note("%s", deploymentNote(View{Deployment: &d}))
-		running, err := firstRuns(bounded, d, ask)
+		running, err := firstRunning(bounded, d, ask)
 		return running && r.noWait, err
 	})
 	wait.End()
@@ -187,8 +189,8 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	return WaitRunning(ctx, a, ask, out)
 }
 
-// landed tells whether nothing more is to be waited for.
-func landed(a v3.App, d v3.Deployment) (bool, error) {
+// deploymentEnded tells whether the deployment is done or paused.
+func deploymentEnded(a v3.App, d v3.Deployment) (bool, error) {
 	switch d.Status.Reason {
 	case v3.DeploymentDeployed, v3.DeploymentPaused:
 		return true, nil
@@ -200,8 +202,8 @@ func landed(a v3.App, d v3.Deployment) (bool, error) {
 	return false, nil
 }
 
-// firstRuns tells whether a new instance runs; all of them crashed is an error.
-func firstRuns(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, error) {
+// firstRunning tells whether a new instance runs; all of them crashed is an error.
+func firstRunning(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, error) {
 	for _, p := range d.NewProcesses {
 		stats, err := ask.Processes().Stats(ctx, p.GUID)
 		if client.NotFound(err) {
@@ -251,6 +253,7 @@ func deploymentNote(v View) string {
 	return note
 }
 
+// DeployCommands are about deployments and revisions.
 func DeployCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "take a deployment back: what was there before serves again"},
@@ -284,8 +287,8 @@ func DeployCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// moving finds an app and the deployment that is under way.
-func moving(ctx context.Context, name string, ask *client.Client) (v3.App, v3.Deployment, error) {
+// activeDeployment finds an app and the deployment that is under way.
+func activeDeployment(ctx context.Context, name string, ask *client.Client) (v3.App, v3.Deployment, error) {
 	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return a, v3.Deployment{}, err
@@ -298,7 +301,7 @@ func moving(ctx context.Context, name string, ask *client.Client) (v3.App, v3.De
 }
 
 func runCancel(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, d, err := moving(ctx, name, ask)
+	a, d, err := activeDeployment(ctx, name, ask)
 	if err != nil {
 		return err
 	}
@@ -315,7 +318,7 @@ type continueOptions struct {
 }
 
 func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out *console.Console) error {
-	a, d, err := moving(ctx, o.Name, ask)
+	a, d, err := activeDeployment(ctx, o.Name, ask)
 	if err != nil {
 		return err
 	}
@@ -403,7 +406,7 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 func revisionOf(ctx context.Context, a v3.App, version int, ask *client.Client) (v3.Revision, error) {
 	v, found, err := ask.Apps().RevisionAt(ctx, a.GUID, version)
 	if err == nil && !found {
-		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Todo: "dew revisions " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Advice: "dew revisions " + a.Name + " lists them"}
 	}
 	return v, err
 }

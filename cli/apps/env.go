@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// EnvCommands show and set environment variables of an app.
 func EnvCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "env", Alias: "e", Args: "APP", Category: "Environment", Usage: "show the variables of an app", Flags: []cli.Flag{command.JSONFlag()}},

@@ -41,7 +41,7 @@ func instanceAt(ctx context.Context, p v3.Process, index int, ask *client.Client
 func (k killed) await(ctx context.Context, ask *client.Client, out *console.Console) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, killWait, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("instance %d of %s did not crash and restart within %s", k.index, k.app.Name, killWait),
-		Todo: "a process can handle or ignore the signal: dew app " + k.app.Name + " shows its state",
+		Advice: "a process can handle or ignore the signal: dew app " + k.app.Name + " shows its state",
 	})
 	defer cancel()
 	err := client.Poll(ctx, func() (bool, error) {

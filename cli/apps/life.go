@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// LifeCommands start, stop, restart and restage apps.
 func LifeCommands(g *command.Set) []*cli.Command {
 	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console.Console) error) *cli.Command {
 		return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: []cli.Flag{command.JSONFlag()}},
@@ -23,8 +24,8 @@ func LifeCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		life("start", "st", "start an app and wait until it runs", runStart),
 		life("stop", "sp", "stop an app", runStop),
-		replacing(g, "restart", "rs", "restart an app and wait until it runs", runRestart),
-		replacing(g, "restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
+		replaceCommand(g, "restart", "rs", "restart an app and wait until it runs", runRestart),
+		replaceCommand(g, "restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
 		g.Command(command.Verb{
 			Name: "restart-app-instance", Args: "APP INDEX", Category: "Apps", Usage: "end one instance of an app; another takes its place",
 			About: "Example:\n   dew restart-app-instance shop 1 --process web",
@@ -45,7 +46,7 @@ type replaceOptions struct {
 	Deploy DeployOptions
 }
 
-func replacing(g *command.Set, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
+func replaceCommand(g *command.Set, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
 	return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: append(StrategyFlags(), command.JSONFlag())},
 		func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := replaceOptions{Name: c.Args().First(), Deploy: DeployOptionsOf(c)}
@@ -65,7 +66,7 @@ func runStart(ctx context.Context, name string, ask *client.Client, out *console
 		out.Say("App %s is started already", a.Name)
 		return nil
 	}
-	return begin(ctx, a, client.Start, ask, out)
+	return stageAndStart(ctx, a, client.Start, ask, out)
 }
 
 func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
@@ -74,7 +75,7 @@ func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *
 		return err
 	}
 	if !o.Deploy.Gradual() {
-		return begin(ctx, a, client.Restart, ask, out)
+		return stageAndStart(ctx, a, client.Restart, ask, out)
 	}
 	droplet, err := unstaged(ctx, a, ask, out)
 	if err != nil {
@@ -83,8 +84,8 @@ func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *
 	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, Droplet: droplet}, ask, out)
 }
 
-// begin stages what was pushed and not staged yet, starts, waits and shows.
-func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
+// stageAndStart stages what was pushed and not staged yet, starts, waits and shows.
+func stageAndStart(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
 	droplet, err := unstaged(ctx, a, ask, out)
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 		return err
 	}
 	if !ok {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no files to stage", a.Name), Todo: "dew push " + a.Name + " sends them"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no files to stage", a.Name), Advice: "dew push " + a.Name + " sends them"}
 	}
 	out.Say("Staging app %s…", a.Name)
 	droplet, err := Stage(ctx, a, pkg.GUID, ask, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// NotifyCommands turn mails about crashes on and off.
 func NotifyCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{

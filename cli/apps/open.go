@@ -47,7 +47,7 @@ func runOpen(ctx context.Context, o openOptions, w command.Env) error {
 	if i < 0 {
 		return &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("app %s has no HTTP route", a.Name),
-			Todo: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
+			Advice: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
 		}
 	}
 	status, err := w.Client.Daemon().Status(ctx)

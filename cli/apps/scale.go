@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// ScaleOptions are the sizes of a process; empty ones stay as they are.
 type ScaleOptions struct {
 	Name      string
 	Process   string
@@ -23,6 +24,7 @@ type ScaleOptions struct {
 	Force     bool
 }
 
+// ScaleCommands change instances, memory and disk of a process.
 func ScaleCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "scale", Args: "APP", Category: "Apps", Usage: "change how many instances an app has and how large they are; without flags show it",
@@ -79,6 +81,7 @@ func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *cons
 	return runApp(ctx, appOptions{Name: o.Name}, ask, out)
 }
 
+// Body is the request that the options make.
 func (o ScaleOptions) Body() (v3.Scale, error) {
 	var s v3.Scale
 	if o.Instances != nil {

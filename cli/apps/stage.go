@@ -17,7 +17,7 @@ import (
 func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
 	limit := console.MinutesFromEnv("CF_STAGING_TIMEOUT", 15*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Todo: "give it more time with CF_STAGING_TIMEOUT, in minutes",
+		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Advice: "give it more time with CF_STAGING_TIMEOUT, in minutes",
 	})
 	defer cancel()
 	s := stagingLog{app: a.GUID, from: time.Now(), ask: ask, out: out}

@@ -75,12 +75,12 @@ func (q *stagingQueue) look(ctx context.Context) error {
 	all, err := q.log.ask.Bits().StagingBuilds(ctx, "")
 	ahead := slices.IndexFunc(all, func(o v3.Build) bool { return o.GUID == q.build.GUID })
 	if err == nil && ahead > 0 {
-		q.wait.Note("waiting for its turn, %s of other apps ahead", builds(ahead))
+		q.wait.Note("waiting for its turn, %s of other apps ahead", buildCount(ahead))
 	}
 	return err
 }
 
-func builds(n int) string {
+func buildCount(n int) string {
 	if n == 1 {
 		return "1 build"
 	}

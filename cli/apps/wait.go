@@ -29,7 +29,7 @@ func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *clie
 	}
 	if err := WaitRunning(ctx, started, ask, out); err != nil {
 		if crashed := (*NotRunning)(nil); errors.As(err, &crashed) {
-			return View{}, whyCrashed(ctx, badStart{app: started, began: began, instances: crashed.instances}, ask, out)
+			return View{}, whyCrashed(ctx, failedStart{app: started, began: began, instances: crashed.instances}, ask, out)
 		}
 		return View{}, err
 	}
@@ -42,6 +42,7 @@ type NotRunning struct {
 	instances []string // ids
 }
 
+// Error names the process.
 func (n *NotRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
 // WaitRunning waits until every process has a running instance, or none to run.
@@ -49,7 +50,7 @@ func WaitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not run within %s", a.Name, limit),
-		Todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+		Advice: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
 	})
 	defer cancel()
 	ps, err := ask.Processes().List(ctx, a.GUID)

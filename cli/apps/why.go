@@ -23,8 +23,8 @@ const (
 	causeStartTimeout = "start_timeout"
 )
 
-// badStart is an app whose instances crashed at its start.
-type badStart struct {
+// failedStart is an app whose instances crashed at its start.
+type failedStart struct {
 	app       v3.App
 	began     time.Time
 	instances []string // ids of those that crashed
@@ -32,7 +32,7 @@ type badStart struct {
 
 // whyCrashed shows the last lines of an app that crashed at its start and makes
 // its exit record the error.
-func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *console.Console) error {
+func whyCrashed(ctx context.Context, b failedStart, ask *client.Client, out *console.Console) error {
 	wait := out.Wait("Waiting for the exit record of app %s", b.app.Name)
 	crash, found, err := b.record(ctx, ask)
 	wait.End()
@@ -51,18 +51,18 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 		out.Say("   %s", console.FormatLine(l, console.LineStyle{Terminal: out.ErrTerminal}))
 	}
 	if !found {
-		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start", b.app.Name), Todo: SayMore(b.app.Name)}
+		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start", b.app.Name), Advice: CrashAdvice(b.app.Name)}
 	}
 	f := explainCrash(b.app.Name, crash)
 	if !crash.GivenUp && !out.FollowsLogs { // a smoke test deletes it
-		f.Todo += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
+		f.Advice += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
 	}
 	return f
 }
 
 // record waits for the exit record of one of the instances: that an instance has
 // crashed is known a moment before its record is.
-func (b badStart) record(ctx context.Context, ask *client.Client) (crash v3.Crash, found bool, err error) {
+func (b failedStart) record(ctx context.Context, ask *client.Client) (crash v3.Crash, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
@@ -84,29 +84,30 @@ func (b badStart) record(ctx context.Context, ask *client.Client) (crash v3.Cras
 
 // explainCrash makes an exit record the error of a start, with what to do.
 func explainCrash(app string, c v3.Crash) *console.Failure {
-	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), Todo: SayMore(app)}
+	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), Advice: CrashAdvice(app)}
 	switch first := c.First; {
 	case first.OutOfMemory && first.Sidecar != "" && first.MemoryLimit > 0:
 		f.Status = console.StatusMemory
-		f.Todo = fmt.Sprintf("give the sidecar more than %s (memory below sidecars in the manifest); it is taken off the app's own memory", console.Bytes(first.MemoryLimit))
+		f.Advice = fmt.Sprintf("give the sidecar more than %s (memory below sidecars in the manifest); it is taken off the app's own memory", console.Bytes(first.MemoryLimit))
 	case first.OutOfMemory:
 		f.Status = console.StatusMemory
-		f.Todo = "give it more memory (-m, or memory in the manifest); dew crashes " + app + " says how much it used"
+		f.Advice = "give it more memory (-m, or memory in the manifest); dew crashes " + app + " says how much it used"
 	case first.Cause == causeStartTimeout:
 		f.Status = console.StatusTimeout
 		f.Err = fmt.Errorf("%s did not become healthy: %s", app, c.Description)
-		f.Todo = "an app must listen on 0.0.0.0:$PORT; -t (timeout in the manifest) gives it more seconds, -u process asks only whether it runs"
+		f.Advice = "an app must listen on 0.0.0.0:$PORT; -t (timeout in the manifest) gives it more seconds, -u process asks only whether it runs"
 		if strings.Contains(c.Description, "http check failed: GET ") && strings.Contains(c.Description, " answered ") {
-			f.Todo = "set health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200"
+			f.Advice = "set health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200"
 		}
 	case first.Code == 0:
-		f.Todo = "status 0 is a crash too: what an app or a sidecar starts must run until it is stopped"
+		f.Advice = "status 0 is a crash too: what an app or a sidecar starts must run until it is stopped"
 	case first.Detail != "":
-		f.Todo = first.Detail + ": see command in the manifest, and dew logs " + app + " --recent"
+		f.Advice = first.Detail + ": see command in the manifest, and dew logs " + app + " --recent"
 	}
 	return f
 }
 
-func SayMore(app string) string {
+// CrashAdvice is the advice to read crashes and logs of an app.
+func CrashAdvice(app string) string {
 	return "dew crashes " + app + " and dew logs " + app + " --recent say more"
 }

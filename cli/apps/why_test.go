@@ -32,8 +32,8 @@ func TestExplainCrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := explainCrash("shop", c.crash)
-			if f.Status != c.status || !strings.Contains(f.Error(), c.err) || !strings.Contains(f.Todo, c.todo) {
-				t.Errorf("status %d, %q, %q; want %d, %q, %q", f.Status, f.Error(), f.Todo, c.status, c.err, c.todo)
+			if f.Status != c.status || !strings.Contains(f.Error(), c.err) || !strings.Contains(f.Advice, c.todo) {
+				t.Errorf("status %d, %q, %q; want %d, %q, %q", f.Status, f.Error(), f.Advice, c.status, c.err, c.todo)
 			}
 		})
 	}

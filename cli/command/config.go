@@ -16,11 +16,12 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// configFormat is counted up when an older dew could not read the file.
+// configFormat is the version of the file. It is increased by changes that an older
+// dew cannot read.
 const configFormat = 1
 
-// lockPatience is how long another dew may hold the file, which it does while it
-// renews a token.
+// lockPatience is how long dew waits for another dew that has locked the file, for
+// example to renew a token.
 const lockPatience = 90 * time.Second
 
 // Config is what dew remembers from one command to the next.
@@ -33,7 +34,7 @@ type Config struct {
 	Local    map[string]Target  `json:"local,omitempty"`    // targets, by folder of run-time files
 }
 
-// Session is how one daemon is asked.
+// Session is the login at one daemon, and the target there.
 type Session struct {
 	User     string `json:"user,omitempty"`   // who logged in
 	Client   string `json:"client,omitempty"` // or which client
@@ -45,7 +46,7 @@ type Session struct {
 	Target   Target `json:"target,omitzero"`
 }
 
-// Target is a targeted org, and a space of it.
+// Target is the org and the space that commands work in.
 type Target struct {
 	OrgGUID   string `json:"org_guid,omitempty"`
 	Org       string `json:"org,omitempty"`
@@ -53,23 +54,24 @@ type Target struct {
 	Space     string `json:"space,omitempty"`
 }
 
-// ConfigFile is the file behind config. Several dew may use it at once: what is read
-// is always whole, and changes follow each other.
+// ConfigFile is the file that has the Config. Several processes can use it at the same
+// time: readers see whole versions, and a lock serializes changes.
 type ConfigFile struct{ Path string }
 
-// FindConfigFile finds the file: below DEW_HOME, else below the home folder.
+// FindConfigFile gives the file below DEW_HOME, or below the home folder if DEW_HOME
+// is not set.
 func FindConfigFile() (ConfigFile, error) {
 	home := os.Getenv("DEW_HOME")
 	if home == "" {
 		var err error
 		if home, err = os.UserHomeDir(); err != nil {
-			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Todo: "set DEW_HOME to a folder of yours"}
+			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Advice: "set DEW_HOME to a folder of yours"}
 		}
 	}
 	return ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}, nil
 }
 
-// Load reads the file; one that is not there yet is empty.
+// Load reads the file. If it does not exist the Config is empty.
 func (m ConfigFile) Load() (Config, error) {
 	c := Config{Format: configFormat}
 	text, err := os.ReadFile(m.Path)
@@ -77,27 +79,26 @@ func (m ConfigFile) Load() (Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, m.trouble(fmt.Errorf("cannot read what dew remembers: %w", err))
+		return c, m.fail(fmt.Errorf("cannot read what dew remembers: %w", err))
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Todo: "remove the file, and log in again"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Advice: "remove the file, and log in again"}
 	}
 	if c.Format > configFormat {
-		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.Path), Todo: "use that one, or another DEW_HOME"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.Path), Advice: "use that one, or another DEW_HOME"}
 	}
 	c.Format = configFormat
 	return c, nil
 }
 
-func (m ConfigFile) trouble(err error) error {
-	return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "DEW_HOME may name a folder that is yours"}
+func (m ConfigFile) fail(err error) error {
+	return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "DEW_HOME may name a folder that is yours"}
 }
 
-// Update changes the file. Nobody else changes it meanwhile, so change may take
-// its time. With an error nothing is written.
+// Update changes the file while it holds the lock. If change fails nothing is written.
 func (m ConfigFile) Update(ctx context.Context, change func(*Config) error) error {
 	if err := os.MkdirAll(filepath.Dir(m.Path), 0o700); err != nil {
-		return m.trouble(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
 	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
@@ -123,16 +124,16 @@ func (m ConfigFile) Update(ctx context.Context, change func(*Config) error) erro
 	return m.write(c)
 }
 
-// lock waits for the lock. It is on a file of its own: config.json is replaced by
-// every change.
+// lock waits for the lock. It locks another file, because every change replaces
+// config.json.
 func (m ConfigFile) lock(ctx context.Context) (func(), error) {
 	name := filepath.Join(filepath.Dir(m.Path), "config.lock")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, m.trouble(fmt.Errorf("cannot lock what dew remembers: %w", err))
+		return nil, m.fail(fmt.Errorf("cannot lock what dew remembers: %w", err))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), Todo: "end it, or use another DEW_HOME",
+		Status: console.StatusTimeout, Err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), Advice: "end it, or use another DEW_HOME",
 	})
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
@@ -148,8 +149,8 @@ func (m ConfigFile) lock(ctx context.Context) (func(), error) {
 	return func() { _ = f.Close() }, nil // which unlocks
 }
 
-// write replaces the file in one step. It is for its owner only: there are
-// tokens in it.
+// write replaces the file atomically. Only its owner can read it, because it contains
+// tokens.
 func (m ConfigFile) write(c Config) (err error) {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -157,7 +158,7 @@ func (m ConfigFile) write(c Config) (err error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(m.Path), ".config-*") // 0600
 	if err != nil {
-		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	defer func() {
 		if err != nil {
@@ -166,10 +167,10 @@ func (m ConfigFile) write(c Config) (err error) {
 	}()
 	_, werr := f.Write(append(text, '\n'))
 	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	if err := os.Rename(f.Name(), m.Path); err != nil {
-		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	return nil
 }

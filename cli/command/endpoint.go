@@ -12,14 +12,14 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// The names of the org and the space that a daemon makes at its first start.
+// The org and the space that a daemon creates at its first start.
 const (
 	firstOrg   = "local"
 	firstSpace = "dev"
 )
 
-// Endpoint is where a command goes: to a URL with what is remembered of it, or to
-// the socket.
+// Endpoint is the daemon that a command uses: a URL with its session, or the socket of
+// this machine.
 type Endpoint struct {
 	ConfigFile ConfigFile
 	URL        string // empty: the socket
@@ -29,7 +29,7 @@ type Endpoint struct {
 	Target     Target
 }
 
-// Endpoint finds out where to go.
+// Endpoint gives the daemon that the flags, the environment and the config file name.
 func (g *Set) Endpoint() (Endpoint, error) {
 	d := Endpoint{Run: g.Run}
 	if abs, err := filepath.Abs(g.Run); err == nil {
@@ -45,7 +45,7 @@ func (g *Set) Endpoint() (Endpoint, error) {
 	}
 	switch {
 	case g.API != "":
-		if d.URL, err = ApiURL(g.API); err != nil {
+		if d.URL, err = APIURL(g.API); err != nil {
 			return d, err
 		}
 	case !g.Local:
@@ -61,8 +61,9 @@ func (g *Set) Endpoint() (Endpoint, error) {
 	return d, nil
 }
 
-// ApiURL makes what people type an address: a bare host is https, as for cf.
-func ApiURL(typed string) (string, error) {
+// APIURL turns the argument of a user into a URL. A host without a scheme is https, as
+// for cf.
+func APIURL(typed string) (string, error) {
 	if !strings.Contains(typed, "://") {
 		typed = "https://" + typed
 	}
@@ -73,8 +74,7 @@ func ApiURL(typed string) (string, error) {
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }
 
-// Client gives a client that is logged in as far as it can be, and that looks for
-// apps in the targeted space.
+// Client gives a client of the endpoint that uses its session and its target.
 func (g *Set) Client(d Endpoint) (*client.Client, error) {
 	o, err := g.options(d)
 	if err != nil {
@@ -85,13 +85,13 @@ func (g *Set) Client(d Endpoint) (*client.Client, error) {
 			return nil, err
 		}
 	}
-	h := &home{target: d.Target}
+	h := &spaceFinder{target: d.Target}
 	o.Space = h.space
 	h.ask, err = client.New(o)
 	return h.ask, err
 }
 
-// Tokens are what requests to the door's URL are signed with.
+// Tokens sign the requests to the endpoint's URL.
 func (g *Set) Tokens(d Endpoint) (*sessionTokens, error) {
 	plain, err := g.AnonymousClient(d)
 	if err != nil {
@@ -100,7 +100,7 @@ func (g *Set) Tokens(d Endpoint) (*sessionTokens, error) {
 	return &sessionTokens{url: d.URL, config: d.ConfigFile, envLogin: d.EnvLogin, login: plain.Users().Login, now: d.Session}, nil
 }
 
-// AnonymousClient gives a client that signs nothing.
+// AnonymousClient gives a client that sends no token.
 func (g *Set) AnonymousClient(d Endpoint) (*client.Client, error) {
 	o, err := g.options(d)
 	if err != nil {
@@ -117,8 +117,8 @@ func (g *Set) options(d Endpoint) (client.Options, error) {
 	return client.Options{Run: d.Run, URL: d.URL, TLS: trust, UserAgent: "dew/" + g.Version, Warn: g.Out.Warn}, nil
 }
 
-// home finds the space that a command works in, once.
-type home struct {
+// spaceFinder looks up the targeted space once, when it is first needed.
+type spaceFinder struct {
 	ask    *client.Client
 	target Target
 
@@ -126,7 +126,7 @@ type home struct {
 	found string // guarded by mu
 }
 
-func (h *home) space(ctx context.Context) (string, error) {
+func (h *spaceFinder) space(ctx context.Context) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.found != "" {
@@ -137,13 +137,13 @@ func (h *home) space(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if p.SpaceGUID == "" {
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no space of org %s is targeted", p.Org), Todo: "dew target -s SPACE, and dew spaces lists them"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no space of org %s is targeted", p.Org), Advice: "dew target -s SPACE, and dew spaces lists them"}
 	}
 	h.found = p.SpaceGUID
 	return h.found, nil
 }
 
-// SaveTarget keeps the target of the door.
+// SaveTarget remembers the target of the endpoint.
 func (d Endpoint) SaveTarget(ctx context.Context, p Target) error {
 	return d.ConfigFile.Update(ctx, func(c *Config) error {
 		if d.URL == "" {
@@ -157,8 +157,7 @@ func (d Endpoint) SaveTarget(ctx context.Context, p Target) error {
 	})
 }
 
-// ForgetTarget drops the target if it is what f says; something that was deleted is no
-// target.
+// ForgetTarget removes the target if gone reports that it was deleted.
 func (d Endpoint) ForgetTarget(ctx context.Context, gone func(Target) bool) error {
 	if !gone(d.Target) {
 		return nil
@@ -166,8 +165,9 @@ func (d Endpoint) ForgetTarget(ctx context.Context, gone func(Target) bool) erro
 	return d.SaveTarget(ctx, Target{})
 }
 
-// Begin remembers the session, and that this daemon is spoken to from now on.
-func (d Endpoint) Begin(ctx context.Context) error {
+// SaveSession remembers the session, and makes its daemon the one that later
+// commands use.
+func (d Endpoint) SaveSession(ctx context.Context) error {
 	return d.ConfigFile.Update(ctx, func(c *Config) error {
 		c.API = d.URL
 		c.Sessions[d.URL] = d.Session

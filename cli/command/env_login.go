@@ -14,25 +14,27 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// EnvLogin is the login that DEW_USERNAME and DEW_PASSWORD name. Its session is kept
-// beside the one of dew login, so that neither is used for the other.
+// EnvLogin is the login from DEW_USERNAME and DEW_PASSWORD. Its session is stored
+// separately from the session of dew login.
 type EnvLogin struct {
 	user, password string
 	client         bool // the user is a client, and the password its secret
 }
 
-// readEnvLogin reads the environment. The session of dew login says whether the name is
-// that of a client.
+// readEnvLogin reads the environment. The session of dew login tells whether the name
+// is the id of an OAuth client.
 func readEnvLogin(past Session) EnvLogin {
 	s := EnvLogin{user: os.Getenv("DEW_USERNAME"), password: os.Getenv("DEW_PASSWORD")}
 	s.client = past.Client == s.user
 	return s
 }
 
-// complete tells whether it is a login. Otherwise the session of dew login is used.
+// complete tells whether both variables are set. Otherwise dew uses the session of dew
+// login.
 func (s EnvLogin) complete() bool { return s.user != "" && s.password != "" }
 
-// session is the kept session: for a script one of the same user and password.
+// session gives the stored session: with a complete login the one of the same user and
+// password.
 func (s EnvLogin) session(c Config, url string) Session {
 	past := c.Sessions[url]
 	if !s.complete() {
@@ -49,21 +51,22 @@ func (s EnvLogin) session(c Config, url string) Session {
 	return kept
 }
 
-// fits is the error for a session of dew login that is another user's than the one
-// that DEW_USERNAME names without a password.
-func (s EnvLogin) fits(past Session, url string) error {
+// checkSession fails if DEW_USERNAME is set without a password and the session of dew
+// login belongs to another user.
+func (s EnvLogin) checkSession(past Session, url string) error {
 	if s.complete() || s.user == "" || past.Access == "" || s.user == past.User || s.user == past.Client {
 		return nil
 	}
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.LoggedInAs()),
-		Todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
+		Advice: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
 	}
 }
 
+// Key is the name of the session in the config file.
 func (s EnvLogin) Key(url string) string { return url + " " + s.user }
 
-// keep remembers a session where the next command looks for it.
+// keep stores a session where the next command looks for it.
 func (s EnvLogin) keep(c *Config, url string, now Session) {
 	if s.complete() {
 		c.Scripts[s.Key(url)] = now
@@ -82,11 +85,11 @@ func (s EnvLogin) grant() client.Grant {
 func (s EnvLogin) refused(url string) error {
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
-		Todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
+		Advice: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
 	}
 }
 
-// The size of a proof's salt.
+// saltSize is the size of a proof's salt in bytes.
 const saltSize = 16
 
 // newProof is a salted hash of a password: enough to tell whether the next command
@@ -97,7 +100,7 @@ func newProof(password string) string {
 	return base64.RawStdEncoding.EncodeToString(append(salt, hashOf(password, salt)...))
 }
 
-// proves tells whether a proof was made of the password.
+// proves tells whether the proof was made from the password.
 func proves(proof, password string) bool {
 	b, err := base64.RawStdEncoding.DecodeString(proof)
 	if err != nil || len(b) <= saltSize {
@@ -107,7 +110,7 @@ func proves(proof, password string) bool {
 	return subtle.ConstantTimeCompare(hash, hashOf(password, salt)) == 1
 }
 
-// hashOf takes some milliseconds: every command of a script waits for it.
+// hashOf takes a few milliseconds, because every command of a script waits for it.
 func hashOf(password string, salt []byte) []byte {
 	const passes, memoryKiB, threads, size = 1, 4 << 10, 1, 32
 	return argon2.IDKey([]byte(password), salt, passes, memoryKiB, threads, size)

@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// StatusOf is the exit status of an error.
 func StatusOf(err error) int {
 	if err == nil {
 		return 0
@@ -32,8 +33,8 @@ func StatusOf(err error) int {
 	return console.StatusFailed
 }
 
-// ExitStatus is the status of a command that a signal may have interrupted: then it
-// is 128 and the number of the signal, as shells have it.
+// ExitStatus is the exit status of a command. If a signal interrupted it, the status is
+// 128 plus the number of the signal, as in shells.
 func ExitStatus(err, interrupted error) int {
 	switch {
 	case interrupted == nil || !errors.Is(err, context.Canceled):
@@ -45,26 +46,26 @@ func ExitStatus(err, interrupted error) int {
 	}
 }
 
-// Explain is the error as a sentence, and below it what to do where that is
-// known.
+// Explain is the message of an error, followed by the advice if there is one.
 func Explain(err error) string {
 	text := strings.TrimSpace(err.Error())
-	if todo := TodoOf(err); todo != "" {
+	if todo := AdviceOf(err); todo != "" {
 		text += "\n     " + todo
 	}
 	return text
 }
 
-func TodoOf(err error) string {
-	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Todo != "" {
-		return f.Todo
+// AdviceOf is the advice for an error; empty if there is none.
+func AdviceOf(err error) string {
+	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Advice != "" {
+		return f.Advice
 	}
 	e, u, n, m := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil), (*client.Missing)(nil)
 	switch {
 	case errors.As(err, &u):
-		return todoOfDoor(err, u)
+		return adviceUnreachable(err, u)
 	case errors.As(err, &e):
-		return todoOfAnswer(e)
+		return adviceOfAnswer(e)
 	case errors.As(err, &n):
 		return "dew apps lists the apps there are"
 	case errors.As(err, &m):
@@ -74,7 +75,7 @@ func TodoOf(err error) string {
 	}
 }
 
-// listOfKind is the command that lists things of a kind.
+// listOfKind is the command that lists resources of a kind.
 func listOfKind(kind string) string {
 	switch kind {
 	case "service instance":
@@ -85,10 +86,10 @@ func listOfKind(kind string) string {
 	return "dew " + strings.ReplaceAll(kind, " ", "-") + "s"
 }
 
-// todoOfDoor is what to do about a daemon that cannot be reached.
-func todoOfDoor(err error, u *client.Unreachable) string {
+// adviceUnreachable is the advice for a daemon that cannot be reached.
+func adviceUnreachable(err error, u *client.Unreachable) string {
 	authority, name := (*tls.CertificateVerificationError)(nil), x509.HostnameError{}
-	switch remote := strings.Contains(u.Door, "://"); {
+	switch remote := strings.Contains(u.Address, "://"); {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "it speaks plain HTTP: write http:// before its name"
 	case errors.As(err, &name):
@@ -100,15 +101,15 @@ func todoOfDoor(err error, u *client.Unreachable) string {
 	case remote:
 		return "is it running, and is the address right? dew api --unset goes back to the daemon of this machine"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return todoWithoutDaemon(u.Door, client.Daemons())
+		return adviceWithoutDaemon(u.Address, client.Daemons())
 	default:
 		return "dewd's own log says more"
 	}
 }
 
-// todoWithoutDaemon is what to do if no daemon listens on the socket: use one of
-// those that do, or start one.
-func todoWithoutDaemon(socket string, found []string) string {
+// adviceWithoutDaemon is the advice if no daemon listens on the socket: use one that
+// was found elsewhere, or start one.
+func adviceWithoutDaemon(socket string, found []string) string {
 	const most = 3
 	var lines []string
 	for _, run := range found {
@@ -122,8 +123,8 @@ func todoWithoutDaemon(socket string, found []string) string {
 	return "no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root"
 }
 
-// todoOfAnswer is what to do about an answer that is not a success.
-func todoOfAnswer(e *client.Error) string {
+// adviceOfAnswer is the advice for an error that the daemon answered.
+func adviceOfAnswer(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		return "dew login lets you in; only the socket can be asked without a token"

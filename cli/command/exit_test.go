@@ -19,19 +19,19 @@ func TestExplain(t *testing.T) {
 		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
 		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
 	} {
-		if got := todoWithoutDaemon("/run/dew/dew.sock", found); got != want {
+		if got := adviceWithoutDaemon("/run/dew/dew.sock", found); got != want {
 			t.Errorf("%v: %q, want %q", found, got, want)
 		}
 	}
 	for err, text := range map[error]string{
-		&client.Unreachable{Err: fs.ErrPermission}:              "group dew",
-		&client.Unreachable{Err: syscall.ECONNREFUSED}:          todoWithoutDaemon("", client.Daemons()),
-		&client.Unreachable{Err: syscall.ECONNRESET}:            "dewd's own log",
-		&client.Error{Status: 401, Detail: "not you"}:           "without a token",
-		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",
-		&client.Error{Status: 403, Detail: "not this"}:          "another role",
-		&client.NoApp{Name: "x"}:                                "dew apps",
-		&console.Failure{Status: 5, Err: errBroken, Todo: "go"}: "go",
+		&client.Unreachable{Err: fs.ErrPermission}:                "group dew",
+		&client.Unreachable{Err: syscall.ECONNREFUSED}:            adviceWithoutDaemon("", client.Daemons()),
+		&client.Unreachable{Err: syscall.ECONNRESET}:              "dewd's own log",
+		&client.Error{Status: 401, Detail: "not you"}:             "without a token",
+		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}:   "dew enable-feature-flag",
+		&client.Error{Status: 403, Detail: "not this"}:            "another role",
+		&client.NoApp{Name: "x"}:                                  "dew apps",
+		&console.Failure{Status: 5, Err: errBroken, Advice: "go"}: "go",
 	} {
 		if got := Explain(err); !strings.Contains(got, text) {
 			t.Errorf("%q is missing in %q", text, got)

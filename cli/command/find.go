@@ -11,17 +11,17 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// DeleteOptions are the arguments of commands that delete something.
 type DeleteOptions struct {
 	Name   string
 	Force  bool
 	Routes bool
 }
 
-// Nearest is the candidate that asked is most likely a misspelling of, or
-// nothing when none is near.
+// Nearest is the candidate that asked most likely misspells; empty if none is similar.
 func Nearest(asked string, candidates []string) string { return app.Nearest(asked, candidates) }
 
-// FindApp finds an app by name; the error offers a name that is near.
+// FindApp finds an app by name. The error suggests the nearest name.
 func FindApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {
 	a, err := ask.Apps().ByName(ctx, name)
 	missing := (*client.NoApp)(nil)
@@ -35,23 +35,23 @@ func FindApp(ctx context.Context, ask *client.Client, name string) (v3.App, erro
 	return a, SuggestNearest(missing, name, all, func(a v3.App) string { return a.Name })
 }
 
-// SuggestNearest adds a name that is near to the error that says that there is none such.
+// SuggestNearest adds the nearest existing name to the error about a missing one.
 func SuggestNearest[T any](missing error, name string, all []T, nameOf func(T) string) error {
 	names := make([]string, len(all))
 	for i, one := range all {
 		names[i] = nameOf(one)
 	}
 	if near := Nearest(name, names); near != "" {
-		return &console.Failure{Status: console.StatusFailed, Err: missing, Todo: fmt.Sprintf("did you mean %q?", near)}
+		return &console.Failure{Status: console.StatusFailed, Err: missing, Advice: fmt.Sprintf("did you mean %q?", near)}
 	}
 	return missing
 }
 
-// SpaceGUID is where apps live.
-func SpaceGUID(ctx context.Context, ask *client.Client) (string, error) { return ask.Here(ctx) }
+// SpaceGUID is the guid of the targeted space.
+func SpaceGUID(ctx context.Context, ask *client.Client) (string, error) { return ask.SpaceGUID(ctx) }
 
-// FindOrg finds an org by name; without one it is the targeted one, else the one
-// of the daemon's first start.
+// FindOrg finds an org by name. Without a name it is the targeted org, or the one that
+// the daemon created at its first start.
 func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	if name == "" && w.Target.OrgGUID != "" {
 		return v3.Organization{GUID: w.Target.OrgGUID, Name: w.Target.Org}, nil
@@ -65,7 +65,7 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	case !IsMissing(err):
 		return o, err
 	case name == "":
-		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Todo: "dew target -o ORG; dew orgs lists them"}
+		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Advice: "dew target -o ORG; dew orgs lists them"}
 	}
 	all, lerr := w.Client.Orgs().List(ctx)
 	if lerr != nil {
@@ -74,7 +74,7 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	return o, SuggestNearest(err, name, all, func(o v3.Organization) string { return o.Name })
 }
 
-// FindDomain finds a domain by name; the error offers a name that is near.
+// FindDomain finds a domain by name. The error suggests the nearest name.
 func FindDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
 	d, err := ask.Routes().DomainByName(ctx, name)
 	if !IsMissing(err) {
@@ -87,7 +87,7 @@ func FindDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain
 	return d, SuggestNearest(err, name, all, func(d v3.Domain) string { return d.Name })
 }
 
-// FindService finds a service instance by name; the error offers one that is near.
+// FindService finds a service instance by name. The error suggests the nearest name.
 func FindService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
 	i, err := ask.Services().ByName(ctx, name)
 	if !IsMissing(err) {
@@ -100,6 +100,7 @@ func FindService(ctx context.Context, ask *client.Client, name string) (v3.Servi
 	return i, SuggestNearest(err, name, all, func(i v3.ServiceInstance) string { return i.Name })
 }
 
+// SpaceOptions are the arguments of commands about one space.
 type SpaceOptions struct {
 	Name  string
 	Org   string // name; empty: the targeted one
@@ -109,7 +110,7 @@ type SpaceOptions struct {
 	Force bool
 }
 
-// FindSpace finds a space of an org by name; the error offers a name that is near.
+// FindSpace finds a space of an org by name. The error suggests the nearest name.
 func FindSpace(ctx context.Context, w Env, org v3.Organization, name string) (v3.Space, error) {
 	s, err := w.Client.Orgs().SpaceByName(ctx, org.GUID, name)
 	if !IsMissing(err) {

@@ -4,14 +4,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// BoolFlag is a flag without a value; its help does not say that it is off.
+// BoolFlag is a flag without a value. Its help shows no default.
 func BoolFlag(name, about string) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: about, DisableDefaultText: true}
 }
 
+// JSONFlag is --json.
 func JSONFlag() cli.Flag { return BoolFlag("json", "write the data as JSON to stdout") }
 
-// Dashed is a flag as it is typed.
+// Dashed is the name of a flag with its dashes.
 func Dashed(flag string) string {
 	if len(flag) == 1 {
 		return "-" + flag
@@ -19,14 +20,17 @@ func Dashed(flag string) string {
 	return "--" + flag
 }
 
+// PasswordFlag is --password-stdin.
 func PasswordFlag() cli.Flag {
 	return BoolFlag("password-stdin", "read the password from stdin")
 }
 
+// ForceFlag is -f, which answers questions with yes.
 func ForceFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask", DisableDefaultText: true}
 }
 
+// OrgFlag is -o, the name of an org.
 func OrgFlag() cli.Flag {
 	return &cli.StringFlag{Name: "o", Usage: "`org` (default: the targeted one)"}
 }

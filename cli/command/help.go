@@ -7,11 +7,11 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// helpWidth is how long a line of help may be, beside its margin.
+// helpWidth is the maximum length of a line of help, without its margin.
 const helpWidth = 76
 
-// wrap breaks long lines of help. What begins with a space is an example or a
-// table and stays as it is.
+// wrap breaks long lines of help. Lines that start with a space are examples or tables
+// and stay as they are.
 func wrap(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -41,7 +41,7 @@ func fold(line string) string {
 	return b.String()
 }
 
-// usageLine is how the command is called, as its help has it.
+// usageLine is the usage line of the command.
 func (v Verb) usageLine() string {
 	words := []string{"dew", v.Name}
 	if v.Args != "" {
@@ -53,21 +53,22 @@ func (v Verb) usageLine() string {
 	return strings.Join(words, " ")
 }
 
-// withUsage adds the command's usage line to an error about its flags or arguments,
-// unless the error says something better.
+// withUsage adds the command's usage line to an error in its flags or arguments that
+// has no advice.
 func (v Verb) withUsage(err error) error {
 	f := (*console.Failure)(nil)
-	if !errors.As(err, &f) || f.Status != console.StatusUsage || f.Todo != "" {
+	if !errors.As(err, &f) || f.Status != console.StatusUsage || f.Advice != "" {
 		return err
 	}
 	todo := "usage: " + v.usageLine()
 	if len(v.Flags) > 0 {
 		todo += "\n     dew " + v.Name + " --help lists the flags"
 	}
-	return &console.Failure{Status: console.StatusUsage, Err: err, Todo: todo}
+	return &console.Failure{Status: console.StatusUsage, Err: err, Advice: todo}
 }
 
-// flagError says what is wrong with a flag; an unknown one gets the nearest name.
+// flagError is the error for a wrong flag. For an unknown flag it suggests the nearest
+// name.
 func (v Verb) flagError(err error) error {
 	const unknown = "flag provided but not defined: -"
 	name, ok := strings.CutPrefix(err.Error(), unknown)

@@ -14,7 +14,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ReadTime reads a time as people write it.
+// ReadTime reads a time that a user typed: a duration before now, a time of day, or a
+// date.
 func ReadTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
@@ -45,11 +46,11 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 
 const maxDays = 100 * 366
 
-// maxObject bounds a file of parameters or credentials.
+// maxObject is the maximum size of a file of parameters or credentials.
 const maxObject = 1 << 20
 
-// ReadJSONObject reads an object that stands on the command line or in a file; nil: none
-// is given.
+// ReadJSONObject reads a JSON object from the command line, or from the file that it
+// names. It is nil if text is empty.
 func ReadJSONObject(flag, text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -69,8 +70,8 @@ func ReadJSONObject(flag, text string) (json.RawMessage, error) {
 	return b, nil
 }
 
-// ReadSmallFile reads a file. The error does not have its name: that may be a secret
-// which was meant to be the value itself.
+// ReadSmallFile reads a file. The error does not contain the name, because the user may
+// have typed a secret instead of a name.
 func ReadSmallFile(name string) ([]byte, error) {
 	b, err := func() ([]byte, error) {
 		f, err := os.Open(name)

@@ -17,12 +17,10 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// renewBefore is how long before its end a token is renewed: a request may take
-// a while.
+// renewBefore is how long before its expiry a token is renewed.
 const renewBefore = time.Minute
 
-// claims are what dew reads of a token. Only the daemon can tell whether they are
-// true.
+// claims are the parts of a token that dew reads. Only the daemon can verify them.
 type claims struct {
 	ID        string   `json:"jti"`
 	UserID    string   `json:"user_id"`
@@ -33,7 +31,7 @@ type claims struct {
 	Scopes    []string `json:"scope"`
 }
 
-// ReadClaims reads a token; of one that is none it knows nothing.
+// ReadClaims reads a token. The claims are empty if it is not a token.
 func ReadClaims(token string) claims {
 	var c claims
 	parts := strings.Split(token, ".")
@@ -47,19 +45,19 @@ func ReadClaims(token string) claims {
 	return c
 }
 
-// ending tells whether a token ends soon. One that does not say when is used
+// expiresSoon tells whether a token must be renewed. A token without an expiry is used
 // until the daemon refuses it.
-func ending(token string, now time.Time) bool {
+func expiresSoon(token string, now time.Time) bool {
 	exp := ReadClaims(token).Expires
 	return exp != 0 && time.Unix(exp, 0).Sub(now) < renewBefore
 }
 
-// notLoggedIn is a daemon that wants a token when there is none.
+// notLoggedIn is the error for a daemon that needs a token if there is none.
 func notLoggedIn(url string) error {
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Todo: "or dew api --unset, to speak to the daemon of this machine"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Advice: "or dew api --unset, to speak to the daemon of this machine"}
 }
 
-// sessionTokens are the tokens of a session that is remembered.
+// sessionTokens are the tokens of a stored session.
 type sessionTokens struct {
 	url      string
 	config   ConfigFile
@@ -71,15 +69,15 @@ type sessionTokens struct {
 	now Session // guarded by mu
 }
 
-// Token gives the session's token, renewed if it ends soon.
+// Token gives the session's token. It renews a token that expires soon.
 func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.envLogin.fits(t.now, t.url); err != nil {
+	if err := t.envLogin.checkSession(t.now, t.url); err != nil {
 		return "", err
 	}
 	old := t.now.Access
-	if old != "" && !ending(old, time.Now()) {
+	if old != "" && !expiresSoon(old, time.Now()) {
 		return old, nil
 	}
 	token, err := t.renew(ctx, old)
@@ -89,7 +87,7 @@ func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// Renew gives another token for one that was refused.
+// Renew gives another token for one that the daemon refused.
 func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,13 +97,12 @@ func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, erro
 	return t.renew(ctx, refused)
 }
 
-// renew is called with mu held. It locks the file for as long as it asks: a
-// refresh token may be good for one use only, and then a second dew would lose
-// the session.
+// renew is called with mu held. It locks the file during the request: a refresh token
+// can be valid only once, and a second dew would lose the session.
 func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
 	err := t.config.Update(ctx, func(c *Config) error {
 		s := t.envLogin.session(*c, t.url)
-		if s.Access == "" || s.Access == old || ending(s.Access, time.Now()) {
+		if s.Access == "" || s.Access == old || expiresSoon(s.Access, time.Now()) {
 			if err := t.ask(ctx, &s); err != nil {
 				return err
 			}
@@ -128,7 +125,7 @@ func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
 	}
 	for _, g := range grants {
 		token, err := t.login(ctx, g)
-		if Refused(err) {
+		if GrantRefused(err) {
 			continue
 		}
 		if err != nil {
@@ -146,7 +143,7 @@ func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
 	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has ended: %s", s.LoggedInAs(), t.url, s.LoginCommand(t.url))}
 }
 
-// SetToken keeps what a grant gave. A refresh token that is not given anew stays.
+// SetToken stores the tokens of a grant. Without a new refresh token the old one stays.
 func (s *Session) SetToken(t client.Token) {
 	s.Access = t.Access
 	if t.Refresh != "" {
@@ -154,7 +151,7 @@ func (s *Session) SetToken(t client.Token) {
 	}
 }
 
-// LoggedInAs is logged in.
+// LoggedInAs is the name of the user or the client.
 func (s Session) LoggedInAs() string {
 	if s.Client != "" {
 		return "client " + s.Client
@@ -165,7 +162,7 @@ func (s Session) LoggedInAs() string {
 	return s.User
 }
 
-// LoginCommand is the command that logs in as before.
+// LoginCommand is the command that logs in as the same user again.
 func (s Session) LoginCommand(url string) string {
 	if s.Client != "" {
 		return fmt.Sprintf("dew login %s -u %s --client-credentials", url, s.Client)
@@ -173,7 +170,7 @@ func (s Session) LoginCommand(url string) string {
 	return fmt.Sprintf("dew login %s -u %s", url, s.User)
 }
 
-// TLS is the trust that the session has in the daemon's certificate.
+// TLS is the configuration that verifies the daemon's certificate.
 func (s Session) TLS() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure} //nolint:gosec // the user asked for it
 	if s.CA == "" {
@@ -190,8 +187,8 @@ func (s Session) TLS() (*tls.Config, error) {
 	return c, nil
 }
 
-// Refused tells whether the authorization server turned a grant down.
-func Refused(err error) bool {
+// GrantRefused tells whether the authorization server refused a grant.
+func GrantRefused(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)
 }

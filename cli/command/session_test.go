@@ -10,7 +10,7 @@ func TestAPIURL(t *testing.T) {
 		"dew.example.com": "https://dew.example.com", "http://H:1/": "http://h:1", "HTTPS://h/v3": "https://h",
 		"http://": "", "ftp://x": "", "http://[::1": "", "[::1]:8484": "https://[::1]:8484",
 	} {
-		if got, err := ApiURL(typed); got != want || (err == nil) != (want != "") {
+		if got, err := APIURL(typed); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", typed, got, err)
 		}
 	}
@@ -23,7 +23,7 @@ func FuzzReadClaims(f *testing.F) {
 	f.Add("..")
 	f.Fuzz(func(t *testing.T, token string) {
 		c := ReadClaims(token)
-		if c.Expires == 0 && ending(token, time.Unix(1<<40, 0)) {
+		if c.Expires == 0 && expiresSoon(token, time.Unix(1<<40, 0)) {
 			t.Errorf("%q ends and does not say when", token)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// Set is what all commands share.
+// Set makes commands, and has what all of them share.
 type Set struct {
 	Run   string   // folder of the local daemon's run-time files
 	API   string   // URL that was given for this command
@@ -22,8 +22,8 @@ type Set struct {
 	Complete func(Verb) cli.BashCompleteFunc // offers words for the next place of the command line
 }
 
-// Verb describes a command. Args are its arguments as help shows them; those in
-// brackets may be left out.
+// Verb describes a command. Args are its arguments as the help shows them; those in
+// brackets are optional.
 type Verb struct {
 	Name, Alias, Args string
 	Usage             string
@@ -34,27 +34,27 @@ type Verb struct {
 	ThisMachine       bool   // it asks the daemon of this machine, whatever dew is logged in to
 }
 
-// do runs a command that asks the daemon.
-type do func(c *cli.Context, ask *client.Client, out *console.Console) error
+// clientAction is a command that needs a client.
+type clientAction func(c *cli.Context, ask *client.Client, out *console.Console) error
 
-// at runs a command that also wants to know where it asks.
-type at func(c *cli.Context, w Env) error
+// envAction is a command that needs its environment.
+type envAction func(c *cli.Context, w Env) error
 
-// Env is what a command works with: the door it goes through, a client of what
-// is behind it, and the console.
+// Env is what a command works with: the endpoint, a client of it, and the console.
 type Env struct {
 	Endpoint
 	Client *client.Client
 	Out    *console.Console
 }
 
-// Command makes the verb a command that checks its arguments and has a client.
-func (g *Set) Command(v Verb, fn do) *cli.Command {
+// Command makes a command that checks its arguments and has a client.
+func (g *Set) Command(v Verb, fn clientAction) *cli.Command {
 	return g.CommandWithEnv(v, func(c *cli.Context, w Env) error { return fn(c, w.Client, w.Out) })
 }
 
-// CommandWithEnv is command for what also changes what dew remembers.
-func (g *Set) CommandWithEnv(v Verb, fn at) *cli.Command {
+// CommandWithEnv is Command for commands that need more than a client, such as the
+// target or the config file.
+func (g *Set) CommandWithEnv(v Verb, fn envAction) *cli.Command {
 	return g.WithoutClient(v, func(c *cli.Context) error {
 		if v.ThisMachine {
 			g.Local, g.API = true, ""
@@ -71,7 +71,7 @@ func (g *Set) CommandWithEnv(v Verb, fn at) *cli.Command {
 	})
 }
 
-// WithoutClient makes the verb a command that checks its arguments.
+// WithoutClient makes a command that checks its arguments and needs no daemon.
 func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
 	if v.Labels != "" {
 		v.Flags = append(v.Flags, &cli.StringFlag{Name: "labels", Usage: "only those with such labels (`selector`, such as env=test,!draft)"})
@@ -118,7 +118,7 @@ func checkArgs(v Verb, args []string) error {
 	return nil
 }
 
-// namesAnApp says where to find the name of an app, if the first argument is one.
+// namesAnApp is the advice on names of apps, if the first argument is one.
 func namesAnApp(words []string) string {
 	if len(words) > 0 && words[0] == "APP" {
 		return " (APP is the name of an app: dew apps lists them)"

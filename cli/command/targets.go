@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ResolveTarget is the place that is meant: what was targeted, as it is now, else the
-// one that the daemon made at its first start.
+// ResolveTarget gives the target with its current names. Without a target it is the org
+// and the space that the daemon created at its first start.
 func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Target, error) {
 	if target.OrgGUID == "" {
 		return defaultTarget(ctx, ask)
@@ -24,7 +24,7 @@ func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Targ
 	if IsMissing(err) {
 		return Target{}, &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("the targeted space %s of org %s is gone, or is not for you any more", target.Space, target.Org),
-			Todo: "dew target -o ORG -s SPACE; dew orgs and dew spaces list them",
+			Advice: "dew target -o ORG -s SPACE; dew orgs and dew spaces list them",
 		}
 	}
 	if err != nil {
@@ -34,7 +34,7 @@ func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Targ
 	return target, nil
 }
 
-// CurrentTarget is where commands work now, or nowhere.
+// CurrentTarget is the target that commands use now.
 func CurrentTarget(ctx context.Context, w Env) Target {
 	p, err := ResolveTarget(ctx, w.Client, w.Target)
 	if err != nil {
@@ -44,7 +44,7 @@ func CurrentTarget(ctx context.Context, w Env) Target {
 }
 
 func defaultTarget(ctx context.Context, ask *client.Client) (Target, error) {
-	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Todo: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
+	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Advice: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
 	o, err := ask.Orgs().ByName(ctx, firstOrg)
 	if IsMissing(err) {
 		return Target{}, nowhere
@@ -59,19 +59,21 @@ func defaultTarget(ctx context.Context, ask *client.Client) (Target, error) {
 	return TargetOf(o, s), err
 }
 
+// TargetOf is the target that names an org and a space.
 func TargetOf(o v3.Organization, s v3.Space) Target {
 	return Target{OrgGUID: o.GUID, Org: o.Name, SpaceGUID: s.GUID, Space: s.Name}
 }
 
-// Places are the orgs and spaces by guid.
+// Places are the names of orgs and spaces by guid.
 type Places struct {
 	Orgs   map[string]string
 	Spaces map[string]Target
 }
 
-// SpaceName is the name of a space; of one that is not seen it is the guid.
+// SpaceName is the name of a space, or its guid if the user cannot see it.
 func (p Places) SpaceName(guid string) string { return cmp.Or(p.Spaces[guid].Space, guid) }
 
+// ReadPlaces reads the names of all orgs and spaces that the user can see.
 func ReadPlaces(ctx context.Context, ask *client.Client) (Places, error) {
 	p := Places{Orgs: map[string]string{}, Spaces: map[string]Target{}}
 	orgs, err := ask.Orgs().List(ctx)
@@ -92,6 +94,7 @@ func ReadPlaces(ctx context.Context, ask *client.Client) (Places, error) {
 	return p, nil
 }
 
+// String names the space and the org.
 func (p Target) String() string {
 	if p.Space == "" {
 		return "org " + p.Org

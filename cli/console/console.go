@@ -17,7 +17,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Console is where a command speaks: data goes to out, talk to err.
+// Console is the input and output of a command: data goes to Out, messages to Err.
 type Console struct {
 	Out, Err    io.Writer
 	In          io.Reader
@@ -31,6 +31,7 @@ type Console struct {
 	Quiet       time.Duration // how long a wait says nothing; 0: QuietTime
 }
 
+// New is a console on the files of a process.
 func New(out, err, in *os.File) *Console {
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 	return &Console{
@@ -41,12 +42,12 @@ func New(out, err, in *os.File) *Console {
 	}
 }
 
-// Say tells the user what goes on.
+// Say writes a message to the user.
 func (c *Console) Say(format string, args ...any) {
 	fmt.Fprintf(c.Err, format+"\n", args...)
 }
 
-// Warn tells what the user should know and may not expect.
+// Warn writes a warning to the user.
 func (c *Console) Warn(text string) {
 	if c.ErrTerminal {
 		text = Printable(text) // names of files inside of an instance can be anything
@@ -54,7 +55,8 @@ func (c *Console) Warn(text string) {
 	c.Say("warning: %s", text)
 }
 
-// Encode writes data as JSON. A list of nothing is a list: programs go through it.
+// Encode writes data as JSON. A nil slice is an empty list, because programs iterate
+// over it.
 func (c *Console) Encode(v any) error {
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {
 		v = []any{}
@@ -68,11 +70,11 @@ func (c *Console) Encode(v any) error {
 	return nil
 }
 
-// Confirm asks a question that only "y" answers with yes. With nobody there to
-// answer it fails and names -f, which answers.
+// Confirm asks a question; only "y" and "yes" confirm. Without a terminal it fails and
+// advises -f.
 func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
 	if !c.Interactive {
-		return false, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), Todo: "give -f to answer yes"}
+		return false, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), Advice: "give -f to answer yes"}
 	}
 	answer, err := c.Ask(ctx, question+"? [yN]: ")
 	answer = strings.ToLower(strings.TrimSpace(answer))
@@ -85,7 +87,7 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	return await(ctx, c.line)
 }
 
-// line reads the next line of what was typed or piped in.
+// line reads the next line of the input.
 func (c *Console) line() (string, error) {
 	if c.lines == nil {
 		c.lines = bufio.NewReader(c.In)
@@ -123,8 +125,8 @@ func (c *Console) Secret(ctx context.Context, prompt string) (string, error) {
 	return text, nil
 }
 
-// await waits for an answer, but not beyond the end of ctx: a read from a terminal
-// cannot be interrupted.
+// await waits for an answer until ctx ends, because a read from a terminal cannot be
+// interrupted.
 func await(ctx context.Context, read func() (string, error)) (string, error) {
 	type answer struct {
 		text string
@@ -143,8 +145,8 @@ func await(ctx context.Context, read func() (string, error)) (string, error) {
 	}
 }
 
-// Table writes rows in columns; the first is the head. Cells that are empty at the
-// end of a row keep the columns of the next ones where they are.
+// Table writes rows in columns; the first row is the head. Empty cells at the end of a
+// row keep the columns of the next rows aligned.
 func (c *Console) Table(rows [][]string) error {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 4, 3, ' ', 0)
@@ -162,7 +164,7 @@ func (c *Console) Table(rows [][]string) error {
 	return nil
 }
 
-// Facts writes names with what is known of them; what is not is left out.
+// Facts writes rows of a name and a value. It leaves out rows without a value.
 func (c *Console) Facts(rows [][]string) error {
 	return c.Table(slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" }))
 }
@@ -177,7 +179,7 @@ const (
 	NoColour = "\x1b[0m"
 )
 
-// Paint colours text if out shows colours.
+// Paint colours text if Out shows colours.
 func (c *Console) Paint(colour, text string) string {
 	if !c.Color {
 		return text
@@ -185,7 +187,7 @@ func (c *Console) Paint(colour, text string) string {
 	return colour + text + NoColour
 }
 
-// ConfirmUnless asks unless -f was given.
+// ConfirmUnless asks the question unless force is set.
 func ConfirmUnless(ctx context.Context, out *Console, force bool, question string) (bool, error) {
 	if force {
 		return true, nil

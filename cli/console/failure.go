@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// The exit statuses of dew; 8 belongs to assertions of smoke tests.
+// The exit statuses of dew; 8 is for failed checks of smoke tests.
 const (
 	StatusFailed         = 1
 	StatusUsage          = 2
@@ -16,14 +16,14 @@ const (
 	StatusInfrastructure = 9
 )
 
-// Failure is an error with an exit status, and with what to do about it.
+// Failure is an error with an exit status and with advice for the user.
 type Failure struct {
 	Status int
 	Err    error
-	Todo   string
+	Advice string
 }
 
-// Error gives nothing for a failure that was told already.
+// Error is empty for a failure that the user has already seen.
 func (f *Failure) Error() string {
 	if f.Err == nil {
 		return ""
@@ -31,9 +31,11 @@ func (f *Failure) Error() string {
 	return f.Err.Error()
 }
 
+// Unwrap gives the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// UsageError is an error in a flag or an argument. The command adds its usage line.
+// UsageError is an error in a flag or an argument. The command adds its usage line as
+// advice.
 func UsageError(format string, args ...any) error {
 	return &Failure{Status: StatusUsage, Err: fmt.Errorf(format, args...)}
 }

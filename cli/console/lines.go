@@ -8,15 +8,16 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// LineStyle is how lines are written.
+// LineStyle is how log lines are written.
 type LineStyle struct {
 	Color    bool
 	Terminal bool // to a terminal, which would obey control characters
 }
 
+// LineTime is the layout of the time of a log line.
 const LineTime = "2006-01-02T15:04:05.000Z07:00"
 
-// AppendLine appends a line as people read it:
+// AppendLine appends a log line:
 // <time> [APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0] OUT text.
 func AppendLine(b []byte, l *v3.Line, as LineStyle) []byte {
 	b = l.Time.Local().AppendFormat(b, LineTime)
@@ -41,14 +42,14 @@ func AppendLine(b []byte, l *v3.Line, as LineStyle) []byte {
 	return append(b, l.Text...)
 }
 
-// FormatLine is one line as AppendLine writes it.
+// FormatLine is the line that AppendLine writes.
 func FormatLine(l v3.Line, as LineStyle) string { return string(AppendLine(nil, &l, as)) }
 
-// sourceColours are for an app's processes and sidecars. The platform has its own
-// colour, and ERR is red.
+// sourceColours are the colours of an app's processes and sidecars. The platform has
+// its own colour, and ERR is red.
 var sourceColours = []string{Yellow, "\x1b[34m", "\x1b[35m", "\x1b[92m", "\x1b[93m", "\x1b[94m", "\x1b[95m"}
 
-// sourceColour is always the same for a source.
+// sourceColour gives each source always the same colour.
 func sourceColour(source string) string {
 	switch {
 	case !strings.HasPrefix(source, "APP/"):

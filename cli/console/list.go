@@ -4,9 +4,10 @@ import (
 	"strings"
 )
 
-// NonNil is a list that is never null.
+// NonNil is a copy of a list that is never nil, because JSON shows nil as null.
 func NonNil(all []string) []string { return append([]string{}, all...) }
 
+// Names are the names of all items.
 func Names[T any](all []T, name func(T) string) []string {
 	out := make([]string, len(all))
 	for i, one := range all {
@@ -15,16 +16,17 @@ func Names[T any](all []T, name func(T) string) []string {
 	return out
 }
 
-// Capitalize writes a noun as a sentence begins.
+// Capitalize makes the first letter upper case.
 func Capitalize(noun string) string { return strings.ToUpper(noun[:1]) + noun[1:] }
 
-// List is a list as people and as programs read it.
+// List is a list that is shown as a table or as JSON.
 type List struct {
 	Rows  any
 	Table [][]string // the first row is the head
 	Empty string     // instead of a table that has no more than that
 }
 
+// Show writes the list as a table, or as JSON.
 func (l List) Show(out *Console) error {
 	switch {
 	case out.JSON:
@@ -37,6 +39,7 @@ func (l List) Show(out *Console) error {
 	}
 }
 
+// YesNo writes a bool in a table.
 func YesNo(b bool) string {
 	if b {
 		return "yes"

@@ -26,15 +26,15 @@ const (
 	defaultWidth = 80
 )
 
-// statusLine writes to a terminal whose last line can be drawn again and again. It
-// can be used by many goroutines.
+// statusLine writes to a terminal and redraws its last line. It is safe for concurrent
+// use.
 type statusLine struct {
 	mu   sync.Mutex
 	w    io.Writer // guarded by mu
 	text string    // what is drawn; guarded by mu
 }
 
-// StatusLineOver makes w a status line, unless it is one.
+// StatusLineOver gives a status line on w, or w itself if it is one.
 func StatusLineOver(w io.Writer) *statusLine {
 	if s, ok := w.(*statusLine); ok {
 		return s
@@ -80,8 +80,7 @@ func (s *statusLine) width() int {
 	return defaultWidth
 }
 
-// Writer is the writer below, for a program that is started and finds out by itself
-// whether it has a terminal.
+// Writer is the underlying writer, for a child process that detects a terminal itself.
 func (s *statusLine) Writer() io.Writer { return s.w }
 
 // Waiting shows what a command waits for and for how long. Waits do not nest.
@@ -96,10 +95,10 @@ type Waiting struct {
 	last string // guarded by mu
 }
 
-// Wait shows what the command waits for until end is called. It says nothing for
-// QuietTime. Then a terminal has a line with the elapsed time, which is redrawn and
+// Wait shows what the command waits for until End is called. It writes nothing for
+// QuietTime. Then a terminal shows a line with the elapsed time, which is redrawn and
 // removed at the end. Elsewhere a line is written after 2, 10 and 30 seconds, then
-// every 30.
+// every 30 seconds.
 func (c *Console) Wait(format string, args ...any) *Waiting {
 	stop := make(chan struct{})
 	w := &Waiting{
@@ -110,7 +109,7 @@ func (c *Console) Wait(format string, args ...any) *Waiting {
 	return w
 }
 
-// Note keeps the last line about the progress.
+// Note sets the text about the progress.
 func (w *Waiting) Note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,6 +143,7 @@ func (w *Waiting) show(next time.Duration, drawn bool, stop <-chan struct{}) {
 	}
 }
 
+// Text is the line that is shown after the elapsed time.
 func (w *Waiting) Text(elapsed time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +154,7 @@ func (w *Waiting) Text(elapsed time.Duration) string {
 	return text
 }
 
-// nextMark is when a wait that is not drawn says something again.
+// nextMark is the elapsed time at which a wait without a terminal writes again.
 func nextMark(elapsed time.Duration) time.Duration {
 	for _, mark := range []time.Duration{10 * time.Second, fullPause} {
 		if elapsed < mark {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// SecretOptions say where a password comes from. The first that is there counts.
+// SecretOptions are the sources of a password. The first one that is set is used.
 type SecretOptions struct {
 	Given  string // on the command line
 	Stdin  bool
@@ -17,8 +17,8 @@ type SecretOptions struct {
 	Flag   string
 }
 
-// Password finds a password without anybody reading it over a shoulder or out of
-// a list of processes.
+// Password reads a password without showing it on the screen or in the list of
+// processes.
 func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error) {
 	switch {
 	case o.Given != "":
@@ -36,7 +36,7 @@ func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error)
 		if o.Env != "" {
 			todo += ", or in " + o.Env
 		}
-		return "", &Failure{Status: StatusUsage, Err: errors.New("a password is needed, and there is no terminal to ask on"), Todo: todo}
+		return "", &Failure{Status: StatusUsage, Err: errors.New("a password is needed, and there is no terminal to ask on"), Advice: todo}
 	}
 	text, err := c.Secret(ctx, o.Prompt+": ")
 	if err != nil || !o.New {
@@ -52,8 +52,8 @@ func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error)
 	return text, nil
 }
 
-// Pick lets the user choose one of several by number or by name; with nobody to
-// ask, or no answer, it is none.
+// Pick lets the user choose a name by its number or by itself. It is empty without a
+// terminal and without an answer.
 func (c *Console) Pick(ctx context.Context, kind string, names []string) (string, error) {
 	if !c.Interactive {
 		return "", nil

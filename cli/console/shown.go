@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// AppendPrintable appends what somebody else wrote, so that a terminal shows it and
-// does not obey it: control characters stand as ^[, \x9b and the like. Colours are
-// harmless; they end with the text, or are left out where none are wanted.
+// AppendPrintable appends text from an untrusted source. Control characters are written
+// as ^[ or \x9b, so that a terminal does not execute them. Colours stay and end with
+// the text, or are removed if color is false.
 func AppendPrintable(b, text []byte, color bool) []byte {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		text = text[:n-1] // of a line that ends as on Windows
@@ -56,8 +56,8 @@ func appendRune(b []byte, r rune, text []byte) []byte {
 	return append(b, text...)
 }
 
-// colourSize is the length of the sequence ESC [ numbers m that text begins with,
-// or 0.
+// colourSize is the length of the colour sequence (ESC [ numbers m) at the start of
+// text, or 0.
 func colourSize(text []byte) int {
 	const most = 32
 	if len(text) < 3 || text[0] != 0x1b || text[1] != '[' {
@@ -74,7 +74,7 @@ func colourSize(text []byte) int {
 	return 0
 }
 
-// Printable is a text of several lines as a terminal may be given it.
+// Printable is AppendPrintable for a text of several lines, without colours.
 func Printable(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// FirstSet is the first of the texts that is there.
+// FirstSet is the first text that is not nil.
 func FirstSet(texts ...*string) string {
 	for _, t := range texts {
 		if t != nil {
@@ -18,7 +18,7 @@ func FirstSet(texts ...*string) string {
 	return ""
 }
 
-// Mebibytes writes mebibytes as manifests do.
+// Mebibytes writes an amount of mebibytes as in manifests: 64M, 1G.
 func Mebibytes(n int) string {
 	if n != 0 && n%1024 == 0 {
 		return strconv.Itoa(n/1024) + "G"
@@ -26,7 +26,7 @@ func Mebibytes(n int) string {
 	return strconv.Itoa(n) + "M"
 }
 
-// Bytes writes an amount of bytes for people.
+// Bytes writes an amount of bytes with its unit.
 func Bytes(n int64) string {
 	for _, u := range []struct {
 		size int64
@@ -39,7 +39,8 @@ func Bytes(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// CompactJSON writes a value on one line, for people: commands have && in them.
+// CompactJSON writes a value as JSON on one line. It does not escape characters such as
+// &, which occur in commands.
 func CompactJSON(v any) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -50,7 +51,7 @@ func CompactJSON(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// CrashCount is a number of crashes.
+// CrashCount writes a number of crashes.
 func CrashCount(n int) string {
 	if n == 1 {
 		return "1 crash"
@@ -58,7 +59,7 @@ func CrashCount(n int) string {
 	return strconv.Itoa(n) + " crashes"
 }
 
-// NextStart says how long an instance waits before it is started again.
+// NextStart tells when an instance starts again.
 func NextStart(at, now time.Time) string {
 	if left := at.Sub(now); left > 0 {
 		return "next start in " + (left + time.Second - 1).Truncate(time.Second).String()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// MinutesFromEnv reads a time from the environment as cf does: in minutes, also parts
-// of one.
+// MinutesFromEnv reads a duration in minutes, such as 0.5, from a variable, as cf does.
 func MinutesFromEnv(name string, otherwise time.Duration) time.Duration {
 	n, err := strconv.ParseFloat(os.Getenv(name), 64)
 	if err != nil || n <= 0 {
@@ -18,8 +17,8 @@ func MinutesFromEnv(name string, otherwise time.Duration) time.Duration {
 	return time.Duration(n * float64(time.Minute))
 }
 
-// TimeoutCause is the cause of the end of ctx where that is why err came. What was found
-// out in time stays, however late it is by now.
+// TimeoutCause replaces err by the cause of the end of ctx if err is about that end.
+// Other errors stay, because they were found in time.
 func TimeoutCause(ctx context.Context, err error) error {
 	f := (*Failure)(nil)
 	if err == nil || ctx.Err() == nil || !errors.As(context.Cause(ctx), &f) {

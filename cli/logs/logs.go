@@ -24,6 +24,7 @@ const (
 	newEvents   = 50
 )
 
+// Commands show log lines and events.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
@@ -247,7 +248,7 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 	}
 	if bad := (*client.Error)(nil); o.Query.Crash > 0 && errors.As(err, &bad) && bad.Status == http.StatusBadRequest {
 		_, why, _ := strings.Cut(bad.Detail, ": ") // what is before it speaks of a query
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %s", a.Name, why), Todo: "dew crashes " + a.Name + " lists them"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %s", a.Name, why), Advice: "dew crashes " + a.Name + " lists them"}
 	}
 	if o.Query.Follow && isGone(err) && !o.Query.Service {
 		p.say("%s", goneText(a.Name))

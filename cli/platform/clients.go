@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// ClientCommands are about OAuth clients.
 func ClientCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "clients", Category: "Users", Usage: "list the programs that get tokens of their own", Flags: []cli.Flag{command.JSONFlag()}},
@@ -86,7 +87,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s exists already", o.Name), Todo: "dew delete-client " + o.Name + " removes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s exists already", o.Name), Advice: "dew delete-client " + o.Name + " removes it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)

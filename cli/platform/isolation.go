@@ -22,6 +22,7 @@ type segmentOptions struct {
 	Force      bool
 }
 
+// IsolationCommands are about isolation segments.
 func IsolationCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, segmentOptions, command.Env) error) *cli.Command {
 		v.Category = isolationCategory
@@ -152,7 +153,7 @@ func runSetSegment(ctx context.Context, o segmentOptions, w command.Env) error {
 		if o.Space != "" {
 			org = "the org of " + who
 		}
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), Todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), Advice: "dew enable-org-isolation ORG " + o.Name + " lets it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set the isolation segment of %s: %w", who, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// LabelsCategory is the heading of these commands in the help.
 const LabelsCategory = "Labels"
 
 // LabelledResource is something that can have labels.
@@ -117,6 +118,7 @@ type LabelOptions struct {
 	Stack, Lifecycle, Broker, Offering string   // which of those with one name is meant
 }
 
+// LabelCommands show and set labels.
 func LabelCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, LabelOptions, command.Env) error) *cli.Command {
 		v.Category = LabelsCategory

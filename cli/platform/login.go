@@ -26,6 +26,7 @@ func trustFlags() []cli.Flag {
 	}
 }
 
+// LoginCommands log in and out, and choose the daemon.
 func LoginCommands(g *command.Set) []*cli.Command {
 	f := loginFlow{g}
 	login := command.Verb{
@@ -99,18 +100,18 @@ type loginFlow struct{ *command.Set }
 
 // runLogin logs in, remembers the session and chooses a target.
 func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
-	d, err := f.loginDoor(ctx, o)
+	d, err := f.loginEndpoint(ctx, o)
 	if err != nil {
 		return err
 	}
-	plain, err := f.greet(ctx, d)
+	plain, err := f.checkDaemon(ctx, d)
 	if err != nil {
 		return err
 	}
 	if d.Session, err = f.authenticate(ctx, o, d, plain); err != nil {
 		return err
 	}
-	if err := d.Begin(ctx); err != nil {
+	if err := d.SaveSession(ctx); err != nil {
 		return err
 	}
 	d.Target = command.Target{}
@@ -122,8 +123,8 @@ func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
 	return chooseTarget(ctx, targetOptions{Org: o.Org, Space: o.Space}, command.Env{Endpoint: d, Client: ask, Out: f.Out})
 }
 
-// loginDoor is the daemon to log in to, with the trust that the options say.
-func (f loginFlow) loginDoor(ctx context.Context, o loginOptions) (command.Endpoint, error) {
+// loginEndpoint is the daemon to log in to, with the trust that the options say.
+func (f loginFlow) loginEndpoint(ctx context.Context, o loginOptions) (command.Endpoint, error) {
 	d, err := f.Endpoint()
 	if err != nil {
 		return d, err
@@ -134,7 +135,7 @@ func (f loginFlow) loginDoor(ctx context.Context, o loginOptions) (command.Endpo
 			return d, err
 		}
 	}
-	if d.URL, err = command.ApiURL(typed); err != nil {
+	if d.URL, err = command.APIURL(typed); err != nil {
 		return d, err
 	}
 	c, err := d.ConfigFile.Load()
@@ -188,8 +189,8 @@ func trust(s *command.Session, o loginOptions) error {
 	return err
 }
 
-// greet makes sure that there is a daemon to log in to.
-func (f loginFlow) greet(ctx context.Context, d command.Endpoint) (*client.Client, error) {
+// checkDaemon makes sure that there is a daemon to log in to.
+func (f loginFlow) checkDaemon(ctx context.Context, d command.Endpoint) (*client.Client, error) {
 	plain, err := f.AnonymousClient(d)
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d command.E
 	s := command.Session{Insecure: d.Session.Insecure, CA: d.Session.CA}
 	user := o.User
 	if user == "" && !f.Out.Interactive {
-		return s, &console.Failure{Status: console.StatusUsage, Err: errors.New("a user name is needed, and there is no terminal to ask on"), Todo: "give it with -u, or in DEW_USERNAME"}
+		return s, &console.Failure{Status: console.StatusUsage, Err: errors.New("a user name is needed, and there is no terminal to ask on"), Advice: "give it with -u, or in DEW_USERNAME"}
 	}
 	if user == "" {
 		var err error
@@ -238,12 +239,12 @@ func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d command.E
 			s.User, s.Client = grant.User, grant.Client
 			return s, nil
 		}
-		if !command.Refused(err) {
+		if !command.GrantRefused(err) {
 			return s, err
 		}
 		typed := f.Out.Interactive && o.Password == "" && !o.Stdin && os.Getenv("DEW_PASSWORD") == ""
 		if !typed || left <= 1 {
-			return s, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s does not let %s in: %w", d.URL, user, err), Todo: "check the name and the password"}
+			return s, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s does not let %s in: %w", d.URL, user, err), Advice: "check the name and the password"}
 		}
 		f.Out.Say("That was refused, try again")
 	}
@@ -255,19 +256,19 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 		return err
 	}
 	if d.URL == "" {
-		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs a daemon to log in to"), Todo: "dew api http://127.0.0.1:8484, or dew login"}
+		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs a daemon to log in to"), Advice: "dew api http://127.0.0.1:8484, or dew login"}
 	}
 	if o.User == "" {
 		o.User = os.Getenv("DEW_USERNAME")
 	}
-	plain, err := f.greet(ctx, d)
+	plain, err := f.checkDaemon(ctx, d)
 	if err != nil {
 		return err
 	}
 	if d.Session, err = f.authenticate(ctx, o, d, plain); err != nil {
 		return err
 	}
-	if err := d.Begin(ctx); err != nil {
+	if err := d.SaveSession(ctx); err != nil {
 		return err
 	}
 	f.Out.Say("Logged in to %s as %s; dew target -o ORG -s SPACE says where to work", d.URL, d.Session.LoggedInAs())
@@ -300,13 +301,13 @@ func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error
 	case o.URL == "":
 		return f.showAPI(ctx, d)
 	}
-	if d, err = f.loginDoor(ctx, o); err != nil {
+	if d, err = f.loginEndpoint(ctx, o); err != nil {
 		return err
 	}
-	if _, err := f.greet(ctx, d); err != nil {
+	if _, err := f.checkDaemon(ctx, d); err != nil {
 		return err
 	}
-	if err := d.Begin(ctx); err != nil {
+	if err := d.SaveSession(ctx); err != nil {
 		return err
 	}
 	if d.Session.Access == "" {
@@ -324,7 +325,7 @@ func (f loginFlow) showAPI(ctx context.Context, d command.Endpoint) error {
 	}
 	v := apiView{API: d.URL, User: d.Session.User, Client: d.Session.Client}
 	if d.URL == "" {
-		v.Socket = plain.Door()
+		v.Socket = plain.Address()
 	}
 	r, err := plain.Daemon().Root(ctx)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// OrgCommands are about orgs.
 func OrgCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "orgs", Alias: "o", Category: "Orgs and spaces", Usage: "list the orgs", Labels: "/v3/organizations", Flags: []cli.Flag{command.JSONFlag()}},

@@ -81,6 +81,7 @@ type quotaKind struct {
 	body func(ctx context.Context, w command.Env) (*v3.QuotaRelationships, error)            // of a new one
 }
 
+// QuotasOfOrgs are the quotas of orgs.
 var QuotasOfOrgs = quotaKind{
 	noun: "org", has: "organizations",
 	Kind: func(context.Context, string, command.Env) (client.Kind[v3.Quota], error) {
@@ -89,7 +90,7 @@ var QuotasOfOrgs = quotaKind{
 	body: func(context.Context, command.Env) (*v3.QuotaRelationships, error) { return nil, nil },
 }
 
-// Quotas of spaces are their org's.
+// QuotasOfSpaces are the quotas of spaces, which belong to an org.
 var QuotasOfSpaces = quotaKind{
 	noun: "space", has: "spaces",
 	Kind: func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) {
@@ -103,6 +104,7 @@ var QuotasOfSpaces = quotaKind{
 	},
 }
 
+// QuotaCommands are about the quotas of orgs and spaces.
 func QuotaCommands(g *command.Set) []*cli.Command {
 	out := append(quotaVerbs(g, QuotasOfOrgs), quotaVerbs(g, QuotasOfSpaces)...)
 	out = append(out, g.CommandWithEnv(command.Verb{Name: "unset-space-quota", Args: "SPACE SPACE_QUOTA", Category: quotasCategory, Usage: "take the quota from a space"},

@@ -42,6 +42,7 @@ var roles = []role{
 // memberKind is the role of everybody in an org; it is given along with others.
 const memberKind = "organization_user"
 
+// RoleNames are the names of the roles in orgs, or in spaces.
 func RoleNames(space bool) []string {
 	var out []string
 	for _, r := range roles {
@@ -97,6 +98,7 @@ func rolesHelp(space bool) string {
 	return b.String()
 }
 
+// RoleCommands are about roles.
 func RoleCommands(g *command.Set) []*cli.Command {
 	clientFlag := command.BoolFlag("client", "USER is the id of a client")
 	change := func(v command.Verb, run func(context.Context, roleOptions, command.Env) error) *cli.Command {

@@ -53,6 +53,7 @@ type groupOptions struct {
 	Force                  bool
 }
 
+// SecurityGroupCommands are about security groups.
 func SecurityGroupCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, groupOptions, command.Env) error) *cli.Command {
 		v.Category = groupsCategory

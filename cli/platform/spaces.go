@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// SpaceCommands are about spaces.
 func SpaceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "spaces", Category: "Orgs and spaces", Usage: "list the spaces of an org", Labels: "/v3/spaces", Flags: []cli.Flag{command.OrgFlag(), command.JSONFlag()}},

@@ -12,6 +12,7 @@ import (
 
 type targetOptions struct{ Org, Space string }
 
+// TargetCommands show and set the targeted org and space.
 func TargetCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.CommandWithEnv(command.Verb{
 		Name: "target", Alias: "t", Category: "Login", Usage: "choose the org and the space to work in; without flags show them",
@@ -54,7 +55,7 @@ func runTarget(ctx context.Context, o targetOptions, w command.Env) error {
 }
 
 func showTarget(ctx context.Context, w command.Env) error {
-	v := targetView{API: w.Client.Door(), Org: w.Target.Org, Space: w.Target.Space}
+	v := targetView{API: w.Client.Address(), Org: w.Target.Org, Space: w.Target.Space}
 	if w.URL != "" {
 		v.User = w.Session.LoggedInAs()
 	}
@@ -106,7 +107,7 @@ func chooseTarget(ctx context.Context, o targetOptions, w command.Env) error {
 			return err
 		}
 		names := console.Names(orgs, func(o v3.Organization) string { return o.Name })
-		if o.Org, err = only(ctx, "Org", names, w.Out); err != nil {
+		if o.Org, err = chooseName(ctx, "Org", names, w.Out); err != nil {
 			return err
 		}
 		if o.Org == "" {
@@ -122,15 +123,15 @@ func chooseTarget(ctx context.Context, o targetOptions, w command.Env) error {
 		if err != nil {
 			return err
 		}
-		if o.Space, err = only(ctx, "Space", console.Names(spaces, func(s v3.Space) string { return s.Name }), w.Out); err != nil {
+		if o.Space, err = chooseName(ctx, "Space", console.Names(spaces, func(s v3.Space) string { return s.Name }), w.Out); err != nil {
 			return err
 		}
 	}
 	return runTarget(ctx, o, w)
 }
 
-// only is the only name, or the one that the user picks, or nothing.
-func only(ctx context.Context, kind string, names []string, out *console.Console) (string, error) {
+// chooseName is the only name, or the one that the user picks, or nothing.
+func chooseName(ctx context.Context, kind string, names []string, out *console.Console) (string, error) {
 	switch len(names) {
 	case 0:
 		return "", nil

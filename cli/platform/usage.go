@@ -22,6 +22,7 @@ type usageOptions struct {
 	Newest         int // 0: all
 }
 
+// UsageCommands list usage events.
 func UsageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "usage-events", Category: "Platform", Usage: "list what apps and services began and ceased to take, newest first",
@@ -87,7 +88,7 @@ func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *cons
 	}
 	table := [][]string{{"time", "kind", "state", "name", "part", "space", "takes"}}
 	for _, r := range rows {
-		table = append(table, []string{r.CreatedAt.Local().Format(time.DateTime), r.Kind, strings.ToLower(r.State), r.Name, r.Part, r.Space, r.takes()})
+		table = append(table, []string{r.CreatedAt.Local().Format(time.DateTime), r.Kind, strings.ToLower(r.State), r.Name, r.Part, r.Space, r.size()})
 	}
 	return console.List{Rows: rows, Table: table, Empty: "There are no usage events that you may see"}.Show(out)
 }
@@ -106,8 +107,8 @@ func serviceUsageRow(e v3.ServiceUsageEvent) usageRow {
 	}
 }
 
-// takes is how much an app takes.
-func (r usageRow) takes() string {
+// size is the number of instances and their memory.
+func (r usageRow) size() string {
 	if r.Memory == nil || r.Memory.Current == 0 {
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// UserCommands are about users.
 func UserCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "users", Category: "Users", Usage: "list the users", Flags: []cli.Flag{command.JSONFlag()}},
@@ -182,7 +183,7 @@ func loginAgain(ctx context.Context, g *command.Set, w command.Env, password str
 	}
 	token, err := plain.Users().Login(ctx, client.Grant{User: w.Session.User, Password: password})
 	if err != nil {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot log in with the new password: %w", err), Todo: w.Session.LoginCommand(w.URL)}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot log in with the new password: %w", err), Advice: w.Session.LoginCommand(w.URL)}
 	}
 	return w.ConfigFile.Update(ctx, func(c *command.Config) error {
 		s := c.Sessions[w.URL]

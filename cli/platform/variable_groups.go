@@ -22,6 +22,7 @@ var variableGroups = []struct{ name, short, when string }{
 	{"staging", "s", "while they are staged"},
 }
 
+// VariableGroupCommands are about the environment variables of all apps.
 func VariableGroupCommands(g *command.Set) []*cli.Command {
 	var out []*cli.Command
 	for _, group := range variableGroups {

@@ -31,6 +31,7 @@ func DomainListCommands(g *command.Set) []*cli.Command {
 	}
 }
 
+// DomainCommands are about private domains.
 func DomainCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, privateDomain, command.Env) error) *cli.Command {
 		v.Category = routesCategory
@@ -77,7 +78,7 @@ func isPrivate(d v3.Domain) error {
 	if d.Relationships.Organization.ID() != "" {
 		return nil
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and is no private one"), Todo: "dew domains tells which are private; dew delete-shared-domain deletes those that are not"}
+	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and is no private one"), Advice: "dew domains tells which are private; dew delete-shared-domain deletes those that are not"}
 }
 
 func runDeletePrivate(ctx context.Context, o privateDomain, w command.Env) error {

@@ -221,7 +221,7 @@ func runUpdateDestination(ctx context.Context, o singleRouteOptions, w command.E
 		changed++
 	}
 	if changed == 0 {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), Todo: "dew map-route leads it there"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), Advice: "dew map-route leads it there"}
 	}
 	w.Out.Say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
 	return nil

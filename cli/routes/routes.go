@@ -41,6 +41,7 @@ type RouteOptions struct {
 	Options   map[string]*string // of a route that is made
 }
 
+// Commands create, map and delete routes and domains.
 func Commands(g *command.Set) []*cli.Command {
 	type action func(context.Context, RouteOptions, *client.Client, *console.Console) error
 	about := func(v command.Verb, fn action) *cli.Command {
@@ -446,6 +447,6 @@ func runDeleteDomain(ctx context.Context, o RouteOptions, ask *client.Client, ou
 		if d.Relationships.Organization.ID() == "" {
 			return nil
 		}
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Todo: "dew delete-private-domain deletes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Advice: "dew delete-private-domain deletes it"}
 	}, command.Env{Client: ask, Out: out})
 }

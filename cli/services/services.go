@@ -16,7 +16,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const ServicesCategory = "Services"
+// Category is the heading of these commands in the help.
+const Category = "Services"
 
 // Options are the arguments and flags of commands about one service instance.
 type Options struct {
@@ -66,16 +67,17 @@ func brokerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
 }
 
+// Commands are all commands about services.
 func Commands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = ServicesCategory
+		v.Category = Category
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
 	return slices.Concat([]*cli.Command{
 		g.Command(command.Verb{
-			Name: "marketplace", Alias: "m", Category: ServicesCategory, Usage: "list what services can be had",
+			Name: "marketplace", Alias: "m", Category: Category, Usage: "list what services can be had",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
 				command.BoolFlag("no-plans", "only the offerings"), command.BoolFlag("show-unavailable", "also what cannot be had"), command.JSONFlag(),
@@ -85,7 +87,7 @@ func Commands(g *command.Set) []*cli.Command {
 			return runMarketplace(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: ServicesCategory, Usage: "make a service instance",
+			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: Category, Usage: "make a service instance",
 			About: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
@@ -107,7 +109,7 @@ func Commands(g *command.Set) []*cli.Command {
 			About: "What is bound to it is unbound first. One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
 		g.Command(command.Verb{
-			Name: "services", Alias: "s", Category: ServicesCategory, Usage: "list the service instances of the space",
+			Name: "services", Alias: "s", Category: Category, Usage: "list the service instances of the space",
 			Flags: []cli.Flag{command.BoolFlag("no-apps", "without the apps that are bound"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
@@ -123,6 +125,7 @@ func Commands(g *command.Set) []*cli.Command {
 	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
 }
 
+// Create creates a service instance, and waits for it if the options say so.
 func Create(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
@@ -147,7 +150,7 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	out.Say("Creating service instance %s ...", o.Name)
 	job, err := ask.Services().Create(ctx, n)
 	if command.ErrorContains(err, "name is taken") {
-		return thereAlready(ctx, o, ask, out)
+		return alreadyExists(ctx, o, ask, out)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
@@ -155,9 +158,9 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	return waitService(ctx, o, operation{job, "Created", "create"}, ask, out)
 }
 
-// thereAlready is the end of creating what has the name already. That is fine,
+// alreadyExists is the end of creating what has the name already. That is fine,
 // unless it came to nothing.
-func thereAlready(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func alreadyExists(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
@@ -177,7 +180,7 @@ func thereAlready(ctx context.Context, o Options, ask *client.Client, out *conso
 	if last := lastOperation(i.LastOperation); last == "create failed" {
 		return &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("service instance %s is there already, and %s: %s", o.Name, last, i.LastOperation.Description),
-			Todo: "dew delete-service " + o.Name + " removes it",
+			Advice: "dew delete-service " + o.Name + " removes it",
 		}
 	}
 	out.Say("Service instance %s is there already", o.Name)
@@ -200,7 +203,7 @@ func (op operation) doing() string {
 func (op operation) failed(name string, err error) error {
 	told := fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
 	if e := (*client.Error)(nil); op.verb == "create" && errors.As(err, &e) {
-		return &console.Failure{Status: console.StatusFailed, Err: told, Todo: "dew delete-service " + name + " removes what is left of it"}
+		return &console.Failure{Status: console.StatusFailed, Err: told, Advice: "dew delete-service " + name + " removes what is left of it"}
 	}
 	return told
 }
@@ -225,7 +228,7 @@ func waitService(ctx context.Context, o Options, op operation, ask *client.Clien
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		tellProgress(watch, &progress{name: o.Name, ask: ask, out: out})
+		reportProgress(watch, &progress{name: o.Name, ask: ask, out: out})
 	}()
 	err = ask.Services().Wait(ctx, job)
 	cancel()
@@ -259,8 +262,8 @@ func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
 	return i, err
 }
 
-// tellProgress looks again and again until ctx ends.
-func tellProgress(ctx context.Context, p *progress) {
+// reportProgress looks again and again until ctx ends.
+func reportProgress(ctx context.Context, p *progress) {
 	tick := time.NewTicker(progressLook)
 	defer tick.Stop()
 	for {
@@ -287,7 +290,7 @@ func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *c
 	}
 	u := v3.UpdateServiceInstance{Parameters: params, Tags: o.Tags}
 	if o.Plan != "" {
-		plan, err := planBeside(ctx, i, o.Plan, ask)
+		plan, err := siblingPlan(ctx, i, o.Plan, ask)
 		if err != nil {
 			return err
 		}
@@ -301,8 +304,8 @@ func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *c
 	return waitService(ctx, o, operation{job, "Updated", "update"}, ask, out)
 }
 
-// planBeside finds a plan of the offering that the instance has.
-func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
+// siblingPlan finds a plan of the offering that the instance has.
+func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
 	if i.Relationships.ServicePlan == nil {
 		return "", console.UsageError("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
 	}
@@ -320,7 +323,7 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 		}
 	}
 	names := console.Names(all, func(p v3.ServicePlan) string { return p.Name })
-	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Todo: "its plans are: " + strings.Join(names, ", ")}
+	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Advice: "its plans are: " + strings.Join(names, ", ")}
 }
 
 func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {

@@ -1,114 +1,15 @@
 // Command dew speaks to dewd: push an app, see it run, read its logs, see why it
-// crashed. Names and flags are those of cf.
-//
-//	main.go     the commands                      exit.go     exit statuses, and what to do about an error
-//	help.go     the everyday commands, usage errors
-//	args.go     flags anywhere, near misses       console.go  data to stdout, talk to stderr
-//	push.go     bits.go  ignore.go  stage.go  wait.go: from a folder to running instances
-//	progress.go what a command shows while it waits
-//	apps.go     view.go: how an app does          door.go     which daemon, and which space of it
-//	config.go   what is remembered                session.go  tokens, and their renewal
-//	the other files: one group of commands each
+// crashed. Names and flags are those of cf. Package cli has the commands.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/urfave/cli/v2"
-
-	"github.com/dewrun/dew/cli/apps"
-	"github.com/dewrun/dew/cli/command"
-	"github.com/dewrun/dew/cli/console"
-	"github.com/dewrun/dew/cli/logs"
-	"github.com/dewrun/dew/cli/platform"
-	"github.com/dewrun/dew/cli/routes"
-	"github.com/dewrun/dew/cli/services"
+	"github.com/dewrun/dew/cli"
 )
 
 // version is set by the linker (make build).
 var version = "dev"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	out := console.New(os.Stdout, os.Stderr, os.Stdin)
-	err := newApp(version, out).RunContext(ctx, os.Args)
-	cause := context.Cause(ctx)
-	stop()
-	if err != nil && err.Error() != "" && cause == nil {
-		text := command.Explain(err)
-		if out.ErrTerminal {
-			text = console.Printable(text) // parts of it may come from inside of an instance
-		}
-		fmt.Fprintln(os.Stderr, "dew: "+text)
-	}
-	os.Exit(command.ExitStatus(err, cause))
-}
-
-func newApp(version string, out *console.Console) *runner {
-	out.Err = console.StatusLineOver(out.Err)
-	g := &command.Set{Out: out, Version: version}
-	g.Complete = completer{g}.words
-	a := &cli.App{
-		Name:                 "dew",
-		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
-		UsageText:            callDew,
-		Description:          aboutDew + "\n\n" + statusHelp,
-		Version:              version,
-		Writer:               out.Out,
-		ErrWriter:            out.Err,
-		HideVersion:          true,
-		EnableBashCompletion: true,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.Run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
-			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.API, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
-			cli.HelpFlag, // only apps without a help command of their own get it
-		},
-		Before: func(c *cli.Context) error {
-			// A variable says where a daemon is; only a flag says which one is meant.
-			g.Local = c.IsSet("run") && g.Run != os.Getenv("DEW_RUN")
-			if g.Local && g.API != os.Getenv("DEW_API") {
-				return wholeUsage(errors.New("--run and --api exclude each other"))
-			}
-			if g.Local {
-				g.API = ""
-			}
-			return nil
-		},
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return wholeUsage(err) },
-		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
-		Action:         noCommand,
-	}
-	for _, group := range []func(*command.Set) []*cli.Command{
-		pushCommands, smokeCommands, packageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, sshCommands, taskCommands,
-		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, inboxCommands, apps.NotifyCommands, routes.DomainListCommands, resourceCommands, buildpackCommands, stackCommands,
-		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
-		daemonCommands, curlCommands, completionCommands, helpCommands,
-	} {
-		a.Commands = append(a.Commands, group(g)...)
-	}
-	return &runner{app: a, typed: func(args []string) { g.Typed = args }}
-}
-
-// callDew is how dew is called.
-const callDew = "dew [--run folder | --api URL] command [arguments] [flags]"
-
-const aboutDew = `Names and flags are those of cf; flags may stand anywhere behind the command.
-
-Without a login dew speaks to the daemon of this machine, over its socket. After
-dew login it speaks to the daemon at that URL, until dew logout; --run goes to
-the socket nevertheless, --api to another URL. Logins and targets are kept in
-.dew/config.json below DEW_HOME, which is the home folder unless it is set. In
-scripts, DEW_API, DEW_USERNAME and DEW_PASSWORD need no dew login.`
-
-// noCommand runs if no command was given, or one that does not exist.
-func noCommand(c *cli.Context) error {
-	if c.NArg() == 0 {
-		return showEveryday(c)
-	}
-	return noSuchCommand(c.App, c.Args().First())
-}
+func main() { os.Exit(cli.Main(context.Background(), version)) }

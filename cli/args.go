@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// runner lets flags stand behind arguments (`dew push shop -m 64M`), as users of
+// cf write them: the cli package stops reading flags at the first argument.
+type runner struct {
+	app   *cli.App
+	typed func([]string) // hears the command line as it was typed
+}
+
+// RunContext runs the command that args name; args[0] is the program.
+func (r *runner) RunContext(ctx context.Context, args []string) error {
+	r.typed(args)
+	if len(args) == 2 && (args[1] == "--version" || args[1] == "-v") {
+		args = []string{args[0], "version"} // as cf understands it, too
+	}
+	return r.app.RunContext(ctx, reorder(r.app, args))
+}
+
+// literal has the commands whose arguments from a place on are values, whatever
+// they look like: `dew set-env shop JAVA_OPTS -Xmx64m`, `dew run shop ls -l`.
+var literal = map[string]int{"set-env": 2, "run": 2}
+
+// reorder puts flags before arguments and the program's own before the command.
+func reorder(a *cli.App, args []string) []string {
+	if len(args) == 0 || slices.Contains(args, "--generate-bash-completion") {
+		return args
+	}
+	// Every command has a --help of its own.
+	shared := slices.DeleteFunc(slices.Clone(a.Flags), func(f cli.Flag) bool { return f == cli.HelpFlag })
+	global, rest := split(args[1:], shared, func(n int) bool { return n > 0 })
+	if len(rest) == 0 {
+		return append([]string{args[0]}, global...)
+	}
+	cmd := a.Command(rest[0])
+	if cmd == nil || cmd.SkipFlagParsing {
+		return append(append([]string{args[0]}, global...), rest...)
+	}
+	limit, isLiteral := literal[cmd.Name]
+	stop := func(n int) bool { return isLiteral && n >= limit }
+	known := append(slices.Clone(cmd.Flags), shared...)
+	flags, plain := split(rest[1:], known, stop)
+	own, local := take(flags, shared, known)
+	if lacksValue(own, known) { // whatever came behind it would be its value
+		return slices.Concat(args[:1], global, own)
+	}
+	out := slices.Concat(args[:1], global, own, rest[:1], local)
+	if lacksValue(local, known) {
+		return out
+	}
+	if len(plain) > 0 && !(asksHelp(local, cmd) && len(cmd.Subcommands) == 0) {
+		out = append(append(out, "--"), plain...)
+	}
+	return out
+}
+
+// asksHelp tells whether somebody wants to read about the command. Arguments beside
+// that would be taken for topics.
+func asksHelp(flags []string, cmd *cli.Command) bool {
+	return slices.ContainsFunc(flags, func(f string) bool {
+		return (f == "--help" || f == "-h") && find(f, cmd.Flags) == nil
+	})
+}
+
+// split parts flags with their values from arguments. It stops at "--", and as
+// soon as stop says so of the number of arguments seen; the rest are arguments.
+func split(args []string, known []cli.Flag, stop func(n int) bool) (flags, plain []string) {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if stop(len(plain)) {
+			return flags, append(plain, args[i:]...)
+		}
+		if a == "--" {
+			return flags, append(plain, args[i+1:]...)
+		}
+		if len(a) < 2 || a[0] != '-' {
+			plain = append(plain, a)
+			continue
+		}
+		flags = append(flags, a)
+		if wantsValue(a, known) && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return flags, plain
+}
+
+// take parts the flags that are among wanted, with their values, from the others.
+// Known are all: the value of one may be called like another, as in --path api.
+func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
+	for i := 0; i < len(flags); i++ {
+		dst := &others
+		if find(flags[i], wanted) != nil {
+			dst = &own
+		}
+		*dst = append(*dst, flags[i])
+		if wantsValue(flags[i], known) && i+1 < len(flags) {
+			i++
+			*dst = append(*dst, flags[i])
+		}
+	}
+	return own, others
+}
+
+// lacksValue tells whether the last of the flags has no value, and wants one.
+func lacksValue(flags []string, known []cli.Flag) bool {
+	for i := 0; i < len(flags); i++ {
+		if !wantsValue(flags[i], known) {
+			continue
+		}
+		if i++; i == len(flags) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsValue tells whether the next argument is the flag's value.
+func wantsValue(arg string, known []cli.Flag) bool {
+	f, ok := find(arg, known).(cli.DocGenerationFlag)
+	return ok && f.TakesValue() && !strings.Contains(arg, "=")
+}
+
+func find(arg string, known []cli.Flag) cli.Flag {
+	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	for _, f := range known {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+)
+
+func TestReorder(t *testing.T) {
+	a := newApp("dev", quiet()).app
+	for in, want := range map[string]string{
+		"dew":                             "dew",
+		"dew apps":                        "dew apps",
+		"dew push shop -m 64M --no-start": "dew push -m 64M --no-start -- shop",
+		"dew push -m=64M shop -f x":       "dew push -m=64M -f x -- shop",
+		"dew app shop --run /r --json":    "dew --run /r app --json -- shop",
+		"dew --run /r app shop":           "dew --run /r app -- shop",
+		"dew set-env shop OPTS -Xmx1g":    "dew set-env -- shop OPTS -Xmx1g",
+		"dew run shop -m 1G -- ls -m x":   "dew run -m 1G -- shop ls -m x",
+		"dew run -T shop ls -m x":         "dew run -T -- shop ls -m x",
+		"dew run shop":                    "dew run -- shop",
+		"dew rename -- -a -b":             "dew rename -- -a -b",
+		"dew nothing --x y":               "dew nothing --x y",
+		"dew doctor --json --root /x":     "dew doctor --json --root /x",
+		"dew curl /v3/apps -X PUT -d -1":  "dew curl -X PUT -d -1 -- /v3/apps",
+		"dew push shop --memory":          "dew push --memory",
+		"dew push shop -m 64M --memory":   "dew push -m 64M --memory",
+		"dew app shop --run":              "dew --run",
+		"dew create-route x --path api":   "dew create-route --path api -- x",
+		"dew curl /x -d --run":            "dew curl -d --run -- /x",
+		"dew inbox wait --help":           "dew inbox --help",
+		"dew push shop -h":                "dew push -h",
+	} {
+		if got := strings.Join(reorder(a, strings.Fields(in)), " "); got != want {
+			t.Errorf("%s: %s", in, got)
+		}
+	}
+}
+
+// everyFlag are the flags of all commands.
+func everyFlag(a *cli.App) []cli.Flag {
+	all := slices.Clone(a.Flags)
+	for _, c := range a.Commands {
+		all = append(all, c.Flags...)
+	}
+	return all
+}
+
+// A flag that lacks its value is said to: what stands elsewhere is not taken for it.
+func TestFlagWithoutValue(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("run-task", "shop", "-c").must(t, 2, "flag needs an argument: -c")
+	d.dew("scale", "shop", "-m").must(t, 2, "flag needs an argument: -m")
+	d.dew("tasks", "shop", "--run").must(t, 2, "flag needs an argument: -run")
+	if len(d.asked) != 0 {
+		t.Errorf("asked %v, want nothing", d.asked)
+	}
+}
+
+// Nothing that was typed is lost on the way, unless it is help that is asked for, or the
+// last flag lacks its value: then nothing is done.
+func FuzzReorder(f *testing.F) {
+	f.Add("push shop -m 64M -- x")
+	f.Add("--run x app --json")
+	f.Add("set-env a b -c --")
+	a := newApp("dev", quiet()).app
+	f.Fuzz(func(t *testing.T, line string) {
+		in := append([]string{"dew"}, strings.Fields(line)...)
+		if asksHelp(in, &cli.Command{}) {
+			return
+		}
+		if last := in[len(in)-1]; strings.HasPrefix(last, "-") && find(last, everyFlag(a)) != nil {
+			return
+		}
+		got := slices.DeleteFunc(reorder(a, slices.Clone(in)), func(s string) bool { return s == "--" })
+		want := slices.DeleteFunc(slices.Clone(in), func(s string) bool { return s == "--" })
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q became %q", want, got)
+		}
+	})
+}
+
+func TestUsage(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	for args, text := range map[string]string{
+		"psuh":                         `did you mean "push"?`,
+		"frobnicate":                   `no command "frobnicate"`,
+		"app":                          "app needs APP",
+		"apps x":                       "takes no arguments",
+		"app shop x":                   "nothing behind it",
+		"app shop --jsn":               "jsn",
+		"restart-app-instance shop x":  "not the index",
+		"scale shop -i -2":             "less than 0",
+		"scale shop -m 1x":             "not an amount",
+		"kill shop --signal NOPE":      "no signal",
+		"kill shop --signal 99":        "no signal 99",
+		"kill shop --instance -1":      "less than 0",
+		"logs shop -n -1":              "less than 0",
+		"curl /x -H nonsense":          "not a header",
+		"completion tcsh":              "bash, zsh or fish",
+		"delete shop":                  "give -f to answer yes",
+		"scale shop -m 64M":            "give -f to answer yes",
+		"push a --var x --no-manifest": "",
+	} {
+		status := 2
+		if text == "" {
+			continue
+		}
+		d.dew(strings.Fields(args)...).must(t, status, text)
+	}
+	d.dew("app", "").must(t, 2, "one of them is empty")
+	d.dew("--help").must(t, 0, "Exit status:", "6  the daemon cannot be reached")
+	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
+	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
+	d.dew("completion", "fish").must(t, 0, "restart-app-instance")
+	d.dew("app", "--generate-bash-completion").must(t, 0, "shop")
+}
+
+func TestUnreachable(t *testing.T) {
+	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
+	r.must(t, 6, "cannot reach dewd at")
+	if strings.Count(command.Explain(r.err), "dew.sock") != 1 {
+		t.Errorf("the door is named more than once: %s", command.Explain(r.err))
+	}
+}

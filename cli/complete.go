@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/platform"
+	"github.com/dewrun/dew/cli/services"
+)
+
+// completer offers words of a command line.
+type completer struct{ *command.Set }
+
+// words offers what may stand at the next place of a command line: names of
+// what the argument or the flag is called after, and flags.
+func (g completer) words(v command.Verb) cli.BashCompleteFunc {
+	words := strings.Fields(v.Args)
+	return func(c *cli.Context) {
+		kind := g.flagAtEnd(v)
+		n := c.NArg()
+		if strings.HasSuffix(v.Args, "...") {
+			n = min(n, len(words)-1)
+		}
+		if kind == "" && n < len(words) {
+			kind = strings.Trim(words[n], "[].")
+		}
+		if kind == "NAME_OF_IT" {
+			kind = strings.ToUpper(c.Args().First())
+		}
+		names := g.names(c.Context, v, kind)
+		if kind == "KEY" || kind == "SNAPSHOT" {
+			names = g.ofService(c.Context, c.Args().First(), kind)
+		}
+		for _, name := range names {
+			fmt.Fprintln(c.App.Writer, name)
+		}
+		cli.DefaultCompleteWithFlags(c.Command)(c)
+	}
+}
+
+// flagAtEnd is what the flag that waits for its value wants, if the line ends
+// with one.
+func (g completer) flagAtEnd(v command.Verb) string {
+	if len(g.Typed) < 2 {
+		return ""
+	}
+	last := g.Typed[len(g.Typed)-2]
+	if v.Category == platform.LabelsCategory {
+		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
+	}
+	if v.Category == services.Category || v.Category == services.BrokersCategory {
+		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
+			return kind
+		}
+	}
+	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE"}[last]
+}
+
+// names are the names of a kind. A daemon that is not there has none to offer.
+func (g completer) names(ctx context.Context, v command.Verb, kind string) []string {
+	if kind == "ROLE" {
+		return platform.RoleNames(strings.Contains(v.Args, "SPACE"))
+	}
+	d, err := g.Endpoint()
+	if err != nil {
+		return nil
+	}
+	ask, err := g.Client(d)
+	if err != nil {
+		return nil
+	}
+	w := command.Env{Endpoint: d, Client: ask, Out: g.Out}
+	switch kind {
+	case "OFFERING", "PLAN":
+		return g.offered(ctx, ask, kind)
+	case "ORG_QUOTA", "SPACE_QUOTA":
+		k := platform.QuotasOfOrgs
+		if kind == "SPACE_QUOTA" {
+			k = platform.QuotasOfSpaces
+		}
+		quotas, err := k.Kind(ctx, "", w)
+		if err != nil {
+			return nil
+		}
+		all, _ := quotas.List(ctx, ask)
+		return console.Names(all, quotas.Name)
+	case "SECURITY_GROUP":
+		all, _ := client.SecurityGroups.List(ctx, ask)
+		return console.Names(all, client.SecurityGroups.Name)
+	case "RESOURCE":
+		return console.Names(platform.LabelKinds, func(k platform.LabelKind) string { return k.Name })
+	case "FLAG":
+		all, _ := ask.Daemon().FeatureFlags(ctx)
+		return console.Names(all, func(f v3.FeatureFlag) string { return f.Name })
+	}
+	k, err := platform.LabelOptions{Kind: labelledAs(kind)}.FindKind()
+	if err != nil {
+		return nil
+	}
+	all, _ := k.List(ctx, platform.LabelOptions{}, w)
+	return console.Names(all, func(t platform.LabelledResource) string { return t.Name })
+}
+
+// labelledAs is the kind of things that an argument is called after, as labels know
+// it.
+func labelledAs(argument string) string {
+	switch argument {
+	case "BROKER":
+		return "service-broker"
+	case "SEGMENT":
+		return "isolation-segment"
+	}
+	return strings.ReplaceAll(argument, "_", "-")
+}
+
+// ofService are the keys of a service instance, or the copies of its data.
+func (g completer) ofService(ctx context.Context, name, kind string) []string {
+	d, err := g.Endpoint()
+	if err != nil {
+		return nil
+	}
+	ask, err := g.Client(d)
+	if err != nil {
+		return nil
+	}
+	i, err := ask.Services().ByName(ctx, name)
+	if err != nil {
+		return nil
+	}
+	if kind == "KEY" {
+		keys, _ := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+		return console.Names(keys, services.BindingName)
+	}
+	all, _ := ask.Services().Snapshots(ctx, i.GUID)
+	return console.Names(all, func(s v3.ServiceSnapshot) string { return s.GUID })
+}
+
+// offered are the names of offerings, or of the plans of the one that was typed.
+func (g completer) offered(ctx context.Context, ask *client.Client, kind string) []string {
+	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, p := range m.Plans {
+		offering := m.Offerings[p.Relationships.ServiceOffering.ID()].Name
+		switch {
+		case kind == "OFFERING":
+			names = append(names, offering)
+		case slices.Contains(g.Typed, offering):
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

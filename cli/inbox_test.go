@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// mailDaemon answers about mails on a socket.
+type mailDaemon struct {
+	run string
+
+	mu    sync.Mutex
+	mails []v3.Mail
+	asked []string
+	on    bool
+}
+
+func newMailDaemon(t *testing.T) *mailDaemon {
+	t.Helper()
+	d := &mailDaemon{run: t.TempDir()}
+	d.mails = []v3.Mail{
+		{Seq: 2, ID: "m-2", From: "dew@example.com", To: "jo@example.com", Subject: "Reset \x1b[31m", Kind: "reset", Client: "shop", Text: "line 1\nline \x1b]0;x\a2\n", HTML: "<p>", Sent: time.Unix(1, 0)},
+		{Seq: 1, ID: "m-1", To: "al@example.com", Subject: "Old", HTML: "<b>only html", Sent: time.Unix(0, 0)},
+	}
+	l, err := net.Listen("unix", filepath.Join(d.run, client.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	answer := func(pattern string, fn func(r *http.Request) any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			d.mu.Lock()
+			d.asked = append(d.asked, r.Method+" "+r.URL.RequestURI())
+			v := fn(r)
+			d.mu.Unlock()
+			if v == nil {
+				w.WriteHeader(http.StatusNotFound)
+				v = v3.Errors{Errors: []v3.Error{{Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: "Mail not found"}}}
+			}
+			_ = json.NewEncoder(w).Encode(v)
+		})
+	}
+	answer("GET /dew/v1/inbox", func(*http.Request) any { return v3.Inbox{Mails: d.mails, Total: 7} })
+	answer("GET /dew/v1/inbox/{id}", func(r *http.Request) any {
+		for _, m := range d.mails {
+			if m.ID == r.PathValue("id") {
+				return m
+			}
+		}
+		return nil
+	})
+	answer("GET /dew/v1/inbox/wait", func(r *http.Request) any {
+		for _, m := range d.mails {
+			if r.FormValue("kind") == m.Kind {
+				return v3.Inbox{Mails: []v3.Mail{m}}
+			}
+		}
+		return v3.Inbox{Mails: []v3.Mail{}}
+	})
+	answer("POST /dew/v1/inbox/link", func(*http.Request) any { return v3.InboxLink{URL: "http://x/notify/inbox?code=1"} })
+	answer("GET /v3/organizations", func(*http.Request) any {
+		return v3.List[v3.Organization]{Resources: []v3.Organization{{GUID: "org-1", Name: "local"}}}
+	})
+	answer("GET /v3/spaces", func(*http.Request) any {
+		return v3.List[v3.Space]{Resources: []v3.Space{{GUID: "space-1", Name: "dev"}}}
+	})
+	answer("GET /v3/apps", func(*http.Request) any {
+		return v3.List[v3.App]{Resources: []v3.App{{GUID: "app-1", Name: "shop"}}}
+	})
+	answer("GET /dew/v1/apps/app-1/crash-mails", func(*http.Request) any { return v3.CrashMails{Enabled: d.on} })
+	answer("PUT /dew/v1/apps/app-1/crash-mails", func(r *http.Request) any {
+		var m v3.CrashMails
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		d.on = m.Enabled
+		return m
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return d
+}
+
+func (d *mailDaemon) dew(t *testing.T, args ...string) result {
+	t.Helper()
+	return runDew(t.Context(), append([]string{"--run", d.run}, args...)...)
+}
+
+func TestInboxCommand(t *testing.T) {
+	d := newMailDaemon(t)
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		status int
+		out    []string // in what is printed
+		talk   string   // in what is said, or in the error
+	}{
+		{"list", []string{"inbox"}, 0, []string{"m-2", "jo@example.com", "Old"}, "5 older ones"},
+		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},
+		{"show", []string{"inbox", "show", "m-2"}, 0, []string{"subject:", "line 1\nline ", "kind:     reset"}, ""},
+		{"show by number", []string{"inbox", "show", "2"}, 0, []string{"subject:", "kind:     reset"}, ""},
+		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "there is no mail 99"},
+		{"show html", []string{"inbox", "show", "m-2", "--html"}, 0, []string{"<p>"}, ""},
+		{"show what has no text", []string{"inbox", "show", "m-1"}, 0, []string{"<b>only html"}, ""},
+		{"show as JSON", []string{"inbox", "show", "m-2", "--json"}, 0, []string{`"text": "line 1`}, ""},
+		{"show nothing", []string{"inbox", "show"}, 2, nil, "needs the number or the ID"},
+		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "there is no mail m-9"},
+		{"wait", []string{"inbox", "wait", "--kind", "reset", "--to", "jo@example.com", "--subject", "Re"}, 0, []string{"m-2"}, ""},
+		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no such mail came within 30ms"},
+		{"wait no time", []string{"inbox", "wait", "--timeout", "0s"}, 2, nil, "--timeout"},
+		{"open", []string{"inbox", "--open"}, 0, []string{"http://x/notify/inbox?code=1\n"}, "opens once"},
+		{"open as JSON", []string{"inbox", "--open", "--json"}, 0, []string{`"url"`}, ""},
+		{"open with more", []string{"inbox", "--open", "list"}, 2, nil, "stands alone"},
+		{"unknown action", []string{"inbox", "delete"}, 2, nil, `"delete" is no action`},
+		{"list with an ID", []string{"inbox", "list", "m-1"}, 2, nil, "takes no ID"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := d.dew(t, tt.args...)
+			said := got.talk
+			if got.err != nil {
+				said += got.err.Error()
+			}
+			if got.status != tt.status || !strings.Contains(said, tt.talk) {
+				t.Errorf("status %d, said %q; want %d, %q", got.status, said, tt.status, tt.talk)
+			}
+			for _, want := range tt.out {
+				if !strings.Contains(got.out, want) {
+					t.Errorf("printed %q, want %q in it", got.out, want)
+				}
+			}
+			if strings.ContainsAny(got.out, "\x1b\a") {
+				t.Errorf("a mail speaks to the terminal: %q", got.out)
+			}
+		})
+	}
+}
+
+func TestInboxAsksWhatWasSaid(t *testing.T) {
+	d := newMailDaemon(t)
+	d.dew(t, "inbox", "--to", "a@b", "--kind", "k", "--subject", "s s", "--after", "7", "-n", "3")
+	if got, want := d.asked[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {
+		t.Errorf("asked = %s, want %s", got, want)
+	}
+}
+
+func TestNotifyOnCrash(t *testing.T) {
+	d := newMailDaemon(t)
+	for _, tt := range []struct {
+		args []string
+		on   bool
+		talk string
+	}{
+		{[]string{"notify-on-crash", "shop"}, true, "dew sends a mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--show"}, true, "dew sends a mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--off"}, false, "dew sends no mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--show"}, false, "dew sends no mail when shop crashes"},
+	} {
+		got := d.dew(t, tt.args...)
+		if got.status != 0 || d.on != tt.on || !strings.Contains(got.talk, tt.talk) {
+			t.Errorf("%v: status %d, on %t, said %q %v", tt.args, got.status, d.on, got.talk, got.err)
+		}
+	}
+	if got := d.dew(t, "notify-on-crash", "shop", "--off", "--show"); got.status != console.StatusUsage {
+		t.Errorf("status = %d, want usage", got.status)
+	}
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+)
+
+// remote runs a command without naming a socket: it goes where dew is logged in.
+func (d *fakeDaemon) remote(args ...string) result {
+	d.t.Helper()
+	return d.types("", args...)
+}
+
+// types is remote with somebody at the terminal.
+func (d *fakeDaemon) types(text string, args ...string) result {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	d.t.Setenv("DEW_RUN", d.run)
+	return typeDew(ctx, text, args...)
+}
+
+func remembered(t *testing.T) command.Config {
+	t.Helper()
+	m, err := command.FindConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := m.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestLogin(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	url := d.listen()
+	d.remote("apps").must(t, 0, "shop") // the socket wants no login
+	d.remote("login", url, "-a", url).must(t, 2, "login takes one URL")
+	d.remote("login", url, "-u", "admin", "-p", "wrong").must(t, 1, "does not let admin in: Bad credentials", "check the name")
+	if c := remembered(t); c.API != "" {
+		t.Fatalf("a login that failed is remembered: %+v", c)
+	}
+	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0, "Logged in to "+url+" as admin", "org:     local", "space:   dev")
+	info, err := os.Stat(filepath.Join(os.Getenv("DEW_HOME"), ".dew", "config.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	d.remote("apps").must(t, 0, "shop")
+	d.remote("app", "shop").must(t, 0, "shop")
+	if d.count("GET /v3/apps") == 0 || len(d.people.grants) != 2 {
+		t.Errorf("grants are %v", d.people.grants)
+	}
+	d.remote("api").must(t, 0, url, "user:", "admin", "3.180.0")
+	d.remote("api", "--json").must(t, 0, `"api": "`+url+`"`, `"user": "admin"`)
+	d.remote("oauth-token").must(t, 0, "bearer e30.")
+	d.remote("login", "-u", "admin", "--client-credentials", "--password-stdin").must(t, 1, "cannot read the answer")
+	d.remote("logout").must(t, 0, "Logged out of "+url)
+	if d.count("DELETE /uaa/oauth/token/revoke/jti-1") != 1 {
+		t.Errorf("the token was not revoked: %v", d.asked)
+	}
+	d.remote("logout").must(t, 0, "nobody is logged in")
+	d.remote("api").must(t, 0, filepath.Join(d.run, "dew.sock"), "no login is needed")
+	// Without an address it is the last one; the password is asked for, and again.
+	d.types("admin\nwrong\nit's\n", "login").must(t, 0, "User: ", "Password: ", "try again", "Logged in to "+url)
+	d.types("a\nb\nc\nd\n", "login", "-u", "admin").must(t, 1, "does not let admin in")
+}
+
+func TestLoginSocketAddress(t *testing.T) {
+	d := newDaemon(t)
+	d.t.Setenv("DEW_PASSWORD", "x")
+	// The daemon of this machine says its address, where nobody listens.
+	d.remote("login", "-u", "admin").must(t, 6, nobody, "is it running")
+	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "which daemon?")
+}
+
+func TestLoginUsage(t *testing.T) {
+	d := newDaemon(t)
+	url := d.listen()
+	d.remote("login", "ftp://x", "-u", "u", "-p", "p").must(t, 2, "not the address of a daemon")
+	d.remote("login", url, "-p", "p").must(t, 2, "give it with -u, or in DEW_USERNAME")
+	d.remote("login", url, "-u", "admin").must(t, 2, "--password-stdin, or in DEW_PASSWORD")
+	d.remote("login", url, "-u", "a", "-p", "b", "--ca-cert", "/nowhere").must(t, 2, "--ca-cert")
+	d.remote("auth", "admin", "it's").must(t, 2, "auth needs a daemon", "dew api http://")
+	d.remote("api", url).must(t, 0, "dew login "+url+" lets you in")
+	d.remote("apps").must(t, 1, "not logged in: dew login "+url, "dew api --unset")
+	d.remote("auth", "admin", "it's").must(t, 0, "Logged in to", "dew target -o ORG -s SPACE")
+	d.remote("api", url).must(t, 0, "as admin")
+	d.remote("api", "--unset", url).must(t, 2, "URL or --unset")
+	d.remote("api", "--unset").must(t, 0, "over its socket")
+	d.remote("--api", url, "target", "--json").must(t, 0, `"api": "`+url+`"`, `"user": "admin"`)
+	d.remote("--api", url, "--run", "/elsewhere", "target").must(t, 2, "exclude each other")
+	t.Setenv("DEW_API", url)
+	d.remote("target").must(t, 0, url)
+	d.remote("--run", d.run+"/.", "target").must(t, 0, "dew.sock")
+	if c := remembered(t); c.API != "" {
+		t.Errorf("--api is remembered: %+v", c)
+	}
+}
+
+func TestClientLogin(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	url := d.listen()
+	d.people.secrets["ci"] = "s3cret of ci"
+	d.types("s3cret of ci\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
+	d.people.good = nil
+	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has ended: dew login "+url+" -u ci --client-credentials")
+	t.Setenv("DEW_USERNAME", "ci")
+	t.Setenv("DEW_PASSWORD", "s3cret of ci")
+	d.remote("apps").must(t, 0, "shop")
+	if strings.Contains(string(configText(t)), "s3cret of ci") {
+		t.Error("the secret is on the disk")
+	}
+}
+
+func configText(t *testing.T) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(os.Getenv("DEW_HOME"), ".dew", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// In scripts three variables stand for a login.
+func TestEnvironmentLogin(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	t.Setenv("DEW_API", d.listen())
+	d.remote("apps").must(t, 1, "not logged in")
+	t.Setenv("DEW_USERNAME", "admin")
+	t.Setenv("DEW_PASSWORD", "it's")
+	d.remote("apps").must(t, 0, "shop")
+	d.remote("apps").must(t, 0, "shop")
+	if n := len(d.people.grants); n != 1 {
+		t.Errorf("it logged in %d times", n)
+	}
+	if text := string(configText(t)); strings.Contains(text, "it's") {
+		t.Errorf("the password is on the disk:\n%s", text)
+	}
+	d.people.good, d.people.refresh = nil, map[string]string{}
+	d.remote("apps").must(t, 0, "shop") // its refresh token is refused, the password is not
+	if got := d.people.grants; !slices.Equal(got, []string{"password", "refresh_token", "password"}) {
+		t.Errorf("grants are %v", got)
+	}
+}
+
+// A kept session is for the user and the password that it was made with, whether by
+// dew login or by the environment.
+func TestEnvironmentOfAnother(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	url := d.listen()
+	wrong := []string{"cannot log in to " + url + ": DEW_PASSWORD is not the password of admin", "unset both to use the session of dew login"}
+	d.people.secrets["ada"] = "pa"
+	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0)
+	t.Setenv("DEW_USERNAME", "admin")
+	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, and the session at "+url+" is that of ada", "dew login "+url+" -u admin")
+	t.Setenv("DEW_PASSWORD", "wrong")
+	d.remote("apps").must(t, 1, wrong...)
+	t.Setenv("DEW_PASSWORD", "it's")
+	d.remote("apps").must(t, 0, "shop")
+	d.remote("api").must(t, 0, "user:", "admin")
+	t.Setenv("DEW_PASSWORD", "wrong")
+	d.remote("apps").must(t, 1, wrong...)
+	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0, "as ada") // the flags are what is meant
+	t.Setenv("DEW_USERNAME", "")
+	t.Setenv("DEW_PASSWORD", "")
+	d.remote("api").must(t, 0, "user:", "ada")
+	d.remote("apps").must(t, 0, "shop")
+}
+
+// A token that ends soon is renewed before it is used, one that is refused
+// afterwards, and each once.
+func TestRenewal(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	url := d.listen()
+	d.people.life = 30 * time.Second
+	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)
+	first := len(d.people.grants)
+	d.people.life = time.Hour
+	d.remote("apps").must(t, 0, "shop")
+	d.remote("apps").must(t, 0, "shop")
+	if got := d.people.grants[first:]; len(got) != 1 || got[0] != "refresh_token" {
+		t.Errorf("grants are %v", got)
+	}
+	first = len(d.people.grants)
+	d.people.good = nil // the daemon forgot them all
+	bits := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bits, "a"), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.remote("push", "shop", "-p", bits).must(t, 0)
+	if got := d.people.grants[first:]; len(got) != 1 || got[0] != "refresh_token" {
+		t.Errorf("grants are %v", got)
+	}
+	d.people.good, d.people.refresh = nil, map[string]string{}
+	d.remote("apps").must(t, 1, "the session of admin at "+url+" has ended: dew login "+url+" -u admin")
+}
+
+// The socket wants no token, and gives one to those who need it elsewhere.
+func TestSocketToken(t *testing.T) {
+	d := newDaemon(t)
+	d.listen()
+	d.dew("create-user", "ada", "pw").must(t, 0, "Created user ada")
+	if len(d.people.grants) != 0 {
+		t.Errorf("grants are %v", d.people.grants)
+	}
+	d.people.secrets["admin"] = "" // nobody knows it
+	d.dew("oauth-token").must(t, 0, "bearer e30.")
+}
+
+func TestTLS(t *testing.T) {
+	d := newDaemon(t)
+	d.people.locked = true
+	s := httptest.NewTLSServer(d.handler())
+	defer s.Close()
+	d.remote("login", s.URL, "-u", "admin", "-p", "it's").must(t, 6, "certificate", "--ca-cert FILE")
+	d.remote("login", strings.TrimPrefix(d.listen(), "http://"), "-u", "admin", "-p", "it's").must(t, 6, "write http:// before its name")
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.remote("login", s.URL, "-u", "a", "-p", "b", "--ca-cert", ca, "--skip-ssl-validation").must(t, 2, "exclude each other")
+	d.remote("login", s.URL, "-u", "admin", "-p", "it's", "--ca-cert", ca).must(t, 0, "Logged in")
+	d.remote("orgs").must(t, 0, "local") // the choice is remembered
+	d.remote("logout").must(t, 0)
+	d.remote("login", s.URL, "-u", "admin", "-p", "it's", "--skip-ssl-validation").must(t, 0, "Logged in")
+	d.remote("orgs").must(t, 0, "local")
+	if err := os.WriteFile(ca, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.remote("login", s.URL, "-u", "a", "-p", "b", "--ca-cert", ca).must(t, 2, "no certificate in PEM")
+}
+
+func TestPasswd(t *testing.T) {
+	d := newDaemon(t)
+	url := d.listen()
+	d.dew("passwd").must(t, 2, "passwd needs USER")
+	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)
+	d.types("no\nnew\nnew\n", "passwd").must(t, 1, "cannot change the password: The old password is another one")
+	d.types("it's\nnew\nother\n", "passwd").must(t, 2, "not the same")
+	d.types("it's\nnew\nnew\n", "passwd").must(t, 0, "Changed the password of admin")
+	d.types("new\nnewer\n", "passwd", "--password-stdin").must(t, 0, "Changed the password")
+	d.remote("create-user", "ada", "pw").must(t, 0)
+	d.types("x\nx\n", "passwd", "ada").must(t, 0, "Changed the password of ada")
+	d.remote("passwd", "adda").must(t, 1, `there is no user "adda"`, `did you mean "ada"?`)
+	if d.people.secrets["admin"] != "newer" || d.people.secrets["ada"] != "x" {
+		t.Errorf("passwords are %v", d.people.secrets)
+	}
+}

@@ -1,0 +1,89 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// checkDroplet says what of a push does not fit together with a droplet, or with an
+// app that is there for its tasks.
+func (o Options) checkDroplet() error {
+	switch {
+	case o.Task && (o.Deploy.Gradual() || o.RandomRoute):
+		return console.UsageError("--task goes with neither --strategy nor --random-route: nothing is started")
+	case o.Droplet == "":
+		return nil
+	case o.Path != "" || o.Image != "" || len(o.Buildpacks) > 0:
+		return console.UsageError("--droplet goes with none of -p, -b and --docker-image: it is staged already")
+	}
+	info, err := os.Stat(o.Droplet)
+	if err != nil {
+		return console.UsageError("--droplet: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return console.UsageError("--droplet: %s is no file", o.Droplet)
+	}
+	return nil
+}
+
+// withTaskDefaults are the options of an app that is there for its tasks: no route leads to
+// it, and nobody asks whether it is healthy.
+func (o Options) withTaskDefaults() Options {
+	if o.Task {
+		o.NoRoute, o.NoStart, o.Health = true, true, "process"
+	}
+	return o
+}
+
+// pushDroplet gives an app a droplet that was staged elsewhere.
+func pushDroplet(ctx context.Context, o Options, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
+	d, err := ask.Bits().CreateDroplet(ctx, a.GUID)
+	if err != nil {
+		return apps.View{}, fmt.Errorf("cannot create a droplet of %s: %w", a.Name, err)
+	}
+	out.Say("Uploading droplet %s", o.Droplet)
+	wait := out.Wait("Uploading droplet %s", o.Droplet)
+	defer wait.End()
+	if err := ask.Bits().UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
+		return apps.View{}, fmt.Errorf("cannot upload the droplet of %s: %w", a.Name, err)
+	}
+	wait.End()
+	return o.run(ctx, a, d.GUID, ask, out)
+}
+
+// run makes an app run a droplet, or only have it.
+func (o Options) run(ctx context.Context, a v3.App, droplet string, ask *client.Client, out *console.Console) (apps.View, error) {
+	if o.Deploy.Gradual() {
+		size, err := o.size()
+		if err != nil {
+			return apps.View{}, err
+		}
+		return apps.Deploy(ctx, a, apps.DeploySpec{Options: o.Deploy, Droplet: droplet, Size: size}, ask, out)
+	}
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
+		return apps.View{}, err
+	}
+	if o.NoStart {
+		return stopped(ctx, a, ask, out)
+	}
+	out.Say("Starting app %s…", a.Name)
+	return apps.StartAndWait(ctx, a, client.Restart, ask, out)
+}
+
+// stopped tells how an app does that is not to run; one that does is stopped.
+func stopped(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
+	if a.State == v3.AppStarted {
+		defer out.Wait("Stopping app %s", a.Name).End()
+		var err error
+		if a, err = ask.Apps().Act(ctx, a.GUID, client.Stop); err != nil {
+			return apps.View{}, err
+		}
+	}
+	return apps.ReadView(ctx, ask, a)
+}

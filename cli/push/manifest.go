@@ -1,0 +1,280 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// ManifestOptions say where a manifest is and what its variables are.
+type ManifestOptions struct {
+	File      string
+	Name      string   // of the app, where there is only one and the manifest has no name for it
+	Vars      []string // name=value
+	VarsFiles []string
+	Given     map[string]any // variables that those two go before
+	Optional  bool           // no manifest is fine too
+	None      bool           // do not look for one
+}
+
+func manifestFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
+		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
+		command.BoolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
+		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
+	}
+}
+
+func manifestOptionsOf(c *cli.Context) ManifestOptions {
+	return ManifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
+}
+
+// loadManifest reads the manifest and its variables; the file is empty when there
+// is none and none is needed.
+func loadManifest(o ManifestOptions, out *console.Console) (m app.Manifest, file string, err error) {
+	if o.None {
+		if o.File != "" {
+			return m, "", console.UsageError("-f and --no-manifest exclude each other")
+		}
+		return m, "", nil
+	}
+	file, err = manifestFile(o.File)
+	if err != nil {
+		return m, "", err
+	}
+	if file == "" {
+		if o.Optional {
+			return m, "", nil
+		}
+		return m, "", console.UsageError("there is no manifest.yml here: give the manifest's path with -f")
+	}
+	vars, err := Variables(o)
+	if err != nil {
+		return m, "", err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return m, "", fmt.Errorf("cannot read the manifest: %w", err)
+	}
+	m, warnings, err := app.ParseNamedManifest(text, vars, o.Name)
+	for _, w := range warnings {
+		if e, ok := app.ReadManifestError(w); ok {
+			w = e.In(file)
+		}
+		out.Warn(w)
+	}
+	return m, file, inFile(file, err)
+}
+
+// inFile is an error of the reader with the file and the line that it is about.
+func inFile(file string, err error) error {
+	var lines []string
+	for _, e := range app.ManifestProblems(err) {
+		lines = append(lines, e.In(file))
+	}
+	switch {
+	case err == nil:
+		return nil
+	case len(lines) == 0:
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// withLines is an answer of the daemon to a manifest, with the lines of its file; empty:
+// there is none.
+func withLines(m app.Manifest, file string, err error) error {
+	e := (*client.Error)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	told := *e
+	var lines []string
+	for text := range strings.SplitSeq(e.Detail, "\n") {
+		line, rest := m.Locate(text)
+		if file != "" && line > 0 {
+			rest = fmt.Sprintf("%s:%d: %s", file, line, rest)
+		}
+		lines = append(lines, rest)
+	}
+	told.Detail = strings.Join(lines, "\n")
+	return &told
+}
+
+// manifestFile finds the manifest: what -f says (a folder means the manifest in
+// it), else the one in this folder; empty when there is none.
+func manifestFile(given string) (string, error) {
+	if given != "" {
+		info, err := os.Stat(given)
+		if err != nil {
+			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Advice: "give its path with -f"}
+		}
+		if !info.IsDir() {
+			return given, nil
+		}
+	}
+	for _, name := range []string{"manifest.yml", "manifest.yaml"} {
+		name = filepath.Join(given, name)
+		if _, err := os.Stat(name); err == nil {
+			return name, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("cannot find the manifest: %w", err)
+		}
+	}
+	if given != "" {
+		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Advice: "give the manifest's path with -f"}
+	}
+	return "", nil
+}
+
+// Variables are the values of --var and --vars-file.
+func Variables(o ManifestOptions) (map[string]any, error) {
+	vars := map[string]any{}
+	maps.Copy(vars, o.Given)
+	for _, name := range o.VarsFiles {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot read the variables: %w", err)}
+		}
+		more, err := app.ParseVariables(text)
+		if err != nil {
+			return nil, inFile(name, err)
+		}
+		maps.Copy(vars, more)
+	}
+	for _, s := range o.Vars {
+		name, value, err := app.ParseVariable(s)
+		if err != nil {
+			return nil, console.UsageError("--var: %w", err)
+		}
+		vars[name] = value
+	}
+	return vars, nil
+}
+
+// applied is a manifest on its way to the daemon.
+type applied struct {
+	space    string
+	manifest app.Manifest
+	file     string // empty: it was made up
+	diff     bool   // show what changes first
+}
+
+func apply(ctx context.Context, ask *client.Client, out *console.Console, a applied) error {
+	text, err := a.manifest.YAML()
+	if err != nil {
+		return fmt.Errorf("cannot write the manifest: %w", err)
+	}
+	if a.diff {
+		diff, err := ask.Apps().DiffManifest(ctx, a.space, text)
+		if err != nil {
+			return withLines(a.manifest, a.file, err)
+		}
+		printDiff(out, redacted(diff)) // logs of builds are read by many
+	}
+	defer out.Wait("Applying the manifest").End()
+	return withLines(a.manifest, a.file, ask.Apps().ApplyManifest(ctx, a.space, text))
+}
+
+func printDiff(out *console.Console, diff []v3.Difference) {
+	if len(diff) == 0 {
+		out.Say("The manifest changes nothing")
+		return
+	}
+	out.Say("The manifest changes:")
+	for _, d := range diff {
+		switch d.Op {
+		case "add":
+			out.Say("  + %s: %s", d.Path, console.CompactJSON(d.Value))
+		case "remove":
+			out.Say("  - %s: %s", d.Path, console.CompactJSON(d.Was))
+		default:
+			out.Say("  ~ %s: %s, was %s", d.Path, console.CompactJSON(d.Value), console.CompactJSON(d.Was))
+		}
+	}
+}
+
+func createAppCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "create-app", Args: "APP", Category: "Push", Usage: "create an app without files",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage it with; may be repeated"},
+			&cli.StringFlag{Name: "app-type", Usage: "`buildpack|docker`: it is made of files, or an image"},
+		},
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, ask, out)
+	})
+}
+
+type createAppOptions struct {
+	Name       string
+	Buildpacks []string
+	Type       string // of its lifecycle; empty: made of files
+}
+
+// runCreateApp creates an app; one that is there already is fine.
+func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console.Console) error {
+	home, err := command.SpaceGUID(ctx, ask)
+	if err != nil {
+		return err
+	}
+	body := v3.CreateApp{Name: o.Name, Relationships: v3.CreateAppRelationships{Space: v3.To(home)}}
+	switch {
+	case o.Type != "" && o.Type != v3.LifecycleBuildpack && o.Type != v3.LifecycleDocker:
+		return console.UsageError("--app-type must be buildpack or docker, not %q", o.Type)
+	case o.Type == v3.LifecycleDocker && len(o.Buildpacks) > 0:
+		return console.UsageError("--app-type docker goes without -b: an image is not staged")
+	case o.Type == v3.LifecycleDocker:
+		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleDocker}
+	}
+	if len(o.Buildpacks) > 0 {
+		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
+	}
+	_, err = ask.Apps().Create(ctx, body)
+	if e := (*client.Error)(nil); errors.As(err, &e) && command.NameTaken(e) {
+		out.Say("App %s exists already", o.Name)
+		return nil
+	}
+	if err == nil {
+		out.Say("Created app %s", o.Name)
+	}
+	return err
+}
+
+func applyManifestCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "apply-manifest", Category: "Push", Usage: "apply a manifest: create and change apps, push nothing", Flags: manifestFlags(),
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
+	})
+}
+
+func runApplyManifest(ctx context.Context, o ManifestOptions, ask *client.Client, out *console.Console) error {
+	m, file, err := loadManifest(o, out)
+	if err != nil {
+		return err
+	}
+	home, err := command.SpaceGUID(ctx, ask)
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, ask, out, applied{space: home, manifest: m, file: file, diff: true}); err != nil {
+		return err
+	}
+	out.Say("Applied %s", file)
+	return nil
+}

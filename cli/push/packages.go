@@ -1,0 +1,279 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// PackageCommands are the steps of a push: packages, staging, droplets.
+func PackageCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "list what was pushed for an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runPackages(c.Context, c.Args().First(), ask, out)
+			}),
+		g.Command(command.Verb{
+			Name: "create-package", Args: "APP", Category: "Push", Usage: "upload files for an app without staging them",
+			About: "Example:\n   dew create-package shop -p build/",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "`image` instead of files, such as host:port/repository:tag"}, command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			if c.IsSet("p") && c.IsSet("docker-image") {
+				return console.UsageError("-p and --docker-image exclude each other")
+			}
+			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "stage-package", Alias: "stage", Args: "APP", Category: "Push", Usage: "make a droplet of a package, and do not run it yet",
+			About: "Example:\n   dew stage-package shop",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest", Usage: "`guid` of the package"}, command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runStagePackage(c.Context, c.Args().First(), c.String("package-guid"), ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "set-droplet", Args: "APP DROPLET_GUID", Category: "Apps", Usage: "say which droplet an app runs from its next start on",
+			About: "dew droplets APP lists those that there are.",
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runSetDroplet(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "download-droplet", Args: "APP", Category: "Apps", Usage: "write the files of a droplet to a compressed tar",
+			About: "Example:\n   dew download-droplet shop --path shop.tgz",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "droplet", DefaultText: "the one that the app runs", Usage: "`guid` of the droplet"},
+				&cli.StringFlag{Name: "path", Aliases: []string{"p"}, Usage: "`path` of the file (default: droplet_GUID.tgz)"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, ask, out)
+		}),
+		g.CommandWithEnv(command.Verb{
+			Name: "copy-source", Args: "SOURCE_APP TARGET_APP", Category: "Push", Usage: "give an app the files of another one, and restart it with them",
+			About: "Example:\n   dew copy-source shop shop-test",
+			Flags: append([]cli.Flag{
+				command.BoolFlag("no-restart", "do not stage and restart the target"),
+				&cli.StringFlag{Name: "organization", Aliases: []string{"o"}, Usage: "`org` of the target (default: the targeted one)"},
+				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "`space` of the target (default: the targeted one)"}, command.JSONFlag(),
+			}, apps.StrategyFlags()...),
+		}, func(c *cli.Context, w command.Env) error {
+			return runCopySource(c.Context, sourceOptions{
+				From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart"), Org: c.String("organization"), Space: c.String("space"), Deploy: apps.DeployOptionsOf(c),
+			}, w)
+		}),
+	}
+}
+
+type packageRow struct {
+	GUID      string    `json:"guid"`
+	State     string    `json:"state"`
+	Type      string    `json:"type"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+func runPackages(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	all, err := ask.Bits().Packages(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	rows, table := []packageRow{}, [][]string{{"guid", "state", "type", "created"}}
+	for _, p := range all {
+		r := packageRow{GUID: p.GUID, State: p.State, Type: p.Type, CreatedAt: p.CreatedAt.Time}
+		rows, table = append(rows, r), append(table, []string{r.GUID, strings.ToLower(r.State), r.Type, r.CreatedAt.Local().Format(time.DateTime)})
+	}
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no packages"}.Show(out)
+}
+
+type packageOptions struct {
+	App, Path string
+	Image     string // empty: files
+}
+
+func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	p, err := o.send(ctx, a, ask, out)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(p)
+	}
+	out.Say("Created package %s of app %s", p.GUID, a.Name)
+	return nil
+}
+
+// send gives an app a new package.
+func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
+	if o.Image != "" {
+		return ask.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
+	}
+	b, err := gather(o.Path, out)
+	if err != nil {
+		return v3.Package{}, err
+	}
+	p, err := sendBits(ctx, a, b, ask, out)
+	return p, errors.Join(err, b.close())
+}
+
+func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if pkg == "" {
+		p, err := newestPackage(ctx, a, ask)
+		if err != nil {
+			return err
+		}
+		pkg = p.GUID
+	}
+	d, err := apps.Stage(ctx, a, pkg, ask, out)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(map[string]string{"droplet": d})
+	}
+	out.Say("Staged droplet %s of app %s (dew set-droplet %s %s makes it the one to run)", d, a.Name, a.Name, d)
+	return nil
+}
+
+func newestPackage(ctx context.Context, a v3.App, ask *client.Client) (v3.Package, error) {
+	p, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
+	if err == nil && !ok {
+		err = fmt.Errorf("app %s has no package: push it first", a.Name)
+	}
+	return p, err
+}
+
+func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
+		return fmt.Errorf("cannot set the droplet of %s: %w", a.Name, err)
+	}
+	out.Say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
+	return nil
+}
+
+type downloadOptions struct{ App, Droplet, Path string }
+
+func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	if o.Droplet == "" {
+		d, err := ask.Bits().Droplet(ctx, a.GUID)
+		if client.NotFound(err) {
+			return fmt.Errorf("app %s has no droplet: push it, or name one with --droplet", a.Name)
+		}
+		if err != nil {
+			return err
+		}
+		o.Droplet = d.GUID
+	}
+	if o.Path == "" {
+		o.Path = "droplet_" + o.Droplet + ".tgz"
+	}
+	f, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write the droplet: %w", err)
+	}
+	defer out.Wait("Downloading droplet %s", o.Droplet).End()
+	err = ask.Bits().DownloadDroplet(ctx, o.Droplet, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(o.Path)) // a part of it is of no use
+	}
+	out.Say("Wrote %s", o.Path)
+	return nil
+}
+
+type sourceOptions struct {
+	From, To   string
+	Org, Space string // of the target; empty: the targeted ones
+	NoRestart  bool
+	Deploy     apps.DeployOptions
+}
+
+func runCopySource(ctx context.Context, o sourceOptions, w command.Env) error {
+	switch {
+	case o.Org != "" && o.Space == "":
+		return console.UsageError("--organization goes with --space")
+	case o.NoRestart && o.Deploy.Gradual():
+		return console.UsageError("--strategy and --no-restart exclude each other")
+	}
+	if err := o.Deploy.Check(); err != nil {
+		return err
+	}
+	from, err := command.FindApp(ctx, w.Client, o.From)
+	if err != nil {
+		return err
+	}
+	to, err := o.target(ctx, w)
+	if err != nil {
+		return err
+	}
+	source, err := newestPackage(ctx, from, w.Client)
+	if err != nil {
+		return err
+	}
+	p, err := w.Client.Bits().CopyPackage(ctx, source.GUID, to.GUID)
+	if err != nil {
+		return fmt.Errorf("cannot copy the files of %s to %s: %w", from.Name, to.Name, err)
+	}
+	w.Out.Say("Copied the files of app %s to app %s", from.Name, to.Name)
+	if o.NoRestart {
+		return nil
+	}
+	d, err := apps.Stage(ctx, to, p.GUID, w.Client, w.Out)
+	if err != nil {
+		return err
+	}
+	if o.Deploy.Gradual() {
+		return apps.DeployAndShow(ctx, to, apps.DeploySpec{Options: o.Deploy, Droplet: d}, w.Client, w.Out)
+	}
+	if err := w.Client.Bits().SetDroplet(ctx, to.GUID, d); err != nil {
+		return err
+	}
+	return apps.ActAndShow(ctx, to, client.Restart, w.Client, w.Out)
+}
+
+// target is the app that gets the files.
+func (o sourceOptions) target(ctx context.Context, w command.Env) (v3.App, error) {
+	if o.Space == "" {
+		return command.FindApp(ctx, w.Client, o.To)
+	}
+	_, s, err := command.SpaceOptions{Name: o.Space, Org: o.Org}.Find(ctx, w)
+	if err != nil {
+		return v3.App{}, err
+	}
+	all, err := w.Client.Apps().ListIn(ctx, s.GUID)
+	if err != nil {
+		return v3.App{}, err
+	}
+	for _, a := range all {
+		if a.Name == o.To {
+			return a, nil
+		}
+	}
+	return v3.App{}, command.SuggestNearest(&client.NoApp{Name: o.To}, o.To, all, func(a v3.App) string { return a.Name })
+}

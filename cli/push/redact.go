@@ -1,0 +1,45 @@
+package push
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// hidden stands for what a variable is set to.
+const hidden = "<redacted>"
+
+// redacted hides what variables of apps are set to, in what changes.
+func redacted(diff []v3.Difference) []v3.Difference {
+	out := slices.Clone(diff)
+	for i := range out {
+		inside := strings.Contains(out[i].Path+"/", "/env/")
+		out[i].Value, out[i].Was = redact(out[i].Value, inside), redact(out[i].Was, inside)
+	}
+	return out
+}
+
+// redact hides the values of variables anywhere inside of v; inside of env all are.
+func redact(v any, inside bool) any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = redact(value, inside || key == "env")
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, value := range v {
+			out[i] = redact(value, inside)
+		}
+		return out
+	}
+	if inside {
+		return hidden
+	}
+	return v
+}

@@ -1,0 +1,116 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// ResourceCommands list buildpacks and droplets, and write manifests.
+func ResourceCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{
+			Name: "buildpacks", Category: "Platform", Usage: "list the buildpacks, in the order in which they are tried", Labels: "/v3/buildpacks",
+			Flags: []cli.Flag{lifecycleFlag(), command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runBuildpacks(c.Context, c.String("lifecycle"), ask, out)
+		}),
+		g.Command(command.Verb{Name: "droplets", Args: "APP", Category: "Apps", Usage: "list what an app could run, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runDroplets(c.Context, c.Args().First(), ask, out)
+			}),
+		g.Command(command.Verb{
+			Name: "create-app-manifest", Args: "APP", Category: "Push", Usage: "write the manifest that makes an app as it is now",
+			About: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "`path` of the manifest, - for stdout (default: APP_manifest.yml)"}},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runAppManifest(c.Context, c.Args().First(), c.String("p"), ask, out)
+		}),
+	}
+}
+
+func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, out *console.Console) error {
+	all, err := ask.Bits().Buildpacks(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(b v3.Buildpack) bool { return lifecycle != "" && b.Lifecycle != lifecycle })
+	table := [][]string{{"position", "name", "stack", "enabled", "locked", "state"}}
+	for _, b := range all {
+		stack := "any"
+		if b.Stack != nil {
+			stack = *b.Stack
+		}
+		table = append(table, []string{strconv.Itoa(b.Position), b.Name, stack, console.YesNo(b.Enabled), console.YesNo(b.Locked), b.State})
+	}
+	return console.List{Rows: append([]v3.Buildpack{}, all...), Table: table, Empty: "There are no buildpacks"}.Show(out)
+}
+
+type dropletRow struct {
+	GUID      string    `json:"guid"`
+	State     string    `json:"state"`
+	CreatedAt time.Time `json:"created_at"`
+	Current   bool      `json:"current"`
+	Stack     string    `json:"stack"`
+}
+
+func runDroplets(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	all, err := ask.Bits().Droplets(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	current, err := ask.Bits().Droplet(ctx, a.GUID)
+	if err != nil && !client.NotFound(err) {
+		return err
+	}
+	rows, table := []dropletRow{}, [][]string{{"guid", "state", "created", "stack", "current"}}
+	for _, d := range all {
+		r := dropletRow{GUID: d.GUID, State: d.State, CreatedAt: d.CreatedAt.Time, Current: d.GUID == current.GUID, Stack: d.Stack}
+		rows, table = append(rows, r), append(table, []string{r.GUID, strings.ToLower(r.State), r.CreatedAt.Local().Format(time.DateTime), r.Stack, console.YesNo(r.Current)})
+	}
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no droplets"}.Show(out)
+}
+
+func runAppManifest(ctx context.Context, name, path string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	text, err := ask.Apps().Manifest(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if path == "-" {
+		_, err = out.Out.Write(text)
+		return err
+	}
+	if path == "" {
+		path = strings.ReplaceAll(a.Name, string(os.PathSeparator), "_") + "_manifest.yml"
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // a manifest is for everybody
+	if err != nil {
+		return fmt.Errorf("cannot write the manifest: %w", err)
+	}
+	_, werr := f.Write(text)
+	if err := errors.Join(werr, f.Close()); err != nil {
+		return fmt.Errorf("cannot write the manifest: %w", err)
+	}
+	out.Say("Wrote %s", path)
+	return nil
+}

@@ -1,0 +1,226 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// settleTime is how long nothing must change before a change counts: editors and
+// compilers write more than once.
+const settleTime = 300 * time.Millisecond
+
+// watcher tells when one of some files changes, or anything below some folders.
+type watcher struct {
+	notify *fsnotify.Watcher
+	files  map[string]bool
+	trees  map[string]ignoreRules // by folder
+}
+
+// NewWatcher watches files, and folders with all that is pushed of them.
+func NewWatcher(paths []string) (*watcher, error) {
+	n, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch files: %w", err)
+	}
+	w := &watcher{notify: n, files: map[string]bool{}, trees: map[string]ignoreRules{}}
+	for _, p := range paths {
+		if err := w.add(p); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot watch %s: %w", p, err), n.Close())
+		}
+	}
+	return w, nil
+}
+
+func (w *watcher) Close() error { return w.notify.Close() }
+
+func (w *watcher) add(path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		// The folder, not the file: editors put a new one in its place.
+		w.files[path] = true
+		return w.notify.Add(filepath.Dir(path))
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(path, ignoreFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	rules, err := parseIgnore(string(text))
+	if err != nil {
+		return err
+	}
+	w.trees[path] = rules
+	w.files[filepath.Join(path, ignoreFile)] = true
+	return w.follow(path)
+}
+
+// follow watches a folder and those below it, but for what is not pushed.
+func (w *watcher) follow(folder string) error {
+	return filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // gone again
+			return nil
+		case err != nil:
+			return err
+		case !d.IsDir():
+			return nil
+		case !w.counts(name, true):
+			return fs.SkipDir
+		}
+		return w.notify.Add(name)
+	})
+}
+
+// counts tells whether a change there is one of what is pushed.
+func (w *watcher) counts(name string, isFolder bool) bool {
+	if w.files[name] {
+		return true
+	}
+	for folder, rules := range w.trees {
+		rel, err := filepath.Rel(folder, name)
+		if err == nil && filepath.IsLocal(rel) && !rules.ignored(filepath.ToSlash(rel), isFolder) {
+			return true
+		}
+	}
+	return false
+}
+
+// Wait returns what changed, once nothing has for a while; nothing when ctx ends.
+func (w *watcher) Wait(ctx context.Context) (string, error) {
+	var first string
+	quiet := time.NewTimer(settleTime)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return "", nil
+		case <-quiet.C:
+			if first != "" {
+				return first, nil
+			}
+		case err := <-w.notify.Errors:
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return "", fmt.Errorf("cannot watch files: %w", err)
+			}
+			first = cmp.Or(first, "much") // so much that the kernel has lost count
+			quiet.Reset(settleTime)
+		case e := <-w.notify.Events:
+			if w.changed(e) {
+				first = cmp.Or(first, e.Name)
+				quiet.Reset(settleTime)
+			}
+		}
+	}
+}
+
+// changed tells whether an event is a change, and watches new folders.
+func (w *watcher) changed(e fsnotify.Event) bool {
+	if e.Op == fsnotify.Chmod {
+		// Reading does that, too. What may be run is said with the next write.
+		return false
+	}
+	info, err := os.Lstat(e.Name)
+	isFolder := err == nil && info.IsDir()
+	if !w.counts(e.Name, isFolder) {
+		return false
+	}
+	if isFolder {
+		_ = w.follow(e.Name) // it may be gone again
+	}
+	return true
+}
+
+// watchPush pushes, and pushes again whenever the manifest or the files change,
+// until ctx ends. A push that fails waits for the next change.
+func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+	if err := o.checkBuild(); err != nil {
+		return err
+	}
+	paths, err := o.paths(out)
+	if err != nil {
+		return err
+	}
+	for {
+		// A build writes files itself: what changes while it runs does not count.
+		err := o.build(ctx, out)
+		// Before the push: what changes meanwhile is not in it.
+		w, werr := NewWatcher(existing(paths))
+		if werr != nil {
+			return werr
+		}
+		if err == nil {
+			err = pushBuilt(ctx, o, ask, out)
+		}
+		if err != nil && ctx.Err() == nil {
+			out.Warn(command.Explain(err))
+		}
+		out.Say("Watching for changes; Ctrl-C ends it, the app stays")
+		changed, err := w.Wait(ctx)
+		if err := errors.Join(err, w.Close()); err != nil || ctx.Err() != nil {
+			return err
+		}
+		out.Say("\n%s changed", changed)
+		if now, err := o.paths(out); err == nil { // a manifest may be half written
+			paths = now
+		}
+	}
+}
+
+// paths are the manifest and what it pushes.
+func (o Options) paths(out *console.Console) ([]string, error) {
+	m, file, err := Manifest(o, out)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	if file != "" {
+		all = append(all, file)
+	}
+	all = append(all, o.Manifest.VarsFiles...)
+	if o.Build {
+		all = append(all, filepath.Dir(file)) // with the sources
+	}
+	all = append(all, localFolders(m.Applications, o, file)...)
+	for i := range m.Applications {
+		a := &m.Applications[i]
+		if a.Docker != nil || o.Image != "" {
+			continue
+		}
+		t := target{app: a, manifest: file}
+		if err := t.checkBits(o); err != nil && !o.Build {
+			return nil, err
+		}
+		all = append(all, t.bitsPath(o))
+	}
+	return all, nil
+}
+
+// existing are those of the paths that exist.
+func existing(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		_, err := os.Stat(p)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+const dependentManifest = "applications:\n- name: shop\n  depends-on:\n  - db\n- name: db\n"
+
+// The app that others depend on comes first; when it fails they are not pushed.
+func TestPushInStartOrder(t *testing.T) {
+	d := newDaemon(t)
+	root := folder(t, map[string]string{"manifest.yml": dependentManifest, "a": "a"})
+	r := d.dew("push", "-f", root, "-p", root)
+	r.must(t, 2, "flags that change an app")
+	t.Chdir(root)
+	d.dew("push").must(t, 1, `there is no app "db"`, "manifest.yml, line 4: depends-on: shop was not pushed, because it depends on db")
+	if d.count("POST /v3/packages") > 0 {
+		t.Errorf("shop was pushed before db: %v", d.asked)
+	}
+	if body := d.body("POST /v3/spaces/space-1/actions/apply_manifest"); strings.Contains(body, "depends-on") {
+		t.Errorf("the daemon was sent %s", body)
+	}
+}
+
+// One app alone needs its dependencies running.
+func TestPushOneThatDepends(t *testing.T) {
+	running := []v3.InstanceStats{{State: v3.StateRunning}}
+	for name, c := range map[string]struct {
+		other  *v3.App
+		stats  []v3.InstanceStats
+		args   []string
+		late   string
+		status int
+		texts  []string
+	}{
+		"missing":  {status: 1, texts: []string{"manifest.yml, line 4: depends-on: cannot start shop, which depends on db: it is not in this space", "dew push db"}},
+		"stopped":  {other: &v3.App{State: v3.AppStopped}, status: 1, texts: []string{"it is stopped", "dew start db"}},
+		"crashed":  {other: &v3.App{State: v3.AppStarted}, stats: []v3.InstanceStats{{State: v3.StateCrashed}}, status: 4, texts: []string{"line 4: depends-on", "all instances of web crashed"}},
+		"late":     {other: &v3.App{State: v3.AppStarted}, stats: []v3.InstanceStats{{State: v3.StateStarting}}, late: "0.001", status: 5, texts: []string{"line 4: depends-on", "db did not run within"}},
+		"running":  {other: &v3.App{State: v3.AppStarted}, stats: running, texts: []string{"App shop depends on app db: waiting until it runs", "Starting app shop"}},
+		"no start": {args: []string{"--no-start"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CF_STARTUP_TIMEOUT", c.late)
+			d := newDaemon(t)
+			if d.other, d.stats2 = c.other, c.stats; d.other != nil {
+				d.other.GUID, d.other.Name = "app-2", "db"
+			}
+			t.Chdir(folder(t, map[string]string{"manifest.yml": dependentManifest, "a": "a"}))
+			d.dew(append([]string{"push", "shop"}, c.args...)...).must(t, c.status, c.texts...)
+			if started := slices.Contains(d.asked, "POST /v3/apps/app-1/actions/restart"); started != (name == "running") {
+				t.Errorf("started: %v", started)
+			}
+		})
+	}
+}

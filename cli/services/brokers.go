@@ -1,0 +1,397 @@
+package services
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// BrokersCategory is the heading of commands about brokers in the help.
+const BrokersCategory = "Service brokers"
+
+type brokerOptions struct {
+	Name, Username, Password, URL string
+	NewName                       string
+	Scoped, Update, Force, Stdin  bool
+}
+
+func brokerCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, brokerOptions, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = BrokersCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			a := c.Args()
+			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f"), Stdin: c.Bool("password-stdin"), NewName: a.Get(1)}
+			if o.URL = a.Get(2); a.Len() == 4 { // cf has the password before the URL
+				o.Password, o.URL = a.Get(2), a.Get(3)
+			}
+			return fn(c.Context, o, ask, out)
+		})
+	}
+	return append([]*cli.Command{
+		about(command.Verb{
+			Name: "create-service-broker", Alias: "csb", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "make a broker's offerings known",
+			About: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD. Its plans can be had after dew enable-service-access; those of one that is only for the space, at once.\n\n" +
+				"Example:\n   dew create-service-broker paper clerk https://broker.example.com",
+			Flags: []cli.Flag{command.BoolFlag("space-scoped", "only for the space"), command.BoolFlag("update-if-exists", "one that has the name is changed"), command.PasswordFlag()},
+		}, runCreateBroker),
+		about(command.Verb{
+			Name: "update-service-broker", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "change a broker, and read its catalog again",
+			About: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD.", Flags: []cli.Flag{command.PasswordFlag()},
+		}, runUpdateBroker),
+		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "rename a broker"}, runRenameBroker),
+		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "forget a broker that has no instances", About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
+		g.Command(command.Verb{Name: "service-brokers", Category: BrokersCategory, Usage: "list the brokers", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runBrokers(c.Context, ask, out)
+			}),
+	}, accessCommands(g)...)
+}
+
+// secret fills in the password that the command line does not have.
+func (o *brokerOptions) secret(ctx context.Context, out *console.Console) (err error) {
+	if o.URL == "" {
+		return console.UsageError("the broker needs a URL: BROKER USERNAME URL, or BROKER USERNAME PASSWORD URL")
+	}
+	if o.Password == "" {
+		o.Password, err = out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Env: "CF_BROKER_PASSWORD", Prompt: "Password of the broker", Flag: "--password-stdin"})
+	}
+	return err
+}
+
+func (o brokerOptions) authentication() v3.BrokerAuthentication {
+	return v3.BrokerAuthentication{Type: v3.AuthenticationBasic, Credentials: v3.BrokerCredentials{Username: o.Username, Password: o.Password}}
+}
+
+func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+	if err := o.secret(ctx, out); err != nil {
+		return err
+	}
+	if o.Update {
+		_, err := ask.Market().BrokerByName(ctx, o.Name)
+		if err == nil {
+			return runUpdateBroker(ctx, o, ask, out)
+		}
+		if !command.IsMissing(err) {
+			return err
+		}
+	}
+	n := v3.CreateServiceBroker{Name: o.Name, URL: o.URL, Authentication: o.authentication()}
+	if o.Scoped {
+		here, err := command.SpaceGUID(ctx, ask)
+		if err != nil {
+			return err
+		}
+		to := v3.To(here)
+		n.Relationships.Space = &to
+	}
+	defer out.Wait("Reading the catalog of service broker %s", o.Name).End()
+	if err := ask.Market().CreateBroker(ctx, n); err != nil {
+		return o.notCreated(ctx, ask, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
+	}
+	out.Say("Created service broker %s", o.Name)
+	return nil
+}
+
+// notCreated says what to do about a broker that could not be made. One whose catalog
+// could not be read is there all the same.
+func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
+	if command.ErrorContains(err, "must be unique") {
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
+	}
+	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
+		return err
+	}
+	return &console.Failure{
+		Status: console.StatusFailed, Err: err,
+		Advice: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
+	}
+}
+
+func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+	if err := o.secret(ctx, out); err != nil {
+		return err
+	}
+	b, err := findBroker(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	with := o.authentication()
+	defer out.Wait("Reading the catalog of service broker %s", o.Name).End()
+	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
+		return fmt.Errorf("cannot update service broker %s: %w", o.Name, err)
+	}
+	out.Say("Updated service broker %s", o.Name)
+	return nil
+}
+
+// findBroker finds a broker by name; the error offers one that is near.
+func findBroker(ctx context.Context, ask *client.Client, name string) (v3.ServiceBroker, error) {
+	b, err := ask.Market().BrokerByName(ctx, name)
+	if !command.IsMissing(err) {
+		return b, err
+	}
+	all, lerr := ask.Market().Brokers(ctx)
+	if lerr != nil {
+		return b, lerr
+	}
+	return b, command.SuggestNearest(err, name, all, func(b v3.ServiceBroker) string { return b.Name })
+}
+
+func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+	b, err := findBroker(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
+		return fmt.Errorf("cannot rename service broker %s: %w", o.Name, err)
+	}
+	out.Say("Renamed service broker %s to %s", o.Name, o.NewName)
+	return nil
+}
+
+func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service broker "+o.Name); err != nil || !ok {
+		return err
+	}
+	b, err := ask.Market().BrokerByName(ctx, o.Name)
+	if command.IsMissing(err) {
+		out.Say("Service broker %s is not there", o.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer out.Wait("Deleting service broker %s", o.Name).End()
+	if err := ask.Market().DeleteBroker(ctx, b.GUID); err != nil {
+		return fmt.Errorf("cannot delete service broker %s: %w", o.Name, err)
+	}
+	out.Say("Deleted service broker %s", o.Name)
+	return nil
+}
+
+func runBrokers(ctx context.Context, ask *client.Client, out *console.Console) error {
+	all, err := ask.Market().Brokers(ctx)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(append([]v3.ServiceBroker{}, all...))
+	}
+	if len(all) == 0 {
+		out.Say("There are no brokers that you may see")
+		return nil
+	}
+	rows := [][]string{{"name", "url"}}
+	for _, b := range all {
+		rows = append(rows, []string{b.Name, b.URL})
+	}
+	return out.Table(rows)
+}
+
+type accessOptions struct{ Offering, Broker, Plan, Org string }
+
+func accessCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, accessOptions, command.Env) error) *cli.Command {
+		v.Category = BrokersCategory
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
+			o := accessOptions{Offering: cmp.Or(c.Args().First(), c.String("e")), Broker: c.String("b"), Plan: c.String("p"), Org: c.String("o")}
+			return fn(c.Context, o, w)
+		})
+	}
+	flags := func() []cli.Flag {
+		return []cli.Flag{
+			brokerFlag(), &cli.StringFlag{Name: "p", Usage: "only the `plan`"}, &cli.StringFlag{Name: "o", Usage: "only for the `org`"},
+		}
+	}
+	return []*cli.Command{
+		about(command.Verb{
+			Name: "service-access", Usage: "list who may have which plan",
+			Flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "of one `offering`"}, &cli.StringFlag{Name: "o", Usage: "what an `org` may have"}, command.JSONFlag()},
+		}, runAccess),
+		about(command.Verb{Name: "enable-service-access", Args: "OFFERING", Usage: "let everybody, or an org, have the plans of an offering", Flags: flags()}, runEnableAccess),
+		about(command.Verb{Name: "disable-service-access", Args: "OFFERING", Usage: "take that back", Flags: flags()}, runDisableAccess),
+		g.Command(command.Verb{
+			Name: "purge-service-offering", Args: "OFFERING", Category: BrokersCategory, Usage: "forget an offering and all its instances without asking the broker",
+			Flags: []cli.Flag{brokerFlag(), command.ForceFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
+			if ok, err := console.ConfirmUnless(c.Context, out, c.Bool("f"), "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
+				return err
+			}
+			return runPurgeOffering(c.Context, o, ask, out)
+		}),
+	}
+}
+
+// offering finds the one that is meant.
+func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.ServiceOffering, error) {
+	all, err := ask.Market().Offerings(ctx, o.Offering, o.Broker)
+	switch {
+	case err != nil:
+		return v3.ServiceOffering{}, err
+	case len(all) == 0:
+		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q", o.Offering), Advice: "dew service-access lists them"}
+	case len(all) > 1:
+		return v3.ServiceOffering{}, console.UsageError("several brokers offer %s: say which with -b", o.Offering)
+	}
+	return all[0], nil
+}
+
+// eachPlan calls fn with the plans that are meant.
+func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func(v3.ServicePlan) error) error {
+	of, err := o.offering(ctx, ask)
+	if err != nil {
+		return err
+	}
+	plans, err := ask.Market().Plans(ctx, of.GUID)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, p := range plans {
+		if o.Plan != "" && p.Name != o.Plan {
+			continue
+		}
+		found = true
+		if err := fn(p); err != nil {
+			return fmt.Errorf("plan %s: %w", p.Name, err)
+		}
+	}
+	if !found {
+		names := console.Names(plans, func(p v3.ServicePlan) string { return p.Name })
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Advice: "its plans are: " + strings.Join(names, ", ")}
+	}
+	return nil
+}
+
+func runEnableAccess(ctx context.Context, o accessOptions, w command.Env) error {
+	to := v3.PlanVisibility{Type: v3.VisibilityPublic}
+	if o.Org != "" {
+		org, err := command.FindOrg(ctx, w, o.Org)
+		if err != nil {
+			return err
+		}
+		to = v3.PlanVisibility{Type: v3.VisibilityOrganization, Organizations: []v3.NamedGUID{{GUID: org.GUID}}}
+	}
+	err := o.eachPlan(ctx, w.Client, func(p v3.ServicePlan) error {
+		if o.Org != "" && p.VisibilityType == v3.VisibilityPublic {
+			return nil // the org has it with everybody
+		}
+		return w.Client.Market().ShowPlan(ctx, p.GUID, to)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot enable access to %s: %w", o.Offering, err)
+	}
+	w.Out.Say("Enabled access to %s", o.Offering)
+	return nil
+}
+
+func runDisableAccess(ctx context.Context, o accessOptions, w command.Env) error {
+	org := v3.Organization{}
+	if o.Org != "" {
+		var err error
+		if org, err = command.FindOrg(ctx, w, o.Org); err != nil {
+			return err
+		}
+	}
+	err := o.eachPlan(ctx, w.Client, func(p v3.ServicePlan) error {
+		if o.Org == "" {
+			return w.Client.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
+		}
+		if p.VisibilityType == v3.VisibilityPublic {
+			return console.UsageError("everybody has it: disable it for all first, then enable it for those who shall have it")
+		}
+		if p.VisibilityType != v3.VisibilityOrganization {
+			return nil
+		}
+		return w.Client.Market().HidePlan(ctx, p.GUID, org.GUID)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot disable access to %s: %w", o.Offering, err)
+	}
+	w.Out.Say("Disabled access to %s", o.Offering)
+	return nil
+}
+
+// AccessRow is a plan and who may have it.
+type AccessRow struct {
+	Broker   string   `json:"broker"`
+	Offering string   `json:"offering"`
+	Plan     string   `json:"plan"`
+	Access   string   `json:"access"`
+	Orgs     []string `json:"orgs,omitempty"`
+}
+
+func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
+	org := v3.Organization{}
+	if o.Org != "" {
+		var err error
+		if org, err = command.FindOrg(ctx, w, o.Org); err != nil {
+			return err
+		}
+	}
+	m, err := w.Client.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Broker: o.Broker, All: true})
+	if err != nil {
+		return err
+	}
+	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("there is no such offering"), Advice: "dew service-access lists all"}
+	}
+	all := []AccessRow{}
+	for _, p := range m.Plans {
+		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
+		r := AccessRow{Broker: m.Brokers[f.Relationships.ServiceBroker.ID()], Offering: f.Name, Plan: p.Name, Access: p.VisibilityType}
+		theirs, err := r.readOrgs(ctx, p, org.GUID, w.Client)
+		if err != nil {
+			return err
+		}
+		if theirs {
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b AccessRow) int {
+		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Offering, b.Offering))
+	})
+	if w.Out.JSON {
+		return w.Out.Encode(all)
+	}
+	rows := [][]string{{"broker", "offering", "plan", "access", "orgs"}}
+	for _, r := range all {
+		rows = append(rows, []string{r.Broker, r.Offering, r.Plan, r.Access, strings.Join(r.Orgs, ", ")})
+	}
+	return w.Out.Table(rows)
+}
+
+// readOrgs fills in the orgs that may have a plan, and tells whether the one with the
+// guid may; an empty one is any.
+func (r *AccessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, ask *client.Client) (bool, error) {
+	if p.VisibilityType != v3.VisibilityOrganization {
+		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
+	}
+	v, err := ask.Market().PlanVisibility(ctx, p.GUID)
+	r.Orgs = console.Names(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
+	return guid == "" || slices.ContainsFunc(v.Organizations, func(n v3.NamedGUID) bool { return n.GUID == guid }), err
+}
+
+func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, out *console.Console) error {
+	of, err := o.offering(ctx, ask)
+	if err != nil {
+		return err
+	}
+	defer out.Wait("Purging service offering %s", of.Name).End()
+	if err := ask.Market().PurgeOffering(ctx, of.GUID); err != nil {
+		return fmt.Errorf("cannot purge offering %s: %w", o.Offering, err)
+	}
+	out.Say("Purged offering %s", o.Offering)
+	return nil
+}

@@ -1,0 +1,36 @@
+package shell
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+func TestChooseCrash(t *testing.T) {
+	crashes := []v3.Crash{
+		{Instance: "a", Type: "web", Index: 0},
+		{Instance: "b", Type: "worker", Index: 0, Kept: true},
+		{Instance: "c", Type: "web", Index: 1, Kept: true},
+		{Instance: "d", Type: "web", Index: 0, Kept: true},
+	}
+	for _, tt := range []struct {
+		wish crashedChoice
+		want string // the instance, or a part of the error
+	}{
+		{crashedChoice{index: -1}, "b"},
+		{crashedChoice{index: -1, process: "web"}, "c"},
+		{crashedChoice{index: 0, process: "web"}, "d"},
+		{crashedChoice{index: 7}, "nothing is kept of a crash"},
+		{crashedChoice{index: -1, number: 3}, "c"},
+		{crashedChoice{index: -1, number: 1}, "nothing is kept of crash 1"},
+		{crashedChoice{index: -1, number: 2, process: "web"}, "crash 2 was one of worker/0"},
+		{crashedChoice{index: -1, number: 5}, "crash 5 does not exist: crashes on record: 4"},
+	} {
+		c, err := chooseCrash(crashes, tt.wish)
+		if err != nil && strings.Contains(err.Error(), tt.want) || err == nil && c.Instance == tt.want {
+			continue
+		}
+		t.Errorf("%+v: %q, %v; want %q", tt.wish, c.Instance, err, tt.want)
+	}
+}

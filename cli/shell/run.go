@@ -1,0 +1,138 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func runCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "run", Args: "APP [COMMAND]...", Category: categoryTasks,
+		Usage: "Run a command with your terminal, in its own container with the droplet of an app",
+		About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without a command " +
+			"dew opens a shell. In a terminal, keys such as Ctrl-C go to the command; in a pipe, stdin, stdout and stderr are passed as they are. " +
+			"dew exits with the exit status of the command (128+n for signal n).\n\n" +
+			"One argument is a shell command; several are a program and its arguments. Flags of dew come before the command; -- separates them.\n\n" +
+			"The command is a task: dew tasks lists it, and it ends when dew exits or is killed. Its output is not stored in the logs. " +
+			"dew disable-ssh disables it as well.\n\n" +
+			"Examples:\n   dew run shop\n   dew run shop -m 1G -- rails console\n   dew run shop 'env | sort'\n" +
+			"   dew run shop -- psql -f - < dump.sql",
+		Flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		return runRun(c.Context, runOptions{
+			taskOptions: taskOptions{
+				App: c.Args().First(), Command: shellCommand(c.Args().Tail()), Name: c.String("name"), Memory: c.String("m"), Disk: c.String("k"),
+			},
+			NoTerminal: c.Bool("T"),
+		}, Connection{Client: ask, Out: out})
+	})
+}
+
+type runOptions struct {
+	taskOptions
+	NoTerminal bool
+}
+
+// shellCommand is the command line of a program and its arguments. A single argument
+// is a command line already.
+func shellCommand(args []string) string {
+	if len(args) == 1 {
+		return args[0]
+	}
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = shellQuote(a)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// plainWord are the characters that no shell gives a meaning to.
+const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%"
+
+// shellQuote is a as one word of a shell.
+func shellQuote(a string) string {
+	if a != "" && strings.Trim(a, plainWord) == "" {
+		return a
+	}
+	return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+}
+
+// runRun runs a command in a task of its own, with the streams of this program.
+func runRun(ctx context.Context, o runOptions, t Connection) (err error) {
+	body, err := o.body()
+	if err != nil {
+		return err
+	}
+	a, err := command.FindApp(ctx, t.Client, o.App)
+	if err != nil {
+		return err
+	}
+	enabled, err := t.Client.Apps().SSHEnabled(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if !enabled.Enabled {
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Advice: "dew run-task " + a.Name + " runs a command without a terminal"}
+	}
+	code, err := t.Client.Users().SSHCode(ctx)
+	if err != nil {
+		return err
+	}
+	body.Attach = true
+	task, err := t.Client.Processes().RunTask(ctx, a.GUID, body)
+	if err != nil {
+		return fmt.Errorf("cannot run a command for app %s: %w", a.Name, err)
+	}
+	err = attachTask(ctx, task, o, code, t)
+	return errors.Join(err, concludeRun(ctx, task, err, t.Client))
+}
+
+// attachTask waits for the container of a task and runs its command there.
+func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode, t Connection) error {
+	task, err := waitTask(ctx, task, t.Client, v3.TaskRunning, v3.TaskSucceeded, v3.TaskFailed)
+	if err != nil || task.State != v3.TaskRunning {
+		return err // concludeRun reports why it did not start
+	}
+	conn, err := dialSSH(ctx, "cf:"+task.GUID+"/task", code)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // it may be closed already
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	in := Options{Terminal: NoTerminal}
+	if t.Out.OutTerminal && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
+		in.Terminal = terminalIfHere
+	}
+	return Interact(ctx, conn, in, t.Out)
+}
+
+// concludeLimit is how long a task that was attached to may take to end.
+const concludeLimit = 15 * time.Second
+
+// concludeRun waits until a task is over, which it is soon after its session. It
+// returns why the task failed where the session did not tell.
+func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Client) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
+	defer cancel()
+	told := ended != nil && ended.Error() != ""
+	if told {
+		_, _ = ask.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
+	}
+	task, err := waitTask(ctx, task, ask, v3.TaskSucceeded, v3.TaskFailed)
+	why := task.Result.FailureReason
+	if err != nil || told || ended != nil && (why == nil || exitedWith.MatchString(*why)) {
+		return nil
+	}
+	return failedTask(task)
+}

@@ -1,0 +1,2 @@
+// Package smoketest has the command dew smoke, over package smoke.
+package smoketest

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/cli/console"
+)
+
+// A push that is watched goes on after a manifest that cannot be read.
+func TestPushWatch(t *testing.T) {
+	d := newDaemon(t)
+	root := folder(t, map[string]string{"manifest.yml": "applications: [{name: shop, path: code}]\n", "code/a": "one"})
+	ctx, stop := context.WithCancel(t.Context())
+	talk := &told{said: make(chan string, 1000)}
+	var data bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		c := &console.Console{Out: &data, Err: talk, In: strings.NewReader("")}
+		ended <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--watch"})
+	}()
+	for _, step := range []struct{ name, text, want string }{
+		{"", "", "Starting app shop"},
+		{"manifest.yml", "applications: [{nam", "manifest.yml"},
+		{"manifest.yml", "applications: [{name: shop, path: code}]\n", "Starting app shop"},
+		{"code/a", "two", "Starting app shop"},
+	} {
+		if step.name != "" {
+			replace(t, filepath.Join(root, step.name), step.text)
+		}
+		talk.until(t, step.want)
+		talk.until(t, "Watching for changes")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the end = %v", err)
+	}
+	if got := d.sent["a"]; !strings.HasSuffix(got, "two") {
+		t.Errorf("a was sent as %q", got)
+	}
+}
+
+// replace puts a new file in the place of one, in a single change: what is emptied and
+// then written could be seen as two.
+func replace(t *testing.T, name, text string) {
+	t.Helper()
+	beside := filepath.Join(t.TempDir(), "new")
+	if err := os.WriteFile(beside, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(beside, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told hands on what is written.
+type told struct {
+	mu   sync.Mutex
+	said chan string
+}
+
+func (w *told) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said <- string(b)
+	return len(b), nil
+}
+
+// until reads on until somebody says the text.
+func (w *told) until(t *testing.T, text string) {
+	t.Helper()
+	for {
+		select {
+		case s := <-w.said:
+			if strings.Contains(s, text) {
+				return
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("nobody says %q", text)
+		}
+	}
+}
