@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"errors"
@@ -11,14 +10,6 @@ import (
 	"testing"
 	"time"
 )
-
-func dir(name string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}
-}
-
-func file(name string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 600}
-}
 
 // member is one entry of a zip: a name that ends with / is a folder, one with
 // a link is a symbolic link.

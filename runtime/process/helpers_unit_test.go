@@ -4,13 +4,9 @@ import (
 	"errors"
 	"os/exec"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// soon bounds waits for other threads and processes. Only a hang reaches it.
-const soon = time.Minute
 
 // noPID is above every limit of pids, so that nobody has it.
 const noPID = 1 << 30
