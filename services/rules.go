@@ -59,6 +59,7 @@ const (
 	requiresVolume = "volume_mount"
 )
 
+// CheckName checks the name of a service instance or broker.
 func CheckName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":
@@ -71,6 +72,7 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckTags checks the tags of a service instance.
 func CheckTags(name string, tags []string) error {
 	if utf8.RuneCountInString(strings.Join(tags, "")) > maxTags {
 		return NewInvalid("tags", "Combined length of tags for service %s must be %d characters or less.", name, maxTags)
@@ -168,6 +170,7 @@ func CheckObject(key string, raw json.RawMessage) (json.RawMessage, error) {
 // maxObject bounds parameters and credentials, in bytes.
 const maxObject = 1 << 20
 
+// CheckBrokerURL checks the URL of a service broker.
 func CheckBrokerURL(s string) error {
 	u, err := url.Parse(s)
 	switch {

@@ -1,7 +1,6 @@
 package smtp
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/hmac"
@@ -13,7 +12,6 @@ import (
 	"io"
 	"math/big"
 	"net"
-	"net/mail"
 	"strings"
 	"sync"
 	"testing"
@@ -213,15 +211,6 @@ func certificate(t testing.TB) (*tls.Certificate, *tls.Config) {
 	pool := x509.NewCertPool()
 	pool.AddCert(made)
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-}
-
-func readMail(t testing.TB, raw []byte) *mail.Message {
-	t.Helper()
-	m, err := mail.ReadMessage(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatalf("cannot read the mail: %v\n%s", err, raw)
-	}
-	return m
 }
 
 var errBusy = &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: "busy"}

@@ -77,13 +77,13 @@ func newTables(cfg Config) *tables {
 	}
 }
 
-// with returns the tables inside tx.
-func (t *tables) with(tx *store.Tx) *tables {
-	in := *t
-	in.brokers, in.offerings, in.plans = t.brokers.With(tx), t.offerings.With(tx), t.plans.With(tx)
-	in.instances, in.bindings, in.operations = t.instances.With(tx), t.bindings.With(tx), t.operations.With(tx)
-	in.registry, in.events = t.registry.With(tx), t.events.With(tx)
-	return &in
+// with returns the tables inside a transaction.
+func (tx *tables) with(in *store.Tx) *tables {
+	t := *tx
+	t.brokers, t.offerings, t.plans = tx.brokers.With(in), tx.offerings.With(in), tx.plans.With(in)
+	t.instances, t.bindings, t.operations = tx.instances.With(in), tx.bindings.With(in), tx.operations.With(in)
+	t.registry, t.events = tx.registry.With(in), tx.events.With(in)
+	return &t
 }
 
 // get reads a value that must be there.
