@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // Whatever comes in, the answer says whose fault it is and what is wrong, and
@@ -102,7 +102,7 @@ func TestBadInput(t *testing.T) {
 		{"other package", "POST", "/v3/packages", `{"type":"cnb","relationships":{"app":{"data":{"guid":"` + a.GUID + `"}}}}`, 422, "CF-UnprocessableEntity", "type must be bits or docker"},
 		{"becomes an image", "PATCH", app, `{"lifecycle":{"type":"docker","data":{}}}`, 422, "CF-UnprocessableEntity", "Lifecycle type cannot be changed"},
 		{"stack without files", "POST", "/v3/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "dew stack add"},
-		{"remove the machine", "DELETE", "/v3/stacks/" + droplet.StackGUID("host"), "", 422, "CF-UnprocessableEntity", "the machine's own"},
+		{"remove the machine", "DELETE", "/v3/stacks/" + stack.GUID("host"), "", 422, "CF-UnprocessableEntity", "the machine's own"},
 		{"remove no stack", "DELETE", "/dew/v1/stacks/x", "", 404, "CF-ResourceNotFound", "Stack not found"},
 		{"stack of nothing", "POST", "/dew/v1/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "either of Debian packages or of an image"},
 		{"stack of options", "POST", "/dew/v1/stacks", `{"name":"x","debian":{"include":["--hook"]}}`, 422, "CF-UnprocessableEntity", "no name of a Debian package"},

@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 )
@@ -308,7 +309,7 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("cannot take in a droplet: %w", err)
 	}
 	d, err := s.c.Builds.Fill(r.Context(), guid, f)
-	if bad, ok := errors.AsType[*droplet.ImageError](err); ok {
+	if bad, ok := errors.AsType[*archive.Error](err); ok {
 		return nil, unprocessable("the droplet is refused: %v", bad)
 	}
 	if errors.Is(err, droplet.ErrHasImage) {

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // sendFile uploads one file as a form and waits for its job.
@@ -245,7 +246,7 @@ func TestNoStartCommand(t *testing.T) {
 	w.want(200, "PATCH", web, `{"command":"serve"}`, nil)
 	start("")
 	w.want(200, "PATCH", web, `{"command":null}`, nil)
-	put(droplet.Droplet{GUID: "image", Run: &droplet.RunConfig{}})
+	put(droplet.Droplet{GUID: "image", Run: &stack.RunConfig{}})
 	start("the image has neither ENTRYPOINT nor CMD")
 	put(droplet.Droplet{GUID: "procfile", Commands: map[string]string{"web": "serve"}})
 	start("")

@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -79,7 +80,7 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	// A buildpack without a stack is for all of them.
 	all = slices.DeleteFunc(all, func(b noted[droplet.Buildpack]) bool {
 		return !q.lets("names", b.thing.Name) || !q.lets("guids", b.thing.GUID) || !q.lets("lifecycle", v3.LifecycleBuildpack) ||
-			b.thing.Stack == "" && !q.lets("stacks", "", droplet.DefaultStack) || b.thing.Stack != "" && !q.lets("stacks", b.thing.Stack)
+			b.thing.Stack == "" && !q.lets("stacks", "", stack.Default) || b.thing.Stack != "" && !q.lets("stacks", b.thing.Stack)
 	})
 	return list(s, r, q, all, look[noted[droplet.Buildpack], v3.Buildpack]{
 		key: func(b noted[droplet.Buildpack]) key {

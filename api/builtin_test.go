@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -32,7 +33,7 @@ func TestBuildpacksAndStacks(t *testing.T) {
 		"/v3/buildpacks?names=binary_buildpack": 1, "/v3/buildpacks?names=cobol_buildpack": 0, "/v3/buildpacks?lifecycle=buildpack": len(droplet.Buildpacks()),
 		"/v3/buildpacks?lifecycle=cnb": 0, "/v3/buildpacks?stacks=host": len(droplet.Buildpacks()), "/v3/buildpacks?stacks=windows": 0, "/v3/buildpacks?order_by=-position": len(droplet.Buildpacks()),
 		"/v3/stacks?names=host": 1, "/v3/stacks?names=cflinuxfs4": 0, "/v3/stacks?default=true": 1, "/v3/stacks?default=false": 0,
-		"/v3/stacks/" + droplet.StackGUID("host") + "/apps": 1,
+		"/v3/stacks/" + stack.GUID("host") + "/apps": 1,
 	} {
 		if strings.HasSuffix(path, "/apps") {
 			w.createApp("shop")

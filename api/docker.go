@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // mayDocker refuses images where an administrator has not allowed them.
@@ -36,7 +38,7 @@ func (s *Server) checkDocker(ctx context.Context, m app.Manifest) error {
 		if err := s.mayDocker(ctx); err != nil {
 			return err
 		}
-		if err := droplet.CheckImageRef(a.Docker.Image); err != nil {
+		if err := stack.CheckImageRef(a.Docker.Image); err != nil {
 			return unprocessable("For application '%s': docker.image: %v", a.Name, err)
 		}
 	}
@@ -59,10 +61,10 @@ func (s *Server) createDockerPackage(r *http.Request, a app.App, body v3.CreateP
 	if data.Image == "" {
 		return none, unprocessable("data.image can't be blank")
 	}
-	if err := droplet.CheckImageRef(data.Image); err != nil {
+	if err := stack.CheckImageRef(data.Image); err != nil {
 		return none, unprocessable("data.image: %v", err)
 	}
-	return s.c.Packages.CreateImage(a.GUID, droplet.ImageSource{Ref: data.Image, Username: data.Username, Password: data.Password})
+	return s.c.Packages.CreateImage(a.GUID, stack.ImageSource{Ref: data.Image, Username: data.Username, Password: data.Password})
 }
 
 // appLifecycle shows how an app comes about.
@@ -70,11 +72,7 @@ func (s *Server) appLifecycle(a app.App) v3.Lifecycle {
 	if a.Docker() {
 		return v3.Lifecycle{Type: v3.LifecycleDocker}
 	}
-	stack := a.Stack
-	if stack == "" {
-		stack = droplet.DefaultStack
-	}
-	return lifecycle(a.Buildpacks, stack)
+	return lifecycle(a.Buildpacks, cmp.Or(a.Stack, stack.Default))
 }
 
 // buildLifecycle shows how a build makes a droplet.
@@ -86,7 +84,7 @@ func (s *Server) buildLifecycle(b droplet.Build) v3.Lifecycle {
 }
 
 // showDocker shows a droplet that is an image.
-func showDocker(out *v3.Droplet, run droplet.RunConfig) {
+func showDocker(out *v3.Droplet, run stack.RunConfig) {
 	out.Lifecycle, out.Stack, out.Buildpacks = v3.Lifecycle{Type: v3.LifecycleDocker}, "", nil
 	out.Image = &run.Ref
 	delete(out.Links, "download")

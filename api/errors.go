@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
@@ -153,7 +154,7 @@ func leaves(err error) []error {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:
 		return nil
-	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *droplet.BuildpackError, *auth.Invalid, *services.Invalid, *app.Refusal:
+	case *app.Invalid, *app.ManifestError, *pool.Error, *droplet.BuildpackError, *auth.Invalid, *services.Invalid, *app.Refusal:
 		return []error{err}
 	case interface{ Unwrap() []error }:
 		var all []error

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -288,7 +288,7 @@ func (h *home) doStaging(t *testing.T) []told {
 	b := h.do("POST", "/v3/buildpacks", `{"name":"own"}`)
 	h.do("PATCH", "/v3/buildpacks/"+b, `{"enabled":false}`)
 	h.do("DELETE", "/v3/buildpacks/"+b, "")
-	stack := droplet.StackGUID("host")
+	stack := stack.GUID("host")
 	h.do("PATCH", "/v3/stacks/"+stack, `{"metadata":{"labels":{"a":"b"}}}`)
 	return []told{
 		{kind: "buildpack.create", target: "buildpack", guid: b, data: "request.name"},

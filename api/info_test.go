@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // Everything that the index names is there.
@@ -32,7 +32,7 @@ func TestIndex(t *testing.T) {
 func TestStackState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	at := "/v3/stacks/" + droplet.StackGUID(droplet.DefaultStack)
+	at := "/v3/stacks/" + stack.GUID(stack.Default)
 	_, pkg, _ := w.pushed("old")
 	build := `{"package":{"guid":"` + pkg + `"}}`
 	set := func(state string) v3.Stack {

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/services"
 )
 
@@ -128,7 +129,7 @@ func (h *home) lists(t *testing.T) map[string]string {
 		if method != "GET" || strings.HasPrefix(path, "/stream/") || strings.HasSuffix(path, "/crashes") {
 			continue
 		}
-		path = strings.Replace(path, "/v3/stacks/none/", "/v3/stacks/"+droplet.StackGUID(droplet.DefaultStack)+"/", 1)
+		path = strings.Replace(path, "/v3/stacks/none/", "/v3/stacks/"+stack.GUID(stack.Default)+"/", 1)
 		got := h.ask(method, path, "")
 		if got.Code == 200 && strings.HasPrefix(got.Body.String(), `{"pagination":`) {
 			found[pattern] = path
@@ -312,7 +313,7 @@ func TestLabelSelector(t *testing.T) {
 	for _, path := range []string{
 		"/v3/apps/" + h.app, "/v3/processes/" + h.app, "/v3/routes/" + route.GUID, "/v3/packages/" + h.guids["Package"],
 		"/v3/tasks/" + h.guids["Task"], "/v3/deployments/" + h.guids["Deployment"], "/v3/builds/" + h.guids["Build"], "/v3/droplets/droplet-0",
-		"/v3/stacks/" + droplet.StackGUID("host"), "/v3/buildpacks/" + droplet.Buildpacks()[0].GUID,
+		"/v3/stacks/" + stack.GUID("host"), "/v3/buildpacks/" + droplet.Buildpacks()[0].GUID,
 		"/v3/service_brokers/" + h.guids["/v3/service_brokers/"], "/v3/service_offerings/" + h.guids["/v3/service_offerings/"],
 		"/v3/service_plans/" + h.guids["/v3/service_plans/"], "/v3/service_instances/" + h.guids["Service instance"],
 		"/v3/service_credential_bindings/" + h.guids["Service credential binding"], "/v3/service_route_bindings/" + h.guids["Service route binding"],

@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // ruin is a home where nothing moves but what is asked, and a place for bad input.
@@ -39,7 +39,7 @@ func newRuin(t testing.TB, h *home) *ruin {
 	h.local = h.s.Local() // what is bad is not as described
 	u := &ruin{home: h, t: t, doc: plainCopy(t, document(publicURL, "1", description()))}
 	u.before = u.store()
-	h.guids["/v3/stacks/"] = droplet.StackGUID("host")
+	h.guids["/v3/stacks/"] = stack.GUID("host")
 	for _, noun := range []string{"buildpacks", "organization_quotas", "security_groups", "isolation_segments"} {
 		var made v3.GUID
 		got := u.ask("POST", "/v3/"+noun, string(must(json.Marshal(u.good("POST /v3/"+noun)))(t)))

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	v3 "github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // What a client gets is a description by the rules of OpenAPI 3.1, whose schemas
@@ -147,7 +147,7 @@ var validParameters = regexp.MustCompile(`Valid parameters are: '(.*)'$`)
 func TestDescribedParameters(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.guids["/v3/stacks/"] = droplet.StackGUID("host")
+	h.guids["/v3/stacks/"] = stack.GUID("host")
 	h.local = h.s.Local() // nothing here is as described
 	compared := 0
 	for pattern, o := range operations() {

@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // packagesEndpoints are the endpoints of this file.
@@ -261,10 +262,10 @@ func (s *Server) matchResources(r *http.Request) (any, error) {
 	return answer{status: http.StatusCreated, body: out}, nil
 }
 
-func resources(in []v3.Resource) []droplet.Resource {
-	out := make([]droplet.Resource, 0, len(in))
+func resources(in []v3.Resource) []pool.Resource {
+	out := make([]pool.Resource, 0, len(in))
 	for _, f := range in {
-		out = append(out, droplet.Resource{Path: f.Path, Mode: f.Mode, SHA1: f.Checksum.Value, Size: f.Size})
+		out = append(out, pool.Resource{Path: f.Path, Mode: f.Mode, SHA1: f.Checksum.Value, Size: f.Size})
 	}
 	return out
 }
@@ -299,7 +300,7 @@ func (s *Server) uploadPackage(r *http.Request) (any, error) {
 
 // upload is the form of an upload, its file on disk.
 type upload struct {
-	matched []droplet.Resource
+	matched []pool.Resource
 	bits    *os.File // nil: everything matched
 	size    int64
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
@@ -49,10 +50,10 @@ func newPlatform(t testing.TB) *platform {
 	reg := registry.New(db)
 	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
-	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{Name: "host"}, nil }
+	stacks := func(string) (stack.Stack, error) { return stack.Stack{Name: "host"}, nil }
 	lines := appLogs{logs}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
-		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(droplet.OpenStacks(db, droplet.StackOptions{Dir: filepath.Join(dir, "stacks")}))(t),
+		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	p := &platform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(runtime.NewSupervisor(runtime.Config{

@@ -35,6 +35,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/registry"
@@ -267,7 +268,7 @@ func (s *Server) bound(r *http.Request) int64 {
 		}
 	}
 	if r.URL.Path == "/dew/v1/stacks/upload" {
-		return droplet.MaxStackUpload
+		return stack.MaxUpload
 	}
 	return maxBody
 }

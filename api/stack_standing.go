@@ -5,11 +5,11 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // setStanding changes who may use a stack, as far as the body says.
-func (s *Server) setStanding(k droplet.KeptStack, body v3.UpdateStack) error {
+func (s *Server) setStanding(k stack.Record, body v3.UpdateStack) error {
 	if body.State == nil && body.StateReason == nil {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (s *Server) setStanding(k droplet.KeptStack, body v3.UpdateStack) error {
 		is.Reason = *body.StateReason
 	}
 	err = s.kept().SetAccess(k.GUID, is)
-	if errors.Is(err, droplet.ErrStackState) {
+	if errors.Is(err, stack.ErrState) {
 		return unprocessable("%v", err)
 	}
 	return err

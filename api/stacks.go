@@ -13,6 +13,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // stacksEndpoints are the endpoints of this file.
@@ -43,12 +45,12 @@ func (s *Server) stacksEndpoints() []Endpoint {
 
 // kept are the stacks that there are. The platform's own names stand for the
 // default one, and are no stacks of their own.
-func (s *Server) kept() *droplet.Stacks { return s.c.Builds.Kept() }
+func (s *Server) kept() *stack.Stacks { return s.c.Builds.Kept() }
 
 // usable are the stacks that apps may use.
-func (s *Server) usable() ([]droplet.KeptStack, error) {
+func (s *Server) usable() ([]stack.Record, error) {
 	all, err := s.kept().All()
-	return slices.DeleteFunc(all, func(k droplet.KeptStack) bool { return k.State != droplet.StackReady }), err
+	return slices.DeleteFunc(all, func(k stack.Record) bool { return k.State != stack.StateReady }), err
 }
 
 func (s *Server) listStacks(r *http.Request) (any, error) {
@@ -64,41 +66,41 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := withNotes(s.c.Registry, some, func(k droplet.KeptStack) string { return k.GUID })
+	all, err := withNotes(s.c.Registry, some, func(k stack.Record) string { return k.GUID })
 	if err != nil {
 		return nil, err
 	}
-	standings := map[string]droplet.StackAccess{}
-	var found []noted[droplet.KeptStack]
+	standings := map[string]stack.Access{}
+	var found []noted[stack.Record]
 	for _, k := range all {
 		if standings[k.thing.GUID], err = s.kept().Access(k.thing.GUID); err != nil {
 			return nil, err
 		}
-		is := strconv.FormatBool(k.thing.Kind == droplet.StackHost)
+		is := strconv.FormatBool(k.thing.Kind == stack.KindHost)
 		if q.lets("names", k.thing.Name) && q.lets("guids", k.thing.GUID) && q.lets("default", is) {
 			found = append(found, k)
 		}
 	}
-	return list(s, r, q, found, look[noted[droplet.KeptStack], v3.Stack]{
-		key: func(k noted[droplet.KeptStack]) key {
+	return list(s, r, q, found, look[noted[stack.Record], v3.Stack]{
+		key: func(k noted[stack.Record]) key {
 			from, to := stackTimes(k.thing, at)
 			return key{k.thing.Name, from, to, k.thing.GUID}
 		},
-		present: func(k noted[droplet.KeptStack]) v3.Stack { return s.presentStack(k, standings[k.thing.GUID], at) },
-		labels:  func(k noted[droplet.KeptStack]) map[string]string { return k.notes.Labels },
+		present: func(k noted[stack.Record]) v3.Stack { return s.presentStack(k, standings[k.thing.GUID], at) },
+		labels:  func(k noted[stack.Record]) map[string]string { return k.notes.Labels },
 	}), nil
 }
 
 // stackTimes are when a stack came and changed; the machine's own came with the
 // daemon.
-func stackTimes(k droplet.KeptStack, at time.Time) (created, updated time.Time) {
+func stackTimes(k stack.Record, at time.Time) (created, updated time.Time) {
 	if k.CreatedAt.IsZero() {
 		return at, at
 	}
 	return k.CreatedAt, k.UpdatedAt
 }
 
-func (s *Server) stackOf(r *http.Request) (droplet.KeptStack, error) {
+func (s *Server) stackOf(r *http.Request) (stack.Record, error) {
 	k, err := s.kept().Kept(r.PathValue("guid"))
 	return k, missing("Stack", err)
 }
@@ -117,7 +119,7 @@ func (s *Server) getStack(r *http.Request) (any, error) {
 		return nil, err
 	}
 	at, err := s.since()
-	return s.presentStack(noted[droplet.KeptStack]{k, m}, is, at), err
+	return s.presentStack(noted[stack.Record]{k, m}, is, at), err
 }
 
 func (s *Server) updateStack(r *http.Request) (any, error) {
@@ -142,7 +144,7 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 }
 
 // recordStack keeps an event about a stack.
-func (s *Server) recordStack(r *http.Request, what string, k droplet.KeptStack, data map[string]any) error {
+func (s *Server) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
 	return s.change(r.Context(), func(w wish) error {
 		return w.recordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, place{}, data)
 	})
@@ -168,14 +170,14 @@ func (s *Server) listStackApps(r *http.Request) (any, error) {
 	return s.pageOfApps(r, func(a app.App) bool { return runsOn(a, k) })
 }
 
-func runsOn(a app.App, k droplet.KeptStack) bool {
-	if k.Kind == droplet.StackHost {
-		return droplet.CheckStack(a.Stack) == nil && !a.Docker()
+func runsOn(a app.App, k stack.Record) bool {
+	if k.Kind == stack.KindHost {
+		return stack.Check(a.Stack) == nil && !a.Docker()
 	}
 	return a.Stack == k.Name
 }
 
-func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.StackAccess, at time.Time) v3.Stack {
+func (s *Server) presentStack(k noted[stack.Record], is stack.Access, at time.Time) v3.Stack {
 	created, updated := stackTimes(k.thing, at)
 	var why *string
 	if is.Reason != "" {
@@ -183,7 +185,7 @@ func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.StackAccess
 	}
 	return v3.Stack{
 		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
-		State: is.State, StateReason: why, Default: k.thing.Kind == droplet.StackHost, Metadata: presentMetadata(k.notes),
+		State: is.State, StateReason: why, Default: k.thing.Kind == stack.KindHost, Metadata: presentMetadata(k.notes),
 		Links: v3.Links{"self": {Href: s.href("v3", "stacks", k.thing.GUID)}},
 	}
 }
@@ -208,10 +210,10 @@ func (s *Server) getStackDetails(r *http.Request) (any, error) {
 	return presentStackDetails(k), nil
 }
 
-func presentStackDetails(k droplet.KeptStack) v3.StackDetails {
+func presentStackDetails(k stack.Record) v3.StackDetails {
 	return v3.StackDetails{
 		GUID: k.GUID, Name: k.Name, Kind: string(k.Kind), State: string(k.State), ID: k.ID, Size: k.Size, Source: k.Source,
-		Description: k.Description, Default: k.Kind == droplet.StackHost, Progress: k.Progress, Error: k.Error, CreatedAt: k.CreatedAt,
+		Description: k.Description, Default: k.Kind == stack.KindHost, Progress: k.Progress, Error: k.Error, CreatedAt: k.CreatedAt,
 	}
 }
 
@@ -221,12 +223,12 @@ func (s *Server) makeStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var from droplet.StackSource
+	var from stack.Source
 	if body.Debian != nil {
-		from.Debian = &droplet.DebianSource{Include: body.Debian.Include}
+		from.Debian = &stack.DebianSource{Include: body.Debian.Include}
 	}
 	if body.Image != nil {
-		from.Image = &droplet.ImageSource{Ref: body.Image.Image, Username: body.Image.Username, Password: body.Image.Password}
+		from.Image = &stack.ImageSource{Ref: body.Image.Image, Username: body.Image.Username, Password: body.Image.Password}
 	}
 	k, err := s.kept().Begin(body.Name, from)
 	if err != nil {
@@ -255,8 +257,8 @@ func stackError(err error) error {
 	switch {
 	case errors.Is(err, droplet.ErrNotFound):
 		return notFound("Stack")
-	case errors.Is(err, droplet.ErrStackTaken), errors.Is(err, droplet.ErrStackOwn), errors.Is(err, droplet.ErrStackBusy),
-		errors.Is(err, droplet.ErrStackRefused), isA[*droplet.ImageError](err):
+	case errors.Is(err, stack.ErrTaken), errors.Is(err, stack.ErrOwn), errors.Is(err, stack.ErrBusy),
+		errors.Is(err, stack.ErrRefused), isA[*archive.Error](err):
 		return unprocessable("%v", err)
 	}
 	return err
@@ -272,7 +274,7 @@ func (s *Server) deleteStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(users) > 0 && k.Kind != droplet.StackHost {
+	if len(users) > 0 && k.Kind != stack.KindHost {
 		return nil, unprocessable("Cannot delete stack '%s' because apps are using it: %s", k.Name, strings.Join(users, ", "))
 	}
 	if err := s.kept().Remove(k.GUID); err != nil {
@@ -282,7 +284,7 @@ func (s *Server) deleteStack(r *http.Request) (any, error) {
 }
 
 // usersOf names the apps that run on a stack or were staged for it.
-func (s *Server) usersOf(k droplet.KeptStack) ([]string, error) {
+func (s *Server) usersOf(k stack.Record) ([]string, error) {
 	apps, err := s.c.Registry.Apps()
 	if err != nil {
 		return nil, err

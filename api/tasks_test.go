@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 func (w *world) createTask(appGUID, body string) v3.Task {
@@ -102,7 +103,7 @@ func TestTaskOfImage(t *testing.T) {
 	a := w.createApp("shop")
 	guid := w.giveDroplet(a.GUID, nil)
 	for user, want := range map[string]string{"nginx": "nginx", "": ""} {
-		if err := w.c.Shelf.Put(droplet.Droplet{GUID: guid, App: a.GUID, Stack: "host", Run: &droplet.RunConfig{User: user}}); err != nil {
+		if err := w.c.Shelf.Put(droplet.Droplet{GUID: guid, App: a.GUID, Stack: "host", Run: &stack.RunConfig{User: user}}); err != nil {
 			t.Fatal(err)
 		}
 		got := w.createTask(a.GUID, `{"command":"x"}`)

@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
@@ -75,8 +76,8 @@ func newWorldIn(t testing.TB, dir string) *world {
 	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
-		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
-		Kept: must(droplet.OpenStacks(db, droplet.StackOptions{Dir: filepath.Join(dir, "stacks")}))(t),
+		Stacks: func(string) (stack.Stack, error) { return stack.Stack{}, nil }, Logger: log,
+		Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	jobs := registry.NewJobs(db, log)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)

@@ -17,26 +17,22 @@ import (
 
 const module = "github.com/dewrun/dew"
 
-// storeys is the house: an import goes to a lower storey, never up, never
-// sideways. A package that is not here has no room yet.
+// storeys orders the packages: an import goes to a lower storey, never up and never
+// sideways. Every package has one.
 var storeys = map[string]int{
-	"cmd/dewd": 6, "cmd/dew": 6, "cmd/dew-init": 6, "cmd/dew-sftp": 6, "cmd/dew-static": 6,
-	"api": 5, "smoke": 5,
-	"route": 4, "sshd": 4, "services/builtin": 4, "services/marketplace": 4, "runtime/containerd": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
-	"runtime": 3, "services/osb": 3, "notify/directory": 3, "notify/render": 3, "notify/smtp": 3, "notify/inbox": 3,
-	"health": 2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2,
-	"notify/delivery": 2,
-	"app":             1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
-	"store": 0, "logstream": 0, "inbound": 0, "egress": 0, "yamlfile": 0, "testkit": 0,
-	"runtime/containerd": 5,
-	"runtime/cgroup":     4, "runtime/network": 4,
-	"route": 4, "sshd": 4, "services/builtin": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
-	"runtime": 3,
-	"health":  2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2, "api/client": 2,
-	"app": 1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
-	"droplet/stack":   1,
-	"runtime/process": 0, "droplet/archive": 0,
-	"store": 0, "logstream": 0, "inbound": 0, "egress": 0,
+	"cmd/dew": 7, "cmd/dew-init": 7, "cmd/dew-sftp": 7, "cmd/dew-static": 7, "cmd/dewd": 7,
+	"cli": 6,
+	"api": 5, "cli/smoketest": 5, "runtime/containerd": 5,
+	"cli/push": 4, "cli/services": 4, "cli/shell": 4, "notify": 4, "route": 4, "runtime/cgroup": 4, "runtime/network": 4,
+	"runtime/runtimetest": 4, "services/builtin": 4, "services/marketplace": 4, "sshd": 4,
+	"cli/apps": 3, "cli/daemon": 3, "cli/logs": 3, "cli/platform": 3, "cli/routes": 3, "notify/directory": 3,
+	"runtime": 3, "services/osb": 3,
+	"cli/command": 2, "droplet": 2, "health": 2, "notify/inbox": 2, "notify/render": 2, "notify/smtp": 2, "registry": 2,
+	"services": 2, "smoke": 2,
+	"api/cftest": 1, "api/client": 1, "app": 1, "auth": 1, "cli/console": 1, "drain": 1, "droplet/pool": 1,
+	"droplet/stack": 1, "notify/delivery": 1,
+	"api/v3": 0, "droplet/archive": 0, "egress": 0, "inbound": 0, "logstream": 0, "runtime/process": 0,
+	"services/servicestest": 0, "store": 0, "testkit": 0, "yamlfile": 0,
 }
 
 // containerdUser is the only package that may know containerd.
@@ -113,7 +109,7 @@ func TestMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := map[string]int{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (\\d) \\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(string(b), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(string(b), -1) {
 		rows[row[2]], _ = strconv.Atoi(row[1]) // a digit
 	}
 	if diff := cmp.Diff(storeys, rows); diff != "" {
