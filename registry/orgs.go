@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -14,11 +13,14 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// OrgStore stores orgs, spaces and the metadata of users.
+type OrgStore struct{ *tables }
+
 // EnsureDefaults makes the org and the space of a first start, once, and the shared
 // domains as far as they are not there. It returns the space; one that was deleted
 // since is empty. The named domain becomes the default one; routes of an earlier
 // default stay as they are.
-func (r *Registry) EnsureDefaults(domain string) (s app.Space, err error) {
+func (r *OrgStore) EnsureDefaults(domain string) (s app.Space, err error) {
 	domain = strings.ToLower(domain)
 	if err := checkDomain(domain); err != nil {
 		return s, err
@@ -36,20 +38,20 @@ func (r *Registry) EnsureDefaults(domain string) (s app.Space, err error) {
 }
 
 // Orgs returns all orgs by name.
-func (r *Registry) Orgs() ([]app.Org, error) {
+func (r *OrgStore) Orgs() ([]app.Org, error) {
 	return sorted(r.orgs, "orgs", func(a, b app.Org) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Org returns the org with guid.
-func (r *Registry) Org(guid string) (app.Org, error) { return get(r.orgs, "org", guid) }
+func (r *OrgStore) Org(guid string) (app.Org, error) { return get(r.orgs, "org", guid) }
 
 // OrgByName returns the org with the name.
-func (r *Registry) OrgByName(name string) (app.Org, error) {
+func (r *OrgStore) OrgByName(name string) (app.Org, error) {
 	return oneBy(r.orgs, "name", name, "org")
 }
 
 // PutOrg keeps o in the place of the org with its guid, or as a new one.
-func (r *Registry) PutOrg(o app.Org) (app.Org, error) {
+func (r *OrgStore) PutOrg(o app.Org) (app.Org, error) {
 	o.Metadata = o.Metadata.Clone()
 	err := r.update(func(r *Registry) (err error) {
 		o, err = r.putOrg(o)
@@ -59,7 +61,7 @@ func (r *Registry) PutOrg(o app.Org) (app.Org, error) {
 }
 
 // UpdateOrg changes an org in one transaction.
-func (r *Registry) UpdateOrg(guid string, fn func(o *app.Org) error) (o app.Org, err error) {
+func (r *OrgStore) UpdateOrg(guid string, fn func(o *app.Org) error) (o app.Org, err error) {
 	err = r.update(func(r *Registry) error {
 		if o, err = r.Org(guid); err != nil {
 			return err
@@ -76,7 +78,7 @@ func (r *Registry) UpdateOrg(guid string, fn func(o *app.Org) error) (o app.Org,
 
 // DeleteOrg removes an org with its spaces, all that is in them, and its domains
 // with their routes.
-func (r *Registry) DeleteOrg(guid string) error {
+func (r *OrgStore) DeleteOrg(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.Org(guid); err != nil {
 			return err
@@ -101,7 +103,7 @@ func (r *Registry) DeleteOrg(guid string) error {
 }
 
 // SpacesOf returns the spaces of an org by name.
-func (r *Registry) SpacesOf(org string) ([]app.Space, error) {
+func (r *OrgStore) SpacesOf(org string) ([]app.Space, error) {
 	all, err := r.Spaces()
 	if err != nil {
 		return nil, err
@@ -110,22 +112,22 @@ func (r *Registry) SpacesOf(org string) ([]app.Space, error) {
 }
 
 // Spaces returns all spaces by name.
-func (r *Registry) Spaces() ([]app.Space, error) {
+func (r *OrgStore) Spaces() ([]app.Space, error) {
 	return sorted(r.spaces, "spaces", func(a, b app.Space) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Org, b.Org))
 	})
 }
 
 // Space returns the space with guid.
-func (r *Registry) Space(guid string) (app.Space, error) { return get(r.spaces, "space", guid) }
+func (r *OrgStore) Space(guid string) (app.Space, error) { return get(r.spaces, "space", guid) }
 
 // SpaceIn returns the space with the name in an org.
-func (r *Registry) SpaceIn(org, name string) (app.Space, error) {
+func (r *OrgStore) SpaceIn(org, name string) (app.Space, error) {
 	return oneBy(r.spaces, "org and name", org+"\x00"+name, "space")
 }
 
 // PutSpace keeps s in the place of the space with its guid, or as a new one.
-func (r *Registry) PutSpace(s app.Space) (app.Space, error) {
+func (r *OrgStore) PutSpace(s app.Space) (app.Space, error) {
 	s.Metadata = s.Metadata.Clone()
 	err := r.update(func(r *Registry) (err error) {
 		s, err = r.putSpace(s)
@@ -135,7 +137,7 @@ func (r *Registry) PutSpace(s app.Space) (app.Space, error) {
 }
 
 // UpdateSpace changes a space in one transaction.
-func (r *Registry) UpdateSpace(guid string, fn func(s *app.Space) error) (s app.Space, err error) {
+func (r *OrgStore) UpdateSpace(guid string, fn func(s *app.Space) error) (s app.Space, err error) {
 	err = r.update(func(r *Registry) error {
 		if s, err = r.Space(guid); err != nil {
 			return err
@@ -151,7 +153,7 @@ func (r *Registry) UpdateSpace(guid string, fn func(s *app.Space) error) (s app.
 }
 
 // DeleteSpace removes a space with its apps and routes.
-func (r *Registry) DeleteSpace(guid string) error {
+func (r *OrgStore) DeleteSpace(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.Space(guid); err != nil {
 			return err
@@ -175,16 +177,7 @@ func (r *Registry) DeleteSpace(guid string) error {
 	})
 }
 
-// AppsIn returns the apps of a space by name.
-func (r *Registry) AppsIn(space string) ([]app.App, error) {
-	all, err := r.Apps()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(a app.App) bool { return a.Space != space }), nil
-}
-
-func (r *Registry) putOrg(o app.Org) (app.Org, error) {
+func (r *OrgStore) putOrg(o app.Org) (app.Org, error) {
 	old, err := find(r.orgs, o.GUID)
 	if err != nil {
 		return o, err
@@ -206,7 +199,7 @@ func (r *Registry) putOrg(o app.Org) (app.Org, error) {
 	return o, nil
 }
 
-func (r *Registry) putSpace(s app.Space) (app.Space, error) {
+func (r *OrgStore) putSpace(s app.Space) (app.Space, error) {
 	old, err := find(r.spaces, s.GUID)
 	if err != nil {
 		return s, err
@@ -231,31 +224,10 @@ func (r *Registry) putSpace(s app.Space) (app.Space, error) {
 	return s, nil
 }
 
-// stamps are the times of what is kept now.
-func stamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
-	t := app.Now()
-	if known {
-		return created, t
-	}
-	return t, t
-}
-
-// oneBy finds the one value under a unique index.
-func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error) {
-	found, err := b.By(index, value)
-	if err != nil {
-		return v, fmt.Errorf("cannot look for %s: %w", noun, err)
-	}
-	if len(found) == 0 {
-		return v, fmt.Errorf("%s: %w", noun, app.ErrNotFound)
-	}
-	return found[0], nil
-}
-
 // firstSpace is the space of the first start. What was renamed or deleted since is
 // not made again.
-func (r *Registry) firstSpace() (app.Space, error) {
-	done, err := r.records.first.Get(firstStartKey)
+func (r *OrgStore) firstSpace() (app.Space, error) {
+	done, err := r.firstStarts.Get(firstStartKey)
 	if err == nil {
 		s, err := r.Space(done.Space)
 		if errors.Is(err, app.ErrNotFound) {
@@ -274,13 +246,13 @@ func (r *Registry) firstSpace() (app.Space, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := r.records.first.Put(firstStartKey, firstStart{Space: s.GUID}); err != nil {
+	if err := r.firstStarts.Put(firstStartKey, firstStart{Space: s.GUID}); err != nil {
 		return s, fmt.Errorf("cannot remember the first start: %w", err)
 	}
 	return s, nil
 }
 
-func (r *Registry) ensureOrg(name string) (app.Org, error) {
+func (r *OrgStore) ensureOrg(name string) (app.Org, error) {
 	found, err := r.orgs.By("name", name)
 	if err != nil {
 		return app.Org{}, fmt.Errorf("cannot look for org %q: %w", name, err)
@@ -291,7 +263,7 @@ func (r *Registry) ensureOrg(name string) (app.Org, error) {
 	return r.putOrg(app.Org{Name: name})
 }
 
-func (r *Registry) ensureSpace(org, name string) (app.Space, error) {
+func (r *OrgStore) ensureSpace(org, name string) (app.Space, error) {
 	found, err := r.spaces.By("org and name", org+"\x00"+name)
 	if err != nil {
 		return app.Space{}, fmt.Errorf("cannot look for space %q: %w", name, err)
@@ -301,3 +273,49 @@ func (r *Registry) ensureSpace(org, name string) (app.Space, error) {
 	}
 	return r.putSpace(app.Space{Name: name, Org: org})
 }
+
+// maxGUID bounds the guids that others give.
+const maxGUID = 200
+
+// Users returns what is written about users, in the order of their guids.
+func (r *OrgStore) Users() ([]app.User, error) {
+	all, err := r.users.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list users: %w", err)
+	}
+	return all, nil
+}
+
+// User returns what is written about the user with guid.
+func (r *OrgStore) User(guid string) (app.User, error) { return get(r.users, "user", guid) }
+
+// PutUser keeps u in the place of what is written about the user with its guid.
+func (r *OrgStore) PutUser(u app.User) (app.User, error) {
+	u.Metadata = u.Metadata.Clone()
+	err := r.update(func(r *Registry) error {
+		old, err := find(r.users, u.GUID)
+		if err != nil {
+			return err
+		}
+		u.CreatedAt, u.UpdatedAt = stamps(old.GUID != "" && !old.Gone, old.CreatedAt)
+		var ps app.Violations
+		if u.GUID == "" || len(u.GUID) > maxGUID {
+			ps.Add("guid", "must have 1 to %d characters, not %d", maxGUID, len(u.GUID))
+		}
+		if err := errors.Join(ps.Err(), u.Metadata.Validate()); err != nil {
+			return err
+		}
+		if err := r.users.Put(u.GUID, u); err != nil {
+			return fmt.Errorf("cannot keep user %s: %w", u.GUID, err)
+		}
+		return nil
+	})
+	return u, err
+}
+
+// firstStart says that the org and the space of a first start were made.
+type firstStart struct {
+	Space string `json:"space"` // guid; it may have another name since, or be gone
+}
+
+const firstStartKey = "done"

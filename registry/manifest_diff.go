@@ -13,7 +13,7 @@ import (
 )
 
 // DiffManifest returns what ApplyManifest would change, in the order of m.
-func (r *Registry) DiffManifest(space string, m app.Manifest) ([]app.Difference, error) {
+func (r *Manifests) DiffManifest(space string, m app.Manifest) ([]app.Difference, error) {
 	d := differ{found: []app.Difference{}}
 	err := r.view(func(r *Registry) error {
 		for i := range m.Applications {

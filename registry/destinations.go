@@ -10,7 +10,7 @@ import (
 
 // AddDestinations makes a route lead to ds too. What it leads to already stays,
 // with the protocol that ds name.
-func (r *Registry) AddDestinations(route string, ds []app.Destination) (app.Route, error) {
+func (r *RouteStore) AddDestinations(route string, ds []app.Destination) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {
 		ds, err := rt.CheckDestinations(ds)
 		if err != nil {
@@ -30,7 +30,7 @@ func (r *Registry) AddDestinations(route string, ds []app.Destination) (app.Rout
 // SetDestinations makes a route lead to ds and nothing else. A destination that
 // was there keeps its guid; one that takes the place of another of its process
 // remembers it.
-func (r *Registry) SetDestinations(route string, ds []app.Destination) (app.Route, error) {
+func (r *RouteStore) SetDestinations(route string, ds []app.Destination) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {
 		ds, err := rt.CheckDestinations(ds)
 		if err != nil {
@@ -70,7 +70,7 @@ func replaced(old, now []app.Destination) []app.Destination {
 
 // UpdateDestination gives a destination another protocol; an empty one is the
 // default of its route.
-func (r *Registry) UpdateDestination(route, destination, protocol string) (app.Route, error) {
+func (r *RouteStore) UpdateDestination(route, destination, protocol string) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {
 		i := slices.IndexFunc(rt.Destinations, func(d app.Destination) bool { return d.GUID == destination })
 		if i < 0 {
@@ -85,7 +85,7 @@ func (r *Registry) UpdateDestination(route, destination, protocol string) (app.R
 }
 
 // RemoveDestination makes a route no longer lead to a destination.
-func (r *Registry) RemoveDestination(route, destination string) error {
+func (r *RouteStore) RemoveDestination(route, destination string) error {
 	_, err := r.changeRoute(route, func(rt *app.Route) error {
 		is := func(d app.Destination) bool { return d.GUID == destination }
 		if !slices.ContainsFunc(rt.Destinations, is) {
@@ -99,7 +99,7 @@ func (r *Registry) RemoveDestination(route, destination string) error {
 
 // ForgetFormer lets go of what destinations of a route replaced, where needed says
 // that no instance needs it. A route that is gone needs nothing.
-func (r *Registry) ForgetFormer(route string, needed func(d app.Destination) bool) error {
+func (r *RouteStore) ForgetFormer(route string, needed func(d app.Destination) bool) error {
 	return r.update(func(r *Registry) error {
 		rt, err := find(r.routes, route)
 		if err != nil || rt.GUID == "" {
@@ -121,7 +121,7 @@ func (r *Registry) ForgetFormer(route string, needed func(d app.Destination) boo
 	})
 }
 
-func (r *Registry) checkDestinations(ps *app.Violations, rt app.Route) error {
+func (r *RouteStore) checkDestinations(ps *app.Violations, rt app.Route) error {
 	if len(rt.Destinations) > app.MaxDestinations {
 		ps.Add("destinations", "must be at most %d, not %d", app.MaxDestinations, len(rt.Destinations))
 		return nil
@@ -137,9 +137,9 @@ func (r *Registry) checkDestinations(ps *app.Violations, rt app.Route) error {
 	return nil
 }
 
-func (r *Registry) checkDestination(ps *app.Violations, rt app.Route, i int) error {
+func (r *RouteStore) checkDestination(ps *app.Violations, rt app.Route, i int) error {
 	d := rt.Destinations[i]
-	a, err := r.App(d.App)
+	a, err := r.registry().App(d.App)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (r *Registry) checkDestination(ps *app.Violations, rt app.Route, i int) err
 
 // portsChanged gives a new version to the processes whose containers would be
 // started with other ports: those that destinations name are part of them.
-func (r *Registry) portsChanged(old, rt app.Route) error {
+func (r *RouteStore) portsChanged(old, rt app.Route) error {
 	var seen []app.ProcessName
 	for _, d := range slices.Concat(old.Destinations, rt.Destinations) {
 		p := d.ProcessName()
@@ -167,7 +167,7 @@ func (r *Registry) portsChanged(old, rt app.Route) error {
 		if slices.Equal(old.PortsOf(p), rt.PortsOf(p)) {
 			continue
 		}
-		if err := r.processChanged(d.App, d.ProcessType); err != nil {
+		if err := r.registry().processChanged(d.App, d.ProcessType); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -25,7 +26,7 @@ func sidecarDiffers(old, s app.Sidecar, processType string) bool {
 }
 
 // PutSidecar keeps s in the place of the sidecar with its guid, or as a new one.
-func (r *Registry) PutSidecar(s app.Sidecar) (app.Sidecar, error) {
+func (r *AppStore) PutSidecar(s app.Sidecar) (app.Sidecar, error) {
 	s = s.Clone()
 	err := r.update(func(r *Registry) (err error) {
 		s, err = r.putSidecar(s)
@@ -35,7 +36,7 @@ func (r *Registry) PutSidecar(s app.Sidecar) (app.Sidecar, error) {
 }
 
 // UpdateSidecar changes a sidecar in one transaction.
-func (r *Registry) UpdateSidecar(guid string, fn func(s *app.Sidecar) error) (s app.Sidecar, err error) {
+func (r *AppStore) UpdateSidecar(guid string, fn func(s *app.Sidecar) error) (s app.Sidecar, err error) {
 	err = r.update(func(r *Registry) error {
 		if s, err = r.Sidecar(guid); err != nil {
 			return err
@@ -51,10 +52,10 @@ func (r *Registry) UpdateSidecar(guid string, fn func(s *app.Sidecar) error) (s 
 }
 
 // Sidecar returns the sidecar with guid.
-func (r *Registry) Sidecar(guid string) (app.Sidecar, error) { return get(r.sidecars, "sidecar", guid) }
+func (r *AppStore) Sidecar(guid string) (app.Sidecar, error) { return get(r.sidecars, "sidecar", guid) }
 
 // Sidecars returns the sidecars of an app by name.
-func (r *Registry) Sidecars(appGUID string) ([]app.Sidecar, error) {
+func (r *AppStore) Sidecars(appGUID string) ([]app.Sidecar, error) {
 	ss, err := r.sidecars.By("app", appGUID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list sidecars of app %s: %w", appGUID, err)
@@ -64,7 +65,7 @@ func (r *Registry) Sidecars(appGUID string) ([]app.Sidecar, error) {
 }
 
 // SidecarsOf returns the sidecars that attach to a process type, by name.
-func (r *Registry) SidecarsOf(appGUID, processType string) ([]app.Sidecar, error) {
+func (r *AppStore) SidecarsOf(appGUID, processType string) ([]app.Sidecar, error) {
 	ss, err := r.Sidecars(appGUID)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (r *Registry) SidecarsOf(appGUID, processType string) ([]app.Sidecar, error
 }
 
 // DeleteSidecar removes a sidecar.
-func (r *Registry) DeleteSidecar(guid string) error {
+func (r *AppStore) DeleteSidecar(guid string) error {
 	return r.update(func(r *Registry) error {
 		old, err := r.Sidecar(guid)
 		if err != nil {
@@ -86,7 +87,7 @@ func (r *Registry) DeleteSidecar(guid string) error {
 	})
 }
 
-func (r *Registry) putSidecar(s app.Sidecar) (app.Sidecar, error) {
+func (r *AppStore) putSidecar(s app.Sidecar) (app.Sidecar, error) {
 	processes, err := r.Processes(s.App)
 	if err != nil {
 		return s, err
@@ -100,7 +101,7 @@ func (r *Registry) putSidecar(s app.Sidecar) (app.Sidecar, error) {
 }
 
 // keepSidecar is to putSidecar what keepProcess is to putProcess.
-func (r *Registry) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error) (app.Sidecar, error) {
+func (r *AppStore) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error) (app.Sidecar, error) {
 	if _, err := r.App(s.App); err != nil {
 		return s, err
 	}
@@ -136,7 +137,7 @@ func (r *Registry) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error
 
 // sidecarChanged gives a new version to the processes whose containers differ by
 // the change.
-func (r *Registry) sidecarChanged(old, s app.Sidecar) error {
+func (r *AppStore) sidecarChanged(old, s app.Sidecar) error {
 	ps, err := r.Processes(s.App)
 	if err != nil {
 		return err
@@ -147,6 +148,41 @@ func (r *Registry) sidecarChanged(old, s app.Sidecar) error {
 		}
 		if err := r.processes.Put(p.GUID, p.WithVersion(uuid.NewString())); err != nil {
 			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		}
+	}
+	return nil
+}
+
+func checkSidecarApp(old, s app.Sidecar) error {
+	if old.GUID == "" || old.App == s.App {
+		return nil
+	}
+	return &app.Invalid{Key: app.SidecarKey(s, "app"), Message: "a sidecar stays with its app"}
+}
+
+// sameSidecars compares what runs, not when it was wished. Both come by name.
+func sameSidecars(a, b []app.Sidecar) bool {
+	return slices.EqualFunc(a, b, func(a, b app.Sidecar) bool {
+		return a.Name == b.Name && a.Command == b.Command && a.MemoryMB == b.MemoryMB &&
+			reflect.DeepEqual(slices.Sorted(slices.Values(a.ProcessTypes)), slices.Sorted(slices.Values(b.ProcessTypes)))
+	})
+}
+
+// replaceSidecars makes the wished sidecars of an app exactly these.
+func (r *AppStore) replaceSidecars(appGUID string, wished []app.Sidecar) error {
+	old, err := r.Sidecars(appGUID)
+	if err != nil || sameSidecars(old, wished) {
+		return err
+	}
+	for _, s := range old {
+		if err := r.DeleteSidecar(s.GUID); err != nil {
+			return err
+		}
+	}
+	for _, s := range wished {
+		s.GUID = ""
+		if _, err := r.keepSidecar(s); err != nil {
+			return err
 		}
 	}
 	return nil

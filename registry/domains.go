@@ -13,8 +13,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// DomainStore stores domains.
+type DomainStore struct{ *tables }
+
 // Domains returns all domains by name, the default one first.
-func (r *Registry) Domains() ([]app.Domain, error) {
+func (r *DomainStore) Domains() ([]app.Domain, error) {
 	return sorted(r.domains, "domains", func(a, b app.Domain) int {
 		if a.Default != b.Default {
 			return cmp.Compare(rankDomain(a), rankDomain(b))
@@ -31,10 +34,10 @@ func rankDomain(d app.Domain) int {
 }
 
 // Domain returns the domain with guid.
-func (r *Registry) Domain(guid string) (app.Domain, error) { return get(r.domains, "domain", guid) }
+func (r *DomainStore) Domain(guid string) (app.Domain, error) { return get(r.domains, "domain", guid) }
 
 // DefaultDomain returns the domain of routes that name none.
-func (r *Registry) DefaultDomain() (app.Domain, error) {
+func (r *DomainStore) DefaultDomain() (app.Domain, error) {
 	all, err := r.Domains()
 	if err != nil {
 		return app.Domain{}, err
@@ -46,12 +49,12 @@ func (r *Registry) DefaultDomain() (app.Domain, error) {
 }
 
 // DomainByName returns the domain with the name, in any case.
-func (r *Registry) DomainByName(name string) (app.Domain, error) {
+func (r *DomainStore) DomainByName(name string) (app.Domain, error) {
 	return oneBy(r.domains, "name", strings.ToLower(name), "domain")
 }
 
 // PutDomain keeps d in the place of the domain with its guid, or as a new one.
-func (r *Registry) PutDomain(d app.Domain) (app.Domain, error) {
+func (r *DomainStore) PutDomain(d app.Domain) (app.Domain, error) {
 	d = d.Clone()
 	err := r.update(func(r *Registry) (err error) {
 		d, err = r.putDomain(d)
@@ -61,7 +64,7 @@ func (r *Registry) PutDomain(d app.Domain) (app.Domain, error) {
 }
 
 // UpdateDomain changes a domain in one transaction.
-func (r *Registry) UpdateDomain(guid string, fn func(d *app.Domain) error) (d app.Domain, err error) {
+func (r *DomainStore) UpdateDomain(guid string, fn func(d *app.Domain) error) (d app.Domain, err error) {
 	err = r.update(func(r *Registry) error {
 		if d, err = r.Domain(guid); err != nil {
 			return err
@@ -78,7 +81,7 @@ func (r *Registry) UpdateDomain(guid string, fn func(d *app.Domain) error) (d ap
 
 // DeleteDomain removes a domain with its routes. The default one stays: the next
 // start would make it again.
-func (r *Registry) DeleteDomain(guid string) error {
+func (r *DomainStore) DeleteDomain(guid string) error {
 	return r.update(func(r *Registry) error {
 		d, err := r.Domain(guid)
 		if err != nil {
@@ -98,7 +101,7 @@ func (r *Registry) DeleteDomain(guid string) error {
 }
 
 // leaveDomains removes the domains of an org, and takes it out of others.
-func (r *Registry) leaveDomains(org string) error {
+func (r *DomainStore) leaveDomains(org string) error {
 	all, err := r.Domains()
 	if err != nil {
 		return err
@@ -118,24 +121,7 @@ func (r *Registry) leaveDomains(org string) error {
 	return nil
 }
 
-// deleteRoutes removes the routes that are chosen.
-func (r *Registry) deleteRoutes(chosen func(rt app.Route) bool) error {
-	routes, err := r.Routes()
-	if err != nil {
-		return err
-	}
-	for _, rt := range routes {
-		if !chosen(rt) {
-			continue
-		}
-		if err := r.DeleteRoute(rt.GUID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Registry) putDomain(d app.Domain) (app.Domain, error) {
+func (r *DomainStore) putDomain(d app.Domain) (app.Domain, error) {
 	old, err := find(r.domains, d.GUID)
 	if err != nil {
 		return d, err
@@ -165,7 +151,7 @@ func (r *Registry) putDomain(d app.Domain) (app.Domain, error) {
 }
 
 // checkOwners wants the orgs of a domain to exist, and to make sense.
-func (r *Registry) checkOwners(d app.Domain) error {
+func (r *DomainStore) checkOwners(d app.Domain) error {
 	if d.Org == "" && len(d.SharedWith) > 0 {
 		return &app.Invalid{Key: "shared_organizations", Message: "a domain without an owner is shared with all organizations already"}
 	}
@@ -181,7 +167,7 @@ func (r *Registry) checkOwners(d app.Domain) error {
 		if org == "" {
 			continue
 		}
-		if _, err := r.Org(org); err != nil {
+		if _, err := r.registry().Org(org); err != nil {
 			return err
 		}
 	}
@@ -189,14 +175,14 @@ func (r *Registry) checkOwners(d app.Domain) error {
 }
 
 // checkGroup wants the router group of a domain to exist, and to make sense.
-func (r *Registry) checkGroup(d app.Domain) error {
+func (r *DomainStore) checkGroup(d app.Domain) error {
 	switch {
 	case d.Internal:
 		return &app.Invalid{Key: "router_group", Message: "an internal domain cannot have one: apps are reached there without the router"}
 	case d.Org != "":
 		return &app.Invalid{Key: "router_group", Message: "a domain of one organization cannot have one"}
 	}
-	_, err := r.RouterGroup(d.RouterGroup)
+	_, err := r.registry().RouterGroup(d.RouterGroup)
 	if errors.Is(err, app.ErrNotFound) {
 		return &app.Invalid{Key: "router_group.guid", Message: fmt.Sprintf("there is no router group %q", d.RouterGroup)}
 	}
@@ -205,7 +191,7 @@ func (r *Registry) checkGroup(d app.Domain) error {
 
 // checkReserved refuses a name with which one org could take over names of
 // another: those of its routes, and those under its domains.
-func (r *Registry) checkReserved(d app.Domain) error {
+func (r *DomainStore) checkReserved(d app.Domain) error {
 	reserved := func(by string) error {
 		return &app.Invalid{Key: "name", Message: fmt.Sprintf("%q cannot be a domain because %q is reserved by another domain or route", d.Name, by)}
 	}
@@ -220,7 +206,7 @@ func (r *Registry) checkReserved(d app.Domain) error {
 			return reserved(other.Name)
 		}
 	}
-	routes, err := r.Routes()
+	routes, err := r.registry().Routes()
 	if err != nil {
 		return err
 	}
@@ -236,7 +222,7 @@ func (r *Registry) checkReserved(d app.Domain) error {
 func under(name, domain string) bool { return strings.HasSuffix(name, "."+domain) }
 
 // ensureInternal makes the domain by which apps reach each other.
-func (r *Registry) ensureInternal() error {
+func (r *DomainStore) ensureInternal() error {
 	_, err := r.DomainByName(app.InternalDomain)
 	if !errors.Is(err, app.ErrNotFound) {
 		return err
@@ -246,7 +232,7 @@ func (r *Registry) ensureInternal() error {
 }
 
 // ensureDomain makes name the one default domain.
-func (r *Registry) ensureDomain(name string) error {
+func (r *DomainStore) ensureDomain(name string) error {
 	all, err := r.Domains()
 	if err != nil {
 		return err

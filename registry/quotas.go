@@ -12,10 +12,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// LimitStore stores quotas, security groups and isolation segments.
+type LimitStore struct{ *tables }
+
 // PutQuota keeps q in the place of the quota with its guid, or as a new one.
-func (r *Registry) PutQuota(q app.Quota) (app.Quota, error) {
+func (r *LimitStore) PutQuota(q app.Quota) (app.Quota, error) {
 	err := r.update(func(r *Registry) error {
-		old, err := find(r.records.quotas, q.GUID)
+		old, err := find(r.quotas, q.GUID)
 		if err != nil {
 			return err
 		}
@@ -29,7 +32,7 @@ func (r *Registry) PutQuota(q app.Quota) (app.Quota, error) {
 		if err := q.Validate(); err != nil {
 			return err
 		}
-		err = r.records.quotas.Put(q.GUID, q)
+		err = r.quotas.Put(q.GUID, q)
 		if errors.Is(err, store.ErrTaken) {
 			return q.Taken()
 		}
@@ -42,7 +45,7 @@ func (r *Registry) PutQuota(q app.Quota) (app.Quota, error) {
 }
 
 // UpdateQuota changes a quota in one transaction.
-func (r *Registry) UpdateQuota(guid string, fn func(q *app.Quota) error) (q app.Quota, err error) {
+func (r *LimitStore) UpdateQuota(guid string, fn func(q *app.Quota) error) (q app.Quota, err error) {
 	err = r.update(func(r *Registry) error {
 		if guid == app.Unlimited().GUID {
 			return fmt.Errorf("quota %s %w: create another one, and apply it", app.NoQuota, app.ErrBuiltIn)
@@ -61,31 +64,31 @@ func (r *Registry) UpdateQuota(guid string, fn func(q *app.Quota) error) (q app.
 }
 
 // Quota returns the quota with guid.
-func (r *Registry) Quota(guid string) (app.Quota, error) {
+func (r *LimitStore) Quota(guid string) (app.Quota, error) {
 	if guid == app.Unlimited().GUID {
 		return app.Unlimited(), nil
 	}
-	return get(r.records.quotas, "quota", guid)
+	return get(r.quotas, "quota", guid)
 }
 
 // OrgQuotas returns the quotas for orgs by name, the one that limits nothing too.
-func (r *Registry) OrgQuotas() ([]app.Quota, error) {
-	all, err := r.quotas(func(q app.Quota) bool { return q.Org == "" })
+func (r *LimitStore) OrgQuotas() ([]app.Quota, error) {
+	all, err := r.selectQuotas(func(q app.Quota) bool { return q.Org == "" })
 	return append(all, app.Unlimited()), err
 }
 
 // SpaceQuotas returns the quotas for spaces by name.
-func (r *Registry) SpaceQuotas() ([]app.Quota, error) {
-	return r.quotas(func(q app.Quota) bool { return q.Org != "" })
+func (r *LimitStore) SpaceQuotas() ([]app.Quota, error) {
+	return r.selectQuotas(func(q app.Quota) bool { return q.Org != "" })
 }
 
-func (r *Registry) quotas(among func(q app.Quota) bool) ([]app.Quota, error) {
-	all, err := sorted(r.records.quotas, "quotas", func(a, b app.Quota) int { return cmp.Compare(a.Name, b.Name) })
+func (r *LimitStore) selectQuotas(among func(q app.Quota) bool) ([]app.Quota, error) {
+	all, err := sorted(r.quotas, "quotas", func(a, b app.Quota) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.DeleteFunc(all, func(q app.Quota) bool { return !among(q) }), err
 }
 
 // DeleteQuota removes a quota. Orgs and spaces that had it have none.
-func (r *Registry) DeleteQuota(guid string) error {
+func (r *LimitStore) DeleteQuota(guid string) error {
 	return r.update(func(r *Registry) error {
 		if guid == app.Unlimited().GUID {
 			return fmt.Errorf("quota %s %w", app.NoQuota, app.ErrBuiltIn)
@@ -96,15 +99,15 @@ func (r *Registry) DeleteQuota(guid string) error {
 		if err := errors.Join(r.dropFromOrgs(guid), r.dropFromSpaces(guid)); err != nil {
 			return err
 		}
-		if err := r.records.quotas.Delete(guid); err != nil {
+		if err := r.quotas.Delete(guid); err != nil {
 			return fmt.Errorf("cannot delete quota %s: %w", guid, err)
 		}
 		return nil
 	})
 }
 
-func (r *Registry) dropFromOrgs(guid string) error {
-	orgs, err := r.Orgs()
+func (r *LimitStore) dropFromOrgs(guid string) error {
+	orgs, err := r.registry().Orgs()
 	for _, o := range orgs {
 		if o.Quota == guid {
 			o.Quota = ""
@@ -114,8 +117,8 @@ func (r *Registry) dropFromOrgs(guid string) error {
 	return err
 }
 
-func (r *Registry) dropFromSpaces(guid string) error {
-	spaces, err := r.Spaces()
+func (r *LimitStore) dropFromSpaces(guid string) error {
+	spaces, err := r.registry().Spaces()
 	for _, s := range spaces {
 		if s.Quota == guid {
 			s.Quota = ""
@@ -126,11 +129,11 @@ func (r *Registry) dropFromSpaces(guid string) error {
 }
 
 // deleteQuotasOf removes the space quotas of an org that goes.
-func (r *Registry) deleteQuotasOf(org string) error {
+func (r *LimitStore) deleteQuotasOf(org string) error {
 	all, err := r.SpaceQuotas()
 	for _, q := range all {
 		if q.Org == org {
-			err = errors.Join(err, r.records.quotas.Delete(q.GUID))
+			err = errors.Join(err, r.quotas.Delete(q.GUID))
 		}
 	}
 	return err

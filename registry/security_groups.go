@@ -13,9 +13,9 @@ import (
 )
 
 // PutSecurityGroup keeps g in the place of the one with its guid, or as a new one.
-func (r *Registry) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, error) {
+func (r *LimitStore) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, error) {
 	err := r.update(func(r *Registry) error {
-		old, err := find(r.records.rules, g.GUID)
+		old, err := find(r.securityGroups, g.GUID)
 		if err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func (r *Registry) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, err
 		if err := g.Validate(); err != nil {
 			return err
 		}
-		err = r.records.rules.Put(g.GUID, g)
+		err = r.securityGroups.Put(g.GUID, g)
 		if errors.Is(err, store.ErrTaken) {
 			return app.NewRefusal("Security group with name '%s' already exists.", g.Name)
 		}
@@ -43,7 +43,7 @@ func (r *Registry) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, err
 }
 
 // UpdateSecurityGroup changes one in one transaction.
-func (r *Registry) UpdateSecurityGroup(guid string, fn func(g *app.SecurityGroup) error) (g app.SecurityGroup, err error) {
+func (r *LimitStore) UpdateSecurityGroup(guid string, fn func(g *app.SecurityGroup) error) (g app.SecurityGroup, err error) {
 	err = r.update(func(r *Registry) error {
 		if g, err = r.SecurityGroup(guid); err != nil {
 			return err
@@ -59,22 +59,22 @@ func (r *Registry) UpdateSecurityGroup(guid string, fn func(g *app.SecurityGroup
 }
 
 // SecurityGroup returns the one with guid.
-func (r *Registry) SecurityGroup(guid string) (app.SecurityGroup, error) {
-	return get(r.records.rules, "security group", guid)
+func (r *LimitStore) SecurityGroup(guid string) (app.SecurityGroup, error) {
+	return get(r.securityGroups, "security group", guid)
 }
 
 // SecurityGroups returns all by name.
-func (r *Registry) SecurityGroups() ([]app.SecurityGroup, error) {
-	return sorted(r.records.rules, "security groups", func(a, b app.SecurityGroup) int { return cmp.Compare(a.Name, b.Name) })
+func (r *LimitStore) SecurityGroups() ([]app.SecurityGroup, error) {
+	return sorted(r.securityGroups, "security groups", func(a, b app.SecurityGroup) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // DeleteSecurityGroup removes one.
-func (r *Registry) DeleteSecurityGroup(guid string) error {
+func (r *LimitStore) DeleteSecurityGroup(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.SecurityGroup(guid); err != nil {
 			return err
 		}
-		if err := r.records.rules.Delete(guid); err != nil {
+		if err := r.securityGroups.Delete(guid); err != nil {
 			return fmt.Errorf("cannot delete security group %s: %w", guid, err)
 		}
 		return nil
@@ -82,22 +82,14 @@ func (r *Registry) DeleteSecurityGroup(guid string) error {
 }
 
 // leaveSecurityGroups takes a space that goes out of all groups.
-func (r *Registry) leaveSecurityGroups(space string) error {
+func (r *LimitStore) leaveSecurityGroups(space string) error {
 	all, err := r.SecurityGroups()
 	for _, g := range all {
 		if !slices.Contains(g.Runs, space) && !slices.Contains(g.Stages, space) {
 			continue
 		}
 		g.Runs, g.Stages = without(g.Runs, space), without(g.Stages, space)
-		err = errors.Join(err, r.records.rules.Put(g.GUID, g))
+		err = errors.Join(err, r.securityGroups.Put(g.GUID, g))
 	}
 	return err
-}
-
-func distinct(list []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(list)))
-}
-
-func without(list []string, one string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
 }

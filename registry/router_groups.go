@@ -12,20 +12,20 @@ import (
 )
 
 // RouterGroups returns all router groups by name.
-func (r *Registry) RouterGroups() ([]app.RouterGroup, error) {
-	return sorted(r.groups, "router groups", func(a, b app.RouterGroup) int { return cmp.Compare(a.Name, b.Name) })
+func (r *RouteStore) RouterGroups() ([]app.RouterGroup, error) {
+	return sorted(r.routerGroups, "router groups", func(a, b app.RouterGroup) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // RouterGroup returns the router group with guid.
-func (r *Registry) RouterGroup(guid string) (app.RouterGroup, error) {
-	return get(r.groups, "router group", guid)
+func (r *RouteStore) RouterGroup(guid string) (app.RouterGroup, error) {
+	return get(r.routerGroups, "router group", guid)
 }
 
 // EnsureRouterGroup gives the router group its ports, and makes it when there are
 // some for the first time. Routes whose port is no longer among them stay.
-func (r *Registry) EnsureRouterGroup(ports app.PortRange) error {
+func (r *RouteStore) EnsureRouterGroup(ports app.PortRange) error {
 	return r.update(func(r *Registry) error {
-		g, err := oneBy(r.groups, "name", app.TCPGroup, "router group")
+		g, err := oneBy(r.routerGroups, "name", app.TCPGroup, "router group")
 		switch {
 		case errors.Is(err, app.ErrNotFound) && ports == app.PortRange{}:
 			return nil
@@ -37,7 +37,7 @@ func (r *Registry) EnsureRouterGroup(ports app.PortRange) error {
 			return nil
 		}
 		g.Ports, g.UpdatedAt = ports, app.Now()
-		if err := r.groups.Put(g.GUID, g); err != nil {
+		if err := r.routerGroups.Put(g.GUID, g); err != nil {
 			return fmt.Errorf("cannot keep router group %s: %w", g.Name, err)
 		}
 		return nil
@@ -45,7 +45,7 @@ func (r *Registry) EnsureRouterGroup(ports app.PortRange) error {
 }
 
 // freePort is a port of the group that no route has.
-func (r *Registry) freePort(g app.RouterGroup) (int, error) {
+func (r *RouteStore) freePort(g app.RouterGroup) (int, error) {
 	routes, err := r.Routes()
 	if err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ func (r *Registry) freePort(g app.RouterGroup) (int, error) {
 
 // portFor is the port of a new route in a domain: the one that is asked for, or a
 // free one. Routes that have no port get none.
-func (r *Registry) portFor(rt app.Route, d app.Domain) (int, error) {
+func (r *RouteStore) portFor(rt app.Route, d app.Domain) (int, error) {
 	if !d.TCP() {
 		return rt.Port, nil
 	}
@@ -83,4 +83,13 @@ func (r *Registry) portFor(rt app.Route, d app.Domain) (int, error) {
 		return 0, &app.Invalid{Key: "port", Message: fmt.Sprintf("%d is not available: router group %s has the ports %s", rt.Port, g.Name, cmp.Or(g.Ports.String(), "none"))}
 	}
 	return rt.Port, nil
+}
+
+// newPort is the port of a route that is new, or has another one than before.
+func (r *RouteStore) newPort(rt app.Route) (int, error) {
+	d, err := r.registry().Domain(rt.Domain)
+	if err != nil {
+		return 0, err
+	}
+	return r.portFor(rt, d)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // ShareRoute lets apps of further spaces be destinations of a route.
-func (r *Registry) ShareRoute(guid string, spaces []string) (app.Route, error) {
+func (r *RouteStore) ShareRoute(guid string, spaces []string) (app.Route, error) {
 	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error {
 		for _, space := range spaces {
 			if err := r.reachable(*rt, space); err != nil {
@@ -24,12 +24,12 @@ func (r *Registry) ShareRoute(guid string, spaces []string) (app.Route, error) {
 }
 
 // reachable refuses a space that cannot have the route's domain, or has the route.
-func (r *Registry) reachable(rt app.Route, space string) error {
-	sp, err := r.Space(space)
+func (r *RouteStore) reachable(rt app.Route, space string) error {
+	sp, err := r.registry().Space(space)
 	if err != nil {
 		return err
 	}
-	d, err := r.Domain(rt.Domain)
+	d, err := r.registry().Domain(rt.Domain)
 	switch {
 	case err != nil:
 		return err
@@ -43,11 +43,11 @@ func (r *Registry) reachable(rt app.Route, space string) error {
 
 // UnshareRoute takes a route back from a space. Apps there are no longer its
 // destinations.
-func (r *Registry) UnshareRoute(guid, space string) (app.Route, error) {
+func (r *RouteStore) UnshareRoute(guid, space string) (app.Route, error) {
 	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error { return r.takeBack(rt, space) })
 }
 
-func (r *Registry) takeBack(rt *app.Route, space string) error {
+func (r *RouteStore) takeBack(rt *app.Route, space string) error {
 	i := slices.Index(rt.SharedWith, space)
 	if i < 0 {
 		return fmt.Errorf("route %s is not shared with space %s: %w", rt.GUID, space, app.ErrNotFound)
@@ -55,7 +55,7 @@ func (r *Registry) takeBack(rt *app.Route, space string) error {
 	rt.SharedWith = slices.Delete(rt.SharedWith, i, i+1)
 	var kept []app.Destination
 	for _, d := range rt.Destinations {
-		a, err := r.App(d.App)
+		a, err := r.registry().App(d.App)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (r *Registry) takeBack(rt *app.Route, space string) error {
 
 // MoveRoute gives a route to another space. The one that had it shares it from then
 // on, so that its apps stay reachable.
-func (r *Registry) MoveRoute(guid, space string) (app.Route, error) {
+func (r *RouteStore) MoveRoute(guid, space string) (app.Route, error) {
 	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error {
 		if rt.Space == space {
 			return nil
@@ -85,7 +85,7 @@ func (r *Registry) MoveRoute(guid, space string) (app.Route, error) {
 }
 
 // giveRoute changes who has a route, in one transaction.
-func (r *Registry) giveRoute(guid string, fn func(r *Registry, rt *app.Route) error) (rt app.Route, err error) {
+func (r *RouteStore) giveRoute(guid string, fn func(r *Registry, rt *app.Route) error) (rt app.Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (r *Registry) giveRoute(guid string, fn func(r *Registry, rt *app.Route) er
 }
 
 // leaveRoutes ends the sharing of routes with a space that goes. Its apps are gone.
-func (r *Registry) leaveRoutes(space string) error {
+func (r *RouteStore) leaveRoutes(space string) error {
 	all, err := r.Routes()
 	if err != nil {
 		return err

@@ -14,14 +14,17 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// RouteStore stores routes with their destinations, and router groups.
+type RouteStore struct{ *tables }
+
 const maxHostName = 253
 
 // ListenRoutes calls fn with the guid of every route that changed, after the
 // commit, also when it was deleted.
-func (r *Registry) ListenRoutes(fn func(route string)) { r.routes.Listen(fn) }
+func (r *RouteStore) ListenRoutes(fn func(route string)) { r.routes.Listen(fn) }
 
 // PutRoute keeps rt in the place of the route with its guid, or as a new one.
-func (r *Registry) PutRoute(rt app.Route) (app.Route, error) {
+func (r *RouteStore) PutRoute(rt app.Route) (app.Route, error) {
 	rt = rt.Clone()
 	err := r.update(func(r *Registry) (err error) {
 		rt, err = r.putRoute(rt)
@@ -31,10 +34,10 @@ func (r *Registry) PutRoute(rt app.Route) (app.Route, error) {
 }
 
 // Route returns the route with guid.
-func (r *Registry) Route(guid string) (app.Route, error) { return get(r.routes, "route", guid) }
+func (r *RouteStore) Route(guid string) (app.Route, error) { return get(r.routes, "route", guid) }
 
 // RouteAt returns the route for a domain's guid, host and path.
-func (r *Registry) RouteAt(domain, host, path string) (app.Route, error) {
+func (r *RouteStore) RouteAt(domain, host, path string) (app.Route, error) {
 	found, err := r.routes.By("place", app.Route{Domain: domain, Host: host, Path: path}.UniqueKey())
 	if err != nil {
 		return app.Route{}, fmt.Errorf("cannot look for route %s: %w", host+path, err)
@@ -46,7 +49,7 @@ func (r *Registry) RouteAt(domain, host, path string) (app.Route, error) {
 }
 
 // RouteAtPort returns the TCP route that has the port.
-func (r *Registry) RouteAtPort(port int) (app.Route, error) {
+func (r *RouteStore) RouteAtPort(port int) (app.Route, error) {
 	found, err := r.routes.By("place", app.Route{Port: port}.UniqueKey())
 	if err != nil {
 		return app.Route{}, fmt.Errorf("cannot look for the route of port %d: %w", port, err)
@@ -58,14 +61,14 @@ func (r *Registry) RouteAtPort(port int) (app.Route, error) {
 }
 
 // Routes returns all routes by host, path and port.
-func (r *Registry) Routes() ([]app.Route, error) {
+func (r *RouteStore) Routes() ([]app.Route, error) {
 	return sorted(r.routes, "routes", func(a, b app.Route) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Domain, b.Domain))
 	})
 }
 
 // RoutesOf returns the routes that lead to an app, by host and path.
-func (r *Registry) RoutesOf(appGUID string) ([]app.Route, error) {
+func (r *RouteStore) RoutesOf(appGUID string) ([]app.Route, error) {
 	all, err := r.Routes()
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func (r *Registry) RoutesOf(appGUID string) ([]app.Route, error) {
 }
 
 // DeleteRoute removes a route.
-func (r *Registry) DeleteRoute(guid string) error {
+func (r *RouteStore) DeleteRoute(guid string) error {
 	return r.update(func(r *Registry) error {
 		old, err := r.Route(guid)
 		if err != nil {
@@ -89,7 +92,7 @@ func (r *Registry) DeleteRoute(guid string) error {
 
 // UpdateRoute changes a route in one transaction. Its place stays as it is: that
 // is what makes it this route.
-func (r *Registry) UpdateRoute(guid string, fn func(rt *app.Route) error) (rt app.Route, err error) {
+func (r *RouteStore) UpdateRoute(guid string, fn func(rt *app.Route) error) (rt app.Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
 			return err
@@ -106,7 +109,7 @@ func (r *Registry) UpdateRoute(guid string, fn func(rt *app.Route) error) (rt ap
 	return rt, err
 }
 
-func (r *Registry) changeRoute(guid string, fn func(rt *app.Route) error) (rt app.Route, err error) {
+func (r *RouteStore) changeRoute(guid string, fn func(rt *app.Route) error) (rt app.Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
 			return err
@@ -124,7 +127,7 @@ func (r *Registry) changeRoute(guid string, fn func(rt *app.Route) error) (rt ap
 	return rt, err
 }
 
-func (r *Registry) putRoute(rt app.Route) (app.Route, error) {
+func (r *RouteStore) putRoute(rt app.Route) (app.Route, error) {
 	old, err := find(r.routes, rt.GUID)
 	if err != nil {
 		return rt, err
@@ -164,21 +167,12 @@ func (r *Registry) putRoute(rt app.Route) (app.Route, error) {
 	return rt, r.portsChanged(old, rt)
 }
 
-// newPort is the port of a route that is new, or has another one than before.
-func (r *Registry) newPort(rt app.Route) (int, error) {
-	d, err := r.Domain(rt.Domain)
-	if err != nil {
-		return 0, err
-	}
-	return r.portFor(rt, d)
-}
-
-func (r *Registry) checkRoute(rt app.Route) error {
-	s, err := r.Space(rt.Space)
+func (r *RouteStore) checkRoute(rt app.Route) error {
+	s, err := r.registry().Space(rt.Space)
 	if err != nil {
 		return err
 	}
-	d, err := r.Domain(rt.Domain)
+	d, err := r.registry().Domain(rt.Domain)
 	if err != nil {
 		return err
 	}
@@ -238,22 +232,8 @@ func checkInternal(ps *app.Violations, d app.Domain, rt app.Route) {
 	}
 }
 
-// processChanged gives a new version to a process, if there is one of the type.
-func (r *Registry) processChanged(appGUID, processType string) error {
-	found, err := r.processes.By("app and type", appGUID+"\x00"+processType)
-	if err != nil {
-		return fmt.Errorf("cannot look for process %s of app %s: %w", processType, appGUID, err)
-	}
-	for _, p := range found {
-		if err := r.processes.Put(p.GUID, p.WithVersion(uuid.NewString())); err != nil {
-			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
-		}
-	}
-	return nil
-}
-
 // unmap takes an app out of all routes.
-func (r *Registry) unmap(appGUID string) error {
+func (r *RouteStore) unmap(appGUID string) error {
 	routes, err := r.RoutesOf(appGUID)
 	if err != nil {
 		return err
@@ -264,6 +244,23 @@ func (r *Registry) unmap(appGUID string) error {
 			return nil
 		})
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteRoutes removes the routes that are chosen.
+func (r *RouteStore) deleteRoutes(chosen func(rt app.Route) bool) error {
+	routes, err := r.Routes()
+	if err != nil {
+		return err
+	}
+	for _, rt := range routes {
+		if !chosen(rt) {
+			continue
+		}
+		if err := r.DeleteRoute(rt.GUID); err != nil {
 			return err
 		}
 	}

@@ -3,10 +3,15 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/dewrun/dew/app"
 )
+
+// SettingStore stores settings of the whole platform: feature flags, groups of
+// environment variables, and metadata of built-in resources.
+type SettingStore struct{ *tables }
 
 // flags are all that the platform knows, as they are when nobody has switched
 // them. What does not exist here is off and stays so.
@@ -31,7 +36,7 @@ var flags = []app.Flag{
 }
 
 // Flags returns all feature flags by name, as they are now.
-func (r *Registry) Flags() ([]app.Flag, error) {
+func (r *SettingStore) Flags() ([]app.Flag, error) {
 	kept, err := r.flags.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list feature flags: %w", err)
@@ -48,7 +53,7 @@ func (r *Registry) Flags() ([]app.Flag, error) {
 }
 
 // Flag returns the feature flag with the name.
-func (r *Registry) Flag(name string) (app.Flag, error) {
+func (r *SettingStore) Flag(name string) (app.Flag, error) {
 	i := slices.IndexFunc(flags, func(f app.Flag) bool { return f.Name == name })
 	if i < 0 {
 		return app.Flag{}, fmt.Errorf("feature flag %s: %w", name, app.ErrNotFound)
@@ -67,7 +72,7 @@ func (r *Registry) Flag(name string) (app.Flag, error) {
 }
 
 // UpdateFlag switches a feature. One that is fixed can only be set to what it is.
-func (r *Registry) UpdateFlag(name string, fn func(f *app.Flag)) (f app.Flag, err error) {
+func (r *SettingStore) UpdateFlag(name string, fn func(f *app.Flag)) (f app.Flag, err error) {
 	err = r.update(func(r *Registry) error {
 		if f, err = r.Flag(name); err != nil {
 			return err
@@ -91,8 +96,8 @@ func (r *Registry) UpdateFlag(name string, fn func(f *app.Flag)) (f app.Flag, er
 }
 
 // Notes returns the metadata of something built in, such as a stack.
-func (r *Registry) Notes(guid string) (app.Metadata, error) {
-	m, err := find(r.notes, guid)
+func (r *SettingStore) Notes(guid string) (app.Metadata, error) {
+	m, err := find(r.builtInMetadata, guid)
 	if err != nil {
 		return m, fmt.Errorf("cannot read metadata of %s: %w", guid, err)
 	}
@@ -100,7 +105,7 @@ func (r *Registry) Notes(guid string) (app.Metadata, error) {
 }
 
 // UpdateNotes changes the metadata of something built in.
-func (r *Registry) UpdateNotes(guid string, c app.MetadataChange) (m app.Metadata, err error) {
+func (r *SettingStore) UpdateNotes(guid string, c app.MetadataChange) (m app.Metadata, err error) {
 	err = r.update(func(r *Registry) error {
 		if m, err = r.Notes(guid); err != nil {
 			return err
@@ -109,10 +114,58 @@ func (r *Registry) UpdateNotes(guid string, c app.MetadataChange) (m app.Metadat
 		if err := m.Validate(); err != nil {
 			return err
 		}
-		if err := r.notes.Put(guid, m); err != nil {
+		if err := r.builtInMetadata.Put(guid, m); err != nil {
 			return fmt.Errorf("cannot keep metadata of %s: %w", guid, err)
 		}
 		return nil
 	})
 	return m, err
+}
+
+// EnvGroup returns the group with the name.
+func (r *SettingStore) EnvGroup(name string) (app.EnvGroup, error) {
+	if name != app.RunningGroup && name != app.StagingGroup {
+		return app.EnvGroup{}, fmt.Errorf("environment variable group %s: %w", name, app.ErrNotFound)
+	}
+	g, err := find(r.envGroups, name)
+	if err != nil {
+		return g, fmt.Errorf("cannot read environment variable group %s: %w", name, err)
+	}
+	g.Name = name
+	return g, nil
+}
+
+// UpdateEnvGroup sets variables of a group; nil takes one away.
+func (r *SettingStore) UpdateEnvGroup(name string, change map[string]*string) (g app.EnvGroup, err error) {
+	err = r.update(func(r *Registry) error {
+		if g, err = r.EnvGroup(name); err != nil {
+			return err
+		}
+		g.Var = app.MergeTexts(g.Var, change)
+		var ps app.Violations
+		for _, k := range slices.Sorted(maps.Keys(g.Var)) {
+			app.ValidateEnv(&ps, k, g.Var[k])
+		}
+		if err := ps.Err(); err != nil {
+			return err
+		}
+		g.UpdatedAt = app.Now()
+		if err := r.envGroups.Put(name, g); err != nil {
+			return fmt.Errorf("cannot keep environment variable group %s: %w", name, err)
+		}
+		return nil
+	})
+	return g, err
+}
+
+// WithGroup gives an app's variables those of a group that it has not itself.
+func (r *SettingStore) WithGroup(name string, env map[string]string) (map[string]string, error) {
+	g, err := r.EnvGroup(name)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	maps.Copy(out, g.Var)
+	maps.Copy(out, env)
+	return out, nil
 }

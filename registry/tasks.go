@@ -17,6 +17,9 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
+// TaskStore stores tasks.
+type TaskStore struct{ *tables }
+
 // nextTaskStates are the legal moves. A task that has ended stays as it is.
 var nextTaskStates = map[app.TaskState][]app.TaskState{
 	app.TaskPending:   {app.TaskRunning, app.TaskCanceling, app.TaskFailed},
@@ -32,11 +35,11 @@ const (
 
 // ListenTasks calls fn with the guid of every task that was made, changed or
 // removed, after the commit. See store.Bucket.Listen for what fn may do.
-func (r *Registry) ListenTasks(fn func(task string)) { r.tasks.Listen(fn) }
+func (r *TaskStore) ListenTasks(fn func(task string)) { r.tasks.Listen(fn) }
 
 // CreateTask keeps a new task, with guid, number, state, times and a name where
 // it has none. Of its app's ended tasks the oldest go, beyond what is kept.
-func (r *Registry) CreateTask(t app.Task) (app.Task, error) {
+func (r *TaskStore) CreateTask(t app.Task) (app.Task, error) {
 	err := r.update(func(r *Registry) error {
 		if _, err := r.App(t.App); err != nil {
 			return err
@@ -66,7 +69,7 @@ func (r *Registry) CreateTask(t app.Task) (app.Task, error) {
 // UpdateTask changes a task in one transaction. Only its state, the reason of its
 // failure and its metadata can change; a move that is none of the legal ones is
 // refused.
-func (r *Registry) UpdateTask(guid string, fn func(t *app.Task) error) (t app.Task, err error) {
+func (r *TaskStore) UpdateTask(guid string, fn func(t *app.Task) error) (t app.Task, err error) {
 	err = r.update(func(r *Registry) error {
 		old, err := r.Task(guid)
 		if err != nil {
@@ -95,10 +98,10 @@ func (r *Registry) UpdateTask(guid string, fn func(t *app.Task) error) (t app.Ta
 }
 
 // Task returns the task with guid.
-func (r *Registry) Task(guid string) (app.Task, error) { return get(r.tasks, "task", guid) }
+func (r *TaskStore) Task(guid string) (app.Task, error) { return get(r.tasks, "task", guid) }
 
 // TasksOf returns the tasks of an app in the order of their numbers.
-func (r *Registry) TasksOf(appGUID string) ([]app.Task, error) {
+func (r *TaskStore) TasksOf(appGUID string) ([]app.Task, error) {
 	ts, err := r.tasks.By("app", appGUID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list tasks of app %s: %w", appGUID, err)
@@ -108,14 +111,14 @@ func (r *Registry) TasksOf(appGUID string) ([]app.Task, error) {
 }
 
 // Tasks returns the tasks of all apps, in one reading.
-func (r *Registry) Tasks() ([]app.Task, error) {
+func (r *TaskStore) Tasks() ([]app.Task, error) {
 	return sorted(r.tasks, "tasks", func(a, b app.Task) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Sequence, b.Sequence))
 	})
 }
 
 // ActiveTasks returns the tasks that have not ended.
-func (r *Registry) ActiveTasks() ([]app.Task, error) {
+func (r *TaskStore) ActiveTasks() ([]app.Task, error) {
 	ts, err := r.tasks.By("active", activeTask)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list tasks: %w", err)
@@ -140,7 +143,7 @@ func taskBucket(db *store.DB) *store.Bucket[app.Task] {
 
 // deleteTasks removes the tasks of an app. What runs of them is ended by who
 // hears of it.
-func (r *Registry) deleteTasks(appGUID string) error {
+func (r *TaskStore) deleteTasks(appGUID string) error {
 	ts, err := r.TasksOf(appGUID)
 	if err != nil {
 		return err
@@ -148,7 +151,7 @@ func (r *Registry) deleteTasks(appGUID string) error {
 	for _, t := range ts {
 		ended := t
 		ended.State = app.TaskFailed
-		if err := errors.Join(r.noteTask(t, ended), r.tasks.Delete(t.GUID)); err != nil {
+		if err := errors.Join(r.registry().noteTask(t, ended), r.tasks.Delete(t.GUID)); err != nil {
 			return fmt.Errorf("cannot delete task %s: %w", t.GUID, err)
 		}
 	}
@@ -157,7 +160,7 @@ func (r *Registry) deleteTasks(appGUID string) error {
 
 // pruneTasks removes the ended ones among the earlier tasks of an app that are
 // beyond the bounds. They come oldest first.
-func (r *Registry) pruneTasks(earlier []app.Task) error {
+func (r *TaskStore) pruneTasks(earlier []app.Task) error {
 	ended := slices.DeleteFunc(slices.Clone(earlier), func(t app.Task) bool { return !t.State.Ended() })
 	oldest := time.Now().Add(-taskAge)
 	for i, t := range ended {

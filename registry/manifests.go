@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,6 +13,165 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/yamlfile"
 )
+
+// Manifests applies manifests to the apps of a space, and describes apps as manifests.
+type Manifests struct{ *tables }
+
+// ApplyManifest makes the apps of a space as m says, in one transaction, and
+// returns them. It adds and changes, and removes nothing that m does not mention.
+// Apps that are not there are made, stopped. When anything is wrong nothing is
+// applied, and the error is one or more ManifestErrors.
+func (r *Manifests) ApplyManifest(space string, m app.Manifest) (apps []app.App, err error) {
+	err = r.update(func(r *Registry) error {
+		var wrong []error
+		for i := range m.Applications {
+			a, err := r.applyApp(space, &m.Applications[i])
+			if len(app.ManifestProblems(err)) > 0 {
+				wrong = append(wrong, err)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			apps = append(apps, a)
+		}
+		return errors.Join(wrong...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return apps, nil
+}
+
+func (r *Manifests) applyApp(space string, m *app.ManifestApp) (app.App, error) {
+	old, err := r.wishOf(space, m.Name)
+	if err != nil {
+		return app.App{}, err
+	}
+	next, err := app.PlanManifest(old, m)
+	if err != nil {
+		return app.App{}, err
+	}
+	a, err := r.applyWish(old, next)
+	if err != nil {
+		return a, m.Explain(err)
+	}
+	if m.NoRoute {
+		return a, r.registry().unmap(a.GUID)
+	}
+	routes, err := r.missingRoutes(a, m)
+	if err != nil {
+		return a, err
+	}
+	for _, w := range routes {
+		if err := r.mapRoute(w, a.GUID); err != nil {
+			return a, m.Explain(err)
+		}
+	}
+	return a, nil
+}
+
+// wishOf reads an app of a space, or what one that is not there would begin as.
+func (r *Manifests) wishOf(space, name string) (w app.Desired, err error) {
+	all := r.registry()
+	if _, err := all.Space(space); err != nil {
+		return w, err
+	}
+	w.App, err = all.AppIn(space, name)
+	if errors.Is(err, app.ErrNotFound) {
+		w.App = app.App{Name: name, Space: space, State: app.Stopped}
+		w.Processes = []app.Process{app.Process{Type: app.Web, Instances: 1}.WithDefaults()}
+		return w, nil
+	}
+	if err != nil {
+		return w, err
+	}
+	if w.Processes, err = all.Processes(w.App.GUID); err != nil {
+		return w, err
+	}
+	w.Sidecars, err = all.Sidecars(w.App.GUID)
+	return w, err
+}
+
+// applyWish writes what differs, and nothing else: who listens hears of changes
+// only.
+func (r *Manifests) applyWish(old, next app.Desired) (a app.App, err error) {
+	all := r.registry()
+	a = next.App
+	if old.IsNew() || !sameApp(old.App, next.App) {
+		if a, err = all.putApp(next.App); err != nil {
+			return a, err
+		}
+	}
+	for _, p := range next.Processes {
+		same := func(o app.Process) bool { return reflect.DeepEqual(o, p) }
+		if slices.ContainsFunc(old.Processes, same) && !old.IsNew() {
+			continue
+		}
+		p.App = a.GUID
+		if p.Type == app.Web {
+			p.GUID = a.GUID
+		}
+		if _, err := all.keepProcess(p); err != nil {
+			return a, err
+		}
+	}
+	for _, s := range next.Sidecars {
+		same := func(o app.Sidecar) bool { return reflect.DeepEqual(o, s) }
+		if slices.ContainsFunc(old.Sidecars, same) {
+			continue
+		}
+		s.App = a.GUID
+		if _, err := all.keepSidecar(s); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// sameApp compares what a manifest may change.
+func sameApp(old, a app.App) bool {
+	return old.Name == a.Name && old.Stack == a.Stack && old.Lifecycle == a.Lifecycle && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks) &&
+		old.Metadata.Equal(a.Metadata)
+}
+
+// ManifestOf is the manifest that describes an app as it is wished now. Applying
+// it changes nothing.
+func (r *Manifests) ManifestOf(guid string) (m app.Manifest, err error) {
+	err = r.view(func(r *Registry) error {
+		a, err := r.App(guid)
+		if err != nil {
+			return err
+		}
+		w, err := r.wishOf(a.Space, a.Name)
+		if err != nil {
+			return err
+		}
+		described := w.Described()
+		if described.Routes, err = r.describedRoutes(guid); err != nil {
+			return err
+		}
+		described.NoRoute = len(described.Routes) == 0
+		m.Applications = []app.ManifestApp{described}
+		return nil
+	})
+	return m, err
+}
+
+func (r *Manifests) describedRoutes(appGUID string) (out []app.ManifestRoute, err error) {
+	routes, err := r.registry().RoutesOf(appGUID)
+	if err != nil {
+		return nil, err
+	}
+	for _, rt := range routes {
+		d, err := r.registry().Domain(rt.Domain)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, app.ManifestRoute{Route: rt.URL(d.Name), Protocol: rt.ProtocolTo(appGUID), Options: rt.Options})
+	}
+	return out, nil
+}
 
 // missingRoute is a route that the manifest asks for and that does not lead to
 // the app.
@@ -26,18 +186,18 @@ type missingRoute struct {
 
 // missingRoutes returns the routes that are to be made or to lead to the app. A
 // default or random route is for an app that has none, and is asked for none.
-func (r *Registry) missingRoutes(a app.App, m *app.ManifestApp) ([]missingRoute, error) {
+func (r *Manifests) missingRoutes(a app.App, m *app.ManifestApp) ([]missingRoute, error) {
 	if len(m.Routes) > 0 {
 		return r.missingNamed(a, m)
 	}
 	if !m.RandomRoute && !m.DefaultRoute {
 		return nil, nil
 	}
-	present, err := r.RoutesOf(a.GUID)
+	present, err := r.registry().RoutesOf(a.GUID)
 	if err != nil || len(present) > 0 {
 		return nil, err
 	}
-	domain, err := r.DefaultDomain()
+	domain, err := r.registry().DefaultDomain()
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +220,8 @@ func (r *Registry) missingRoutes(a app.App, m *app.ManifestApp) ([]missingRoute,
 	return []missingRoute{{route: rt, path: key, value: true}}, nil
 }
 
-func (r *Registry) missingNamed(a app.App, m *app.ManifestApp) ([]missingRoute, error) {
-	domains, err := r.Domains()
+func (r *Manifests) missingNamed(a app.App, m *app.ManifestApp) ([]missingRoute, error) {
+	domains, err := r.registry().Domains()
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +255,10 @@ func (r *Registry) missingNamed(a app.App, m *app.ManifestApp) ([]missingRoute, 
 }
 
 // routeFor returns the route that is there for the place of rt, or else rt.
-func (r *Registry) routeFor(a app.App, rt app.Route) (app.Route, error) {
+func (r *Manifests) routeFor(a app.App, rt app.Route) (app.Route, error) {
 	found, err := r.there(rt)
 	if errors.Is(err, app.ErrNotFound) {
-		_, err = r.newPort(rt)
+		_, err = r.registry().newPort(rt)
 		return rt, err
 	}
 	if err != nil {
@@ -111,11 +271,11 @@ func (r *Registry) routeFor(a app.App, rt app.Route) (app.Route, error) {
 }
 
 // there is the route that has the place of rt.
-func (r *Registry) there(rt app.Route) (app.Route, error) {
+func (r *Manifests) there(rt app.Route) (app.Route, error) {
 	if !rt.TCP() {
-		return r.RouteAt(rt.Domain, rt.Host, rt.Path)
+		return r.registry().RouteAt(rt.Domain, rt.Host, rt.Path)
 	}
-	found, err := r.RouteAtPort(rt.Port)
+	found, err := r.registry().RouteAtPort(rt.Port)
 	if err == nil && found.Domain != rt.Domain {
 		err = &app.Invalid{Key: "port", Message: fmt.Sprintf("a route of another domain has port %d: choose another", rt.Port)}
 	}
@@ -124,7 +284,7 @@ func (r *Registry) there(rt app.Route) (app.Route, error) {
 
 // mapRoute makes a route lead to an app's web process, unless it leads to the app
 // already.
-func (r *Registry) mapRoute(w missingRoute, appGUID string) error {
+func (r *Manifests) mapRoute(w missingRoute, appGUID string) error {
 	rt := w.route.Clone()
 	if !rt.HasApp(appGUID) {
 		rt.Destinations = append(rt.Destinations, app.Destination{App: appGUID, ProcessType: app.Web})
@@ -139,7 +299,7 @@ func (r *Registry) mapRoute(w missingRoute, appGUID string) error {
 	if w.options != nil {
 		rt.Options = maps.Clone(w.options)
 	}
-	_, err := r.putRoute(rt)
+	_, err := r.registry().putRoute(rt)
 	return err
 }
 

@@ -3,15 +3,16 @@ package registry
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/store"
 )
+
+// RevisionStore stores the revisions of apps.
+type RevisionStore struct{ *tables }
 
 // Bounds of revisions: their numbers begin again after the last, and the oldest of
 // an app are forgotten.
@@ -20,17 +21,13 @@ const (
 	keptRevisions = 100
 )
 
-func revisionBucket(db *store.DB) *store.Bucket[app.Revision] {
-	return store.In(db, "revisions", store.Index("app", func(v app.Revision) string { return v.App }))
-}
-
 // Revision returns the revision with guid.
-func (r *Registry) Revision(guid string) (app.Revision, error) {
+func (r *RevisionStore) Revision(guid string) (app.Revision, error) {
 	return get(r.revisions, "revision", guid)
 }
 
 // Revisions returns those of an app, oldest first.
-func (r *Registry) Revisions(appGUID string) ([]app.Revision, error) {
+func (r *RevisionStore) Revisions(appGUID string) ([]app.Revision, error) {
 	all, err := r.revisions.By("app", appGUID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list revisions of app %s: %w", appGUID, err)
@@ -40,7 +37,7 @@ func (r *Registry) Revisions(appGUID string) ([]app.Revision, error) {
 }
 
 // DeployedRevisions returns those that the app's instances run now.
-func (r *Registry) DeployedRevisions(appGUID string) (out []app.Revision, err error) {
+func (r *RevisionStore) DeployedRevisions(appGUID string) (out []app.Revision, err error) {
 	err = r.view(func(r *Registry) error {
 		a, err := r.App(appGUID)
 		if err != nil || a.State != app.Started {
@@ -57,12 +54,12 @@ func (r *Registry) DeployedRevisions(appGUID string) (out []app.Revision, err er
 	return out, err
 }
 
-func (r *Registry) runningRevisions(appGUID string) (map[string]bool, error) {
-	ps, err := r.Processes(appGUID)
+func (r *RevisionStore) runningRevisions(appGUID string) (map[string]bool, error) {
+	ps, err := r.registry().Processes(appGUID)
 	if err != nil {
 		return nil, err
 	}
-	d, _, err := r.ActiveDeployment(appGUID)
+	d, _, err := r.registry().ActiveDeployment(appGUID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +80,7 @@ func (r *Registry) runningRevisions(appGUID string) (map[string]bool, error) {
 // Revise keeps the app as it is about to be started, unless its latest revision is
 // the same. Made tells whether there is a new one. An app without a droplet, or that
 // wants none, gets none.
-func (r *Registry) Revise(a app.App) (rev app.Revision, made bool, err error) {
+func (r *RevisionStore) Revise(a app.App) (rev app.Revision, made bool, err error) {
 	err = r.update(func(r *Registry) error {
 		before, _, err := r.latestRevision(a.GUID)
 		if err != nil {
@@ -97,7 +94,7 @@ func (r *Registry) Revise(a app.App) (rev app.Revision, made bool, err error) {
 }
 
 // revise is Revise for an app that may be on its way back to an earlier revision.
-func (r *Registry) revise(a app.App, back app.Revision) (app.Revision, error) {
+func (r *RevisionStore) revise(a app.App, back app.Revision) (app.Revision, error) {
 	if a.NoRevisions || a.Droplet == "" {
 		return app.Revision{}, nil
 	}
@@ -129,12 +126,12 @@ func (r *Registry) revise(a app.App, back app.Revision) (app.Revision, error) {
 }
 
 // present is the app as a revision would have it.
-func (r *Registry) present(a app.App) (app.Revision, error) {
-	ps, err := r.Processes(a.GUID)
+func (r *RevisionStore) present(a app.App) (app.Revision, error) {
+	ps, err := r.registry().Processes(a.GUID)
 	if err != nil {
 		return app.Revision{}, err
 	}
-	sidecars, err := r.Sidecars(a.GUID)
+	sidecars, err := r.registry().Sidecars(a.GUID)
 	v := app.Revision{App: a.GUID, Droplet: a.Droplet, Env: maps.Clone(a.Env), Commands: map[string]string{}, Sidecars: sidecars}
 	for _, p := range ps {
 		v.Commands[p.Type] = p.Command
@@ -177,22 +174,14 @@ func revisionReasons(old, next app.Revision) []string {
 	return out
 }
 
-// sameSidecars compares what runs, not when it was wished. Both come by name.
-func sameSidecars(a, b []app.Sidecar) bool {
-	return slices.EqualFunc(a, b, func(a, b app.Sidecar) bool {
-		return a.Name == b.Name && a.Command == b.Command && a.MemoryMB == b.MemoryMB &&
-			reflect.DeepEqual(slices.Sorted(slices.Values(a.ProcessTypes)), slices.Sorted(slices.Values(b.ProcessTypes)))
-	})
-}
-
 // LatestRevision returns the one that was made last; zero where there is none.
-func (r *Registry) LatestRevision(appGUID string) (app.Revision, error) {
+func (r *RevisionStore) LatestRevision(appGUID string) (app.Revision, error) {
 	v, _, err := r.latestRevision(appGUID)
 	return v, err
 }
 
 // latestRevision is the one that was made last.
-func (r *Registry) latestRevision(appGUID string) (v app.Revision, found bool, err error) {
+func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bool, err error) {
 	all, err := r.Revisions(appGUID)
 	if err != nil || len(all) == 0 {
 		return v, false, err
@@ -202,7 +191,7 @@ func (r *Registry) latestRevision(appGUID string) (v app.Revision, found bool, e
 
 // keepRevision writes a new revision and forgets what is beyond the bound, and an
 // older one of the same number.
-func (r *Registry) keepRevision(v app.Revision) (app.Revision, error) {
+func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 	all, err := r.Revisions(v.App)
 	if err != nil {
 		return v, err
@@ -227,7 +216,7 @@ func (r *Registry) keepRevision(v app.Revision) (app.Revision, error) {
 }
 
 // UpdateRevision changes labels and annotations.
-func (r *Registry) UpdateRevision(guid string, change app.MetadataChange) (v app.Revision, err error) {
+func (r *RevisionStore) UpdateRevision(guid string, change app.MetadataChange) (v app.Revision, err error) {
 	err = r.update(func(r *Registry) error {
 		if v, err = r.Revision(guid); err != nil {
 			return err
@@ -242,39 +231,20 @@ func (r *Registry) UpdateRevision(guid string, change app.MetadataChange) (v app
 }
 
 // rollBack gives the app what a revision has, and notes what it had before.
-func (r *Registry) rollBack(d *app.Deployment, a *app.App, to app.Revision) error {
+func (r *RevisionStore) rollBack(d *app.Deployment, a *app.App, to app.Revision) error {
+	all := r.registry()
 	if a.NoRevisions {
 		return &app.Refused{Reason: "Cannot create deployment from a revision for an app without revisions enabled"}
 	}
-	p, err := r.Process(a.GUID)
+	p, err := all.Process(a.GUID)
 	if err != nil {
 		return err
 	}
-	sidecars, err := r.Sidecars(a.GUID)
+	sidecars, err := all.Sidecars(a.GUID)
 	if err != nil {
 		return err
 	}
 	d.Before = &app.Before{Env: maps.Clone(a.Env), Command: p.Command, Sidecars: sidecars}
 	a.Droplet, a.Env = to.Droplet, maps.Clone(to.Env)
-	return r.replaceSidecars(a.GUID, to.Sidecars)
-}
-
-// replaceSidecars makes the wished sidecars of an app exactly these.
-func (r *Registry) replaceSidecars(appGUID string, wished []app.Sidecar) error {
-	old, err := r.Sidecars(appGUID)
-	if err != nil || sameSidecars(old, wished) {
-		return err
-	}
-	for _, s := range old {
-		if err := r.DeleteSidecar(s.GUID); err != nil {
-			return err
-		}
-	}
-	for _, s := range wished {
-		s.GUID = ""
-		if _, err := r.keepSidecar(s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.replaceSidecars(a.GUID, to.Sidecars)
 }

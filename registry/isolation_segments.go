@@ -14,12 +14,12 @@ import (
 )
 
 // PutSegment keeps s in the place of the one with its guid, or as a new one.
-func (r *Registry) PutSegment(s app.Segment) (app.Segment, error) {
+func (r *LimitStore) PutSegment(s app.Segment) (app.Segment, error) {
 	err := r.update(func(r *Registry) error {
 		if s.GUID == app.SharedSegment().GUID {
 			return fmt.Errorf("isolation segment shared %w", app.ErrBuiltIn)
 		}
-		old, err := find(r.records.segments, s.GUID)
+		old, err := find(r.segments, s.GUID)
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (r *Registry) PutSegment(s app.Segment) (app.Segment, error) {
 		if taken {
 			return app.NewRefusal("Isolation Segment names are case insensitive and must be unique, and there is one '%s'", s.Name)
 		}
-		return r.records.segments.Put(s.GUID, s)
+		return r.segments.Put(s.GUID, s)
 	})
 	if err != nil {
 		return s, fmt.Errorf("cannot keep isolation segment %q: %w", s.Name, err)
@@ -47,13 +47,13 @@ func (r *Registry) PutSegment(s app.Segment) (app.Segment, error) {
 }
 
 // segmentNamed tells whether another segment has the name, in whatever case.
-func (r *Registry) segmentNamed(name, but string) (bool, error) {
+func (r *LimitStore) segmentNamed(name, but string) (bool, error) {
 	all, err := r.Segments()
 	return slices.ContainsFunc(all, func(s app.Segment) bool { return s.GUID != but && strings.EqualFold(s.Name, name) }), err
 }
 
 // UpdateSegment changes one in one transaction.
-func (r *Registry) UpdateSegment(guid string, fn func(s *app.Segment) error) (s app.Segment, err error) {
+func (r *LimitStore) UpdateSegment(guid string, fn func(s *app.Segment) error) (s app.Segment, err error) {
 	err = r.update(func(r *Registry) error {
 		if s, err = r.Segment(guid); err != nil {
 			return err
@@ -69,16 +69,16 @@ func (r *Registry) UpdateSegment(guid string, fn func(s *app.Segment) error) (s 
 }
 
 // Segment returns the one with guid.
-func (r *Registry) Segment(guid string) (app.Segment, error) {
+func (r *LimitStore) Segment(guid string) (app.Segment, error) {
 	if guid == app.SharedSegment().GUID {
 		return app.SharedSegment(), nil
 	}
-	return get(r.records.segments, "isolation segment", guid)
+	return get(r.segments, "isolation segment", guid)
 }
 
 // Segments returns all by name, the shared one too.
-func (r *Registry) Segments() ([]app.Segment, error) {
-	all, err := r.records.segments.All()
+func (r *LimitStore) Segments() ([]app.Segment, error) {
+	all, err := r.segments.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list isolation segments: %w", err)
 	}
@@ -88,7 +88,7 @@ func (r *Registry) Segments() ([]app.Segment, error) {
 }
 
 // DeleteSegment removes a segment that no org is entitled to.
-func (r *Registry) DeleteSegment(guid string) error {
+func (r *LimitStore) DeleteSegment(guid string) error {
 	return r.update(func(r *Registry) error {
 		s, err := r.Segment(guid)
 		if err != nil {
@@ -100,7 +100,7 @@ func (r *Registry) DeleteSegment(guid string) error {
 		if len(s.Orgs) > 0 {
 			return app.NewRefusal("Revoke the Organization entitlements for your Isolation Segment '%s' first.", s.Name)
 		}
-		if err := r.records.segments.Delete(guid); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := r.segments.Delete(guid); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("cannot delete isolation segment %s: %w", guid, err)
 		}
 		return nil
@@ -108,7 +108,7 @@ func (r *Registry) DeleteSegment(guid string) error {
 }
 
 // Disentitle takes an org out of a segment, unless it or one of its spaces uses it.
-func (r *Registry) Disentitle(guid, org string) error {
+func (r *LimitStore) Disentitle(guid, org string) error {
 	return r.update(func(r *Registry) error {
 		o, err := r.Org(org)
 		if err != nil {
@@ -131,12 +131,12 @@ func (r *Registry) Disentitle(guid, org string) error {
 }
 
 // leaveSegments takes an org that goes out of all segments.
-func (r *Registry) leaveSegments(org string) error {
-	all, err := r.records.segments.All()
+func (r *LimitStore) leaveSegments(org string) error {
+	all, err := r.segments.All()
 	for _, s := range all {
 		if slices.Contains(s.Orgs, org) {
 			s.Orgs = without(s.Orgs, org)
-			err = errors.Join(err, r.records.segments.Put(s.GUID, s))
+			err = errors.Join(err, r.segments.Put(s.GUID, s))
 		}
 	}
 	return err
