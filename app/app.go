@@ -1,13 +1,12 @@
-// Package app is what should run: apps, their processes, sidecars and routes, in
-// orgs and spaces, validated and remembered. Wishes are written here, one by one or
-// by a manifest, and nobody here makes them true: the Registry says which process's
-// wish or which route changed, and packages runtime and route act on it.
+// Package app describes the desired state: apps, their processes, sidecars and
+// routes, in orgs and spaces. It has their values, the rules that they must follow, and
+// the manifest. Package registry stores them; packages runtime and route act on them.
 //
-//	Manifest ──▶ Registry ──▶ App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
-//	                           ▲    └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
-//	                           └─── Destination ◀── Route (domain, host, path)
+//	Manifest ──▶ App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
+//	              ▲    └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
+//	              └─── Destination ◀── Route (domain, host, path)
 //
-// Events are what happened to wishes, Jobs what was asked for and takes a while.
+// An Event records a change of the desired state, a Job a request that takes a while.
 package app
 
 import (
@@ -52,5 +51,20 @@ func (a App) Clone() App {
 	a.Env = maps.Clone(a.Env)
 	a.Buildpacks = slices.Clone(a.Buildpacks)
 	a.Metadata = a.Metadata.Clone()
+	return a
+}
+
+// Now is without what would not survive the store: what is returned is equal to
+// what will be read.
+func Now() time.Time { return time.Now().UTC().Round(0) }
+
+// LifecycleDocker is the lifecycle of apps that are images of a registry.
+const LifecycleDocker = "docker"
+
+// Docker tells whether the app is an image, and not staged from files.
+func (a App) Docker() bool { return a.Lifecycle == LifecycleDocker }
+
+func (a App) AsStopped() App {
+	a.State = Stopped
 	return a
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,3 +188,81 @@ func (d Deployment) Refusal(action string) error {
 type Refused struct{ Reason string }
 
 func (r *Refused) Error() string { return r.Reason }
+
+// NewDeployment is what somebody wants deployed.
+type NewDeployment struct {
+	App      string // guid
+	Droplet  string // guid; empty: the app's current one, or the revision's
+	Revision string // guid of the one to go back to; empty: none
+	Strategy string
+	Options  DeploymentOptions
+	Metadata Metadata
+}
+
+// Wanted is how many instances of each generation a process should have.
+type Wanted struct {
+	Process    Process
+	Counts     map[int]int // by generation
+	Deployment *Deployment // that is moving the process; nil: none
+}
+
+// Unscale takes back what the deployment itself changed of the web process.
+func (d Deployment) Unscale(p *Process, to Release) {
+	if p.Instances == d.Target {
+		p.Instances = d.Original
+	}
+	if d.Options.MemoryMB != nil {
+		p.MemoryMB = to.MemoryMB
+	}
+	if d.Options.DiskMB != nil {
+		p.DiskMB = to.DiskMB
+	}
+	if d.Options.LogRate != nil {
+		p.LogRate = to.LogRate
+	}
+	if d.Before != nil {
+		p.Command = d.Before.Command
+	}
+}
+
+// Release is what the instances of a process were started from at the last start,
+// restart or deployment: a wish as it was then. It is never changed.
+type Release struct {
+	Revision    string            `json:"revision,omitempty"` // guid; empty: revisions were off
+	Droplet     string            `json:"droplet,omitempty"`  // guid
+	Stack       string            `json:"stack,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Command     string            `json:"command,omitempty"`
+	MemoryMB    int               `json:"memory_mb"`
+	DiskMB      int               `json:"disk_mb"`
+	LogRate     *int64            `json:"log_rate,omitempty"`
+	HealthCheck HealthCheck       `json:"health_check"`
+	Readiness   HealthCheck       `json:"readiness"`
+	Ports       []int             `json:"ports,omitempty"`
+	Sidecars    []Sidecar         `json:"sidecars,omitempty"` // of the process type
+	Version     string            `json:"version"`
+}
+
+// Apply gives an app and its process what they had in the release.
+func (rel Release) Apply(a App, p Process) (App, Process) {
+	a.Droplet, a.Stack, a.Env = rel.Droplet, rel.Stack, maps.Clone(rel.Env)
+	p.Command, p.MemoryMB, p.DiskMB, p.LogRate = rel.Command, rel.MemoryMB, rel.DiskMB, rel.LogRate
+	p.HealthCheck, p.Readiness, p.Ports, p.Version = rel.HealthCheck, rel.Readiness, slices.Clone(rel.Ports), rel.Version
+	return a, p
+}
+
+// Revision is what an app was when it was started or deployed: what can be gone
+// back to.
+type Revision struct {
+	GUID        string            `json:"guid"`
+	App         string            `json:"app"` // guid
+	Version     int               `json:"version"`
+	Droplet     string            `json:"droplet"` // guid
+	Env         map[string]string `json:"env,omitempty"`
+	Commands    map[string]string `json:"commands"` // by process type; empty: the droplet's
+	Sidecars    []Sidecar         `json:"sidecars,omitempty"`
+	Description string            `json:"description"`
+	Metadata    Metadata          `json:"metadata,omitzero"`
+	CreatedAt   time.Time         `json:"created_at"`
+	UpdatedAt   time.Time         `json:"updated_at"`
+}

@@ -1,8 +1,13 @@
 package app
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // Domain is what the names of routes end with.
@@ -36,3 +41,57 @@ func (d Domain) Clone() Domain {
 
 // InternalDomain is the domain of routes that only other apps reach.
 const InternalDomain = "apps.internal"
+
+// TCPGroup is the name of the router group that a daemon has.
+const TCPGroup = "default-tcp"
+
+// RouterGroup is where the ports of TCP routes come from. All its domains share
+// them: a connection tells its port, and no name.
+type RouterGroup struct {
+	GUID      string    `json:"guid"`
+	Name      string    `json:"name"`
+	Ports     PortRange `json:"ports"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// PortRange is a row of ports, both ends included; the zero value has none. Its text
+// form is first-last, or empty.
+type PortRange struct{ First, Last int }
+
+// lowestPort is the first that needs no privilege. Those below belong to services of
+// the machine.
+const lowestPort = 1024
+
+// UnmarshalText reads 20000-20099, one port, or nothing.
+func (p *PortRange) UnmarshalText(b []byte) error {
+	text := strings.TrimSpace(string(b))
+	if text == "" {
+		*p = PortRange{}
+		return nil
+	}
+	from, to, ok := strings.Cut(text, "-")
+	if !ok {
+		to = from
+	}
+	first, ferr := strconv.ParseUint(from, 10, 16)
+	last, lerr := strconv.ParseUint(to, 10, 16)
+	if ferr != nil || lerr != nil || first < lowestPort || first > last {
+		return fmt.Errorf("must be two ports from %d to 65535 such as 20000-20099, not %q", lowestPort, yamlfile.Shorten(text))
+	}
+	*p = PortRange{First: int(first), Last: int(last)}
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (p PortRange) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+func (p PortRange) String() string {
+	if p == (PortRange{}) {
+		return ""
+	}
+	return strconv.Itoa(p.First) + "-" + strconv.Itoa(p.Last)
+}
+
+// Has tells whether the port is in the range.
+func (p PortRange) Has(port int) bool { return port != 0 && p.First <= port && port <= p.Last }

@@ -1,8 +1,12 @@
 package app
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -156,4 +160,151 @@ func readYAML(b []byte) (*yamlfile.Node, error) {
 	return n, err
 }
 
-// shorten returns the start of a text that is too long for a message.
+var (
+	// manifestPlace begins the text of a ManifestError: the app, the line or both.
+	manifestPlace = regexp.MustCompile(`^(?:app ("(?:[^"\\]|\\.)*")(?:, line ([0-9]+))?|line ([0-9]+)): `)
+	// manifestPath is the key in the text of a ManifestError.
+	manifestPath = regexp.MustCompile(`^([\w<>-]+(?:\[[^\]]*\])?(?:\.[\w-]+(?:\[[^\]]*\])?)*): `)
+	// platformPlace begins the words of the platform about an app of a manifest.
+	platformPlace = regexp.MustCompile(`^For application '([^']*)': `)
+	// platformService is the service that those words are about.
+	platformService = regexp.MustCompile(`^(?:For service|Service instance) '([^']*)'`)
+)
+
+// ReadManifestError reads the text of a ManifestError that names an app or a line: the
+// opposite of its method Error.
+func ReadManifestError(text string) (e ManifestError, ok bool) {
+	place := manifestPlace.FindStringSubmatch(text)
+	if place == nil {
+		return e, false
+	}
+	e.Message = text[len(place[0]):]
+	if place[1] != "" {
+		var err error
+		if e.App, err = strconv.Unquote(place[1]); err != nil {
+			return e, false
+		}
+	}
+	if line := cmp.Or(place[2], place[3]); line != "" {
+		var err error
+		if e.Line, err = strconv.Atoi(line); err != nil {
+			return e, false
+		}
+	}
+	if path := manifestPath.FindStringSubmatch(e.Message); path != nil {
+		e.Key, e.Message = path[1], e.Message[len(path[0]):]
+	}
+	return e, true
+}
+
+// Locate finds what the daemon says about a manifest in the file that it was read from.
+// The daemon has seen other lines: those of the manifest as it was sent. It returns the
+// line, 0 if there is none, and the text without the line that it names.
+func (m Manifest) Locate(text string) (line int, rest string) {
+	if e, ok := ReadManifestError(text); ok {
+		e.Line = 0
+		for i := range m.Applications {
+			if a := &m.Applications[i]; a.Name == e.App {
+				line = a.Line(e.Key)
+			}
+		}
+		return line, e.Error()
+	}
+	place := platformPlace.FindStringSubmatch(text)
+	if place == nil {
+		return 0, text
+	}
+	for i := range m.Applications {
+		if a := &m.Applications[i]; a.Name == place[1] {
+			line = a.Line(a.keyOf(text[len(place[0]):]))
+		}
+	}
+	return line, text
+}
+
+// keyOf is the key that the words of the platform are about; empty where it is none in
+// particular.
+func (m *ManifestApp) keyOf(words string) string {
+	switch {
+	case strings.HasPrefix(words, "Stack must be "):
+		return "stack"
+	case strings.HasPrefix(strings.ToLower(words), "buildpack "):
+		return "buildpacks"
+	}
+	named := platformService.FindStringSubmatch(words)
+	if named == nil {
+		return ""
+	}
+	for i, s := range m.Services {
+		if s.Name != named[1] {
+			continue
+		}
+		if key := "services[" + s.Name + "]"; m.lines[key] > 0 {
+			return key
+		}
+		return fmt.Sprintf("services[%d]", i)
+	}
+	return "services"
+}
+
+// In is the error with the file that the manifest is in, as file:line.
+func (e ManifestError) In(file string) string {
+	if e.Line > 0 {
+		file = fmt.Sprintf("%s:%d", file, e.Line)
+	}
+	e.Line = 0
+	return file + ": " + e.Error()
+}
+
+// Explain turns what rules say about a wish into words about the manifest. Errors
+// of another kind stay as they are.
+func (m *ManifestApp) Explain(err error) error {
+	if err == nil || len(Problems(err)) == 0 {
+		return err
+	}
+	var errs []error
+	for _, inv := range Problems(err) {
+		errs = append(errs, m.at(inv))
+	}
+	return errors.Join(errs...)
+}
+
+// ManifestDocker is the key docker: the image that an app is. The password is
+// never in a manifest.
+type ManifestDocker struct {
+	Image    string
+	Username string
+}
+
+// at turns what a rule says about a wish into words about the manifest.
+func (m *ManifestApp) at(inv *Invalid) *ManifestError {
+	key := inv.Key
+	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {
+		key = rest // it was said at app level, or not at all
+	}
+	return &ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: inv.Message}
+}
+
+// Line is the line of a key in the manifest, otherwise of the map it belongs to. It is
+// 0 if neither is in the manifest.
+func (m *ManifestApp) Line(key string) int {
+	for {
+		if n, ok := m.lines[key]; ok {
+			return n
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return m.lines[""]
+		}
+		key = key[:i]
+	}
+}
+
+// ManifestService is one entry of services: a service instance of the space that
+// the app is to be bound to. The registry knows nothing of them: who applies the
+// manifest binds.
+type ManifestService struct {
+	Name        string
+	BindingName string          // empty: that of the service instance
+	Parameters  json.RawMessage // an object; nil: none
+}

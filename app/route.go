@@ -1,6 +1,8 @@
 package app
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -106,4 +108,174 @@ func CheckPath(ps *Violations, key, path string) {
 	case len(path) > maxPath:
 		ps.Add(key, "must have at most %d characters, not %d", maxPath, len(path))
 	}
+}
+
+// UsableIn tells whether apps of the space may be destinations of the route.
+func (rt Route) UsableIn(space string) bool {
+	return rt.Space == space || slices.Contains(rt.SharedWith, space)
+}
+
+// The protocols that destinations speak.
+const (
+	ProtocolHTTP1 = "http1"
+	ProtocolHTTP2 = "http2" // without TLS and without asking first
+	ProtocolTCP   = "tcp"   // of TCP routes, and of no others
+)
+
+// MaxDestinations is how many a route may have.
+const MaxDestinations = 100
+
+// MaxFormer bounds what is kept of a destination that is changed again and again
+// while nothing is restarted.
+const MaxFormer = 16
+
+// Destination is a process type that a route leads to.
+type Destination struct {
+	GUID        string `json:"guid"`
+	App         string `json:"app"` // guid
+	ProcessType string `json:"process_type"`
+	Port        int    `json:"port,omitempty"` // 0: the process's default port
+	Protocol    string `json:"protocol"`
+	// Former is what this destination replaced, the newest first. Instances that were
+	// started without its port are reached there until they are no more.
+	Former []Former `json:"former,omitempty"`
+}
+
+// Former is a port of the same process that a destination had.
+type Former struct {
+	Port     int    `json:"port,omitempty"`
+	Protocol string `json:"protocol"`
+}
+
+// At is where an instance that has the ports is reached: at the destination's own
+// port, else at the newest one before it that the instance has. It returns false
+// when there is none.
+func (d Destination) At(has []int) (Former, bool) {
+	if own := (Former{Port: d.Port, Protocol: d.Protocol}); own.in(has) {
+		return own, true
+	}
+	for _, f := range d.Former {
+		if f.in(has) {
+			return f, true
+		}
+	}
+	return Former{}, false
+}
+
+// Lacks tells whether an instance that has the ports is not reached at the
+// destination's own: the destination is pending there.
+func (d Destination) Lacks(has []int) bool { return !Former{Port: d.Port}.in(has) }
+
+// in tells whether the port is among those of an instance. The default is always.
+func (f Former) in(has []int) bool { return f.Port == 0 || slices.Contains(has, f.Port) }
+
+// ProcessName names the process of an app that a destination means.
+type ProcessName struct{ app, kind string }
+
+func (d Destination) ProcessName() ProcessName { return ProcessName{d.App, d.ProcessType} }
+
+// Same tells whether two destinations lead to the same place.
+func (d Destination) Same(e Destination) bool {
+	return d.ProcessName() == e.ProcessName() && d.Port == e.Port
+}
+
+// Equal tells whether nothing differs.
+func (d Destination) Equal(e Destination) bool {
+	return d.Same(e) && d.GUID == e.GUID && d.Protocol == e.Protocol && slices.Equal(d.Former, e.Former)
+}
+
+func (d Destination) clone() Destination {
+	d.Former = slices.Clone(d.Former)
+	return d
+}
+
+func (d Destination) WithDefaults(rt Route) Destination {
+	d.ProcessType = cmp.Or(d.ProcessType, Web)
+	d.Protocol = cmp.Or(d.Protocol, rt.Protocols()[0])
+	return d
+}
+
+// Protocols are those that destinations of the route may speak, the default first.
+func (rt Route) Protocols() []string {
+	if rt.TCP() {
+		return []string{ProtocolTCP}
+	}
+	return []string{ProtocolHTTP1, ProtocolHTTP2}
+}
+
+// ProtocolTo is the protocol of the route's first destination that is the app.
+func (rt Route) ProtocolTo(app string) string {
+	for _, d := range rt.Destinations {
+		if d.App == app {
+			return d.Protocol
+		}
+	}
+	return rt.Protocols()[0]
+}
+
+// UsesProtocol tells whether all destinations that are the app have the protocol; an
+// empty one is any.
+func (rt Route) UsesProtocol(app, protocol string) bool {
+	return protocol == "" || !slices.ContainsFunc(rt.Destinations, func(d Destination) bool { return d.App == app && d.Protocol != protocol })
+}
+
+// CheckDestinations are the destinations that a request names, with defaults. None may be
+// there twice: that one of them would be dropped without a word.
+func (rt Route) CheckDestinations(ds []Destination) ([]Destination, error) {
+	var ps Violations
+	if len(ds) > MaxDestinations {
+		ps.Add("destinations", "must be at most %d, not %d", MaxDestinations, len(ds))
+		return nil, ps.Err()
+	}
+	out := make([]Destination, 0, len(ds))
+	for i, d := range ds {
+		d = d.WithDefaults(rt)
+		d.GUID, d.Former = "", nil
+		if slices.ContainsFunc(out, d.Same) {
+			ps.Add(DestinationKey(i, "app"), DestinationTwice)
+		}
+		out = append(out, d)
+	}
+	return out, ps.Err()
+}
+
+const DestinationTwice = "is with its process type and port a destination already"
+
+// FormerAfter is what d has to remember when it takes the place of before. Behind the
+// default port nothing is needed: every instance has that.
+func (d Destination) FormerAfter(before Destination) []Former {
+	if d.Port == 0 {
+		return nil
+	}
+	var out []Former
+	for _, f := range append([]Former{{Port: before.Port, Protocol: before.Protocol}}, before.Former...) {
+		if f.Port == d.Port {
+			continue
+		}
+		out = append(out, f)
+		if f.Port == 0 || len(out) == MaxFormer {
+			break
+		}
+	}
+	return out
+}
+
+func CheckProtocol(ps *Violations, key, protocol string, allowed ...string) {
+	if !slices.Contains(allowed, protocol) {
+		ps.Add(key, "must be %s, not %q", strings.Join(allowed, " or "), protocol)
+	}
+}
+
+func DestinationKey(i int, field string) string { return fmt.Sprintf("destinations[%d].%s", i, field) }
+
+// PortsOf are the ports of its own that the route gives to a process type.
+func (rt Route) PortsOf(p ProcessName) []int {
+	var ports []int
+	for _, d := range rt.Destinations {
+		if d.ProcessName() == p && d.Port != 0 {
+			ports = append(ports, d.Port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
 }

@@ -47,3 +47,7 @@ type Task struct {
 
 // Source is the source of its log lines.
 func (t Task) Source() string { return "APP/TASK/" + t.Name }
+
+// HasContainer tells whether a task may have a container. One that is canceled before it
+// ran counts as one that did not fail in running: nobody knows better.
+func (s TaskState) HasContainer() bool { return s == TaskRunning || s == TaskCanceling }

@@ -78,3 +78,5 @@ func formatRate(n *int64) any {
 	}
 	return strconv.FormatInt(v, 10) + unit
 }
+
+func FormatMB(mb int) string { return fmt.Sprintf("%dM", mb) }

@@ -2,7 +2,12 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // Desired is everything about one app that a manifest may change, except its routes.
@@ -122,15 +127,77 @@ func (w Desired) blame(p Process, m *ManifestApp, otherwise error) error {
 	return otherwise
 }
 
-// Explain turns what rules say about a wish into words about the manifest. Errors
-// of another kind stay as they are.
-func (m *ManifestApp) Explain(err error) error {
-	if err == nil || len(Problems(err)) == 0 {
-		return err
+// CheckProtocol wants the protocol that the manifest names to fit the route.
+func (m *ManifestApp) CheckProtocol(i int, rt Route) error {
+	if m.Routes[i].Protocol == "" {
+		return nil
 	}
-	var errs []error
-	for _, inv := range Problems(err) {
-		errs = append(errs, m.at(inv))
+	var ps Violations
+	CheckProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), m.Routes[i].Protocol, rt.Protocols()...)
+	if err := ps.Err(); err != nil {
+		return m.Explain(err)
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+func RouteKey(i int) string { return fmt.Sprintf("routes[%d].route", i) }
+
+// checkManifestRoute checks what can be seen without knowing the domains.
+func checkManifestRoute(i int, mr ManifestRoute) error {
+	var ps Violations
+	_, path, _, err := SplitRoute(mr.Route)
+	if err != nil {
+		ps.Add(RouteKey(i), "%v", err)
+	}
+	CheckPath(&ps, RouteKey(i), path)
+	CheckRouteOptions(&ps, fmt.Sprintf("routes[%d].options", i), mr.Options)
+	if mr.Protocol != "" {
+		CheckProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), mr.Protocol, ProtocolHTTP1, ProtocolHTTP2, ProtocolTCP)
+	}
+	return ps.Err()
+}
+
+// SplitRoute takes host.domain/path or domain:port apart, the name in small letters.
+func SplitRoute(s string) (name, path string, port int, err error) {
+	name, path, _ = strings.Cut(s, "/")
+	name, number, ported := strings.Cut(name, ":")
+	for label := range strings.SplitSeq(strings.TrimPrefix(name, AnyHost+"."), ".") {
+		if !HostLabel.MatchString(label) {
+			return "", "", 0, fmt.Errorf("must be a host and a domain without scheme, such as shop.example.com/cart, or the domain and port of a TCP route, not %q", yamlfile.Shorten(s))
+		}
+	}
+	if ported {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 || path != "" {
+			return "", "", 0, fmt.Errorf("must have a port from 1 to 65535 and no path behind its colon, such as tcp.example.com:20000, not %q", yamlfile.Shorten(s))
+		}
+		port = int(n)
+	}
+	if path = strings.TrimRight(path, "/"); path != "" {
+		path = "/" + path
+	}
+	return strings.ToLower(name), path, port, nil
+}
+
+// lifecycleOf is how a manifest wants an app to come about.
+func (m *ManifestApp) lifecycleOf(a App) string {
+	if m.Docker != nil {
+		return LifecycleDocker
+	}
+	if m.Lifecycle != "" || a.GUID == "" {
+		return "" // of files
+	}
+	return a.Lifecycle
+}
+
+// checkLifecycle keeps an app what it once was, as the platform does.
+func checkLifecycle(old, next App) error {
+	if old.GUID == "" || old.Lifecycle == next.Lifecycle {
+		return nil
+	}
+	was, is := "made of files", "an image"
+	if old.Docker() {
+		was, is = is, was
+	}
+	return &Invalid{Key: "lifecycle", Message: fmt.Sprintf("Lifecycle type cannot be changed: app '%s' is %s and cannot become %s: delete it first, or give the other one another name", old.Name, was, is)}
 }

@@ -1,10 +1,6 @@
 package app
 
-import (
-	"fmt"
-	"strings"
-	"time"
-)
+import "time"
 
 // ProcessKey is a key of a process in a manifest: how it is written, where the
 // manifest has it and where the wish does. Reading, writing, applying and
@@ -198,8 +194,6 @@ func (k ProcessKey) Value(p Process) any {
 	return nil
 }
 
-func FormatMB(mb int) string { return fmt.Sprintf("%dM", mb) }
-
 // processOf is an otherwise empty process as the manifest says.
 func processOf(m *ManifestProcess) Process {
 	p := Process{Type: m.Type}
@@ -235,26 +229,15 @@ func (m *ManifestApp) ProcessSettings() []ProcessSetting {
 	return append([]ProcessSetting{{Type: Web, Manifest: top, Index: -1}}, out...)
 }
 
-// at turns what a rule says about a wish into words about the manifest.
-func (m *ManifestApp) at(inv *Invalid) *ManifestError {
-	key := inv.Key
-	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {
-		key = rest // it was said at app level, or not at all
+// Spelling is how the manifest writes a key: who shows a difference looks for the
+// path in the text.
+func (m *ManifestApp) Spelling(w ProcessSetting, k ProcessKey) string {
+	prefix := ""
+	if w.Index >= 0 {
+		prefix = KeyOfProcess(Process{Type: w.Type}, "")
 	}
-	return &ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: inv.Message}
-}
-
-// Line is the line of a key in the manifest, otherwise of the map it belongs to. It is
-// 0 if neither is in the manifest.
-func (m *ManifestApp) Line(key string) int {
-	for {
-		if n, ok := m.lines[key]; ok {
-			return n
-		}
-		i := strings.LastIndexAny(key, ".[")
-		if i < 0 {
-			return m.lines[""]
-		}
-		key = key[:i]
+	if k.other != "" && m.lines[prefix+k.other] > 0 {
+		return k.other
 	}
+	return k.Name
 }
