@@ -19,14 +19,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-func TestCurrentIsBounded(t *testing.T) {
-	p := Process{}
-	for range maxCurrent {
-		p = p.WithVersion("x")
-	}
-	p = p.WithVersion("last")
-	if len(p.Current) != maxCurrent || !p.Keeps("last") {
-		t.Errorf("%d versions, want %d with the last", len(p.Current), maxCurrent)
-	}
-}

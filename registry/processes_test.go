@@ -3,6 +3,7 @@ package registry
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,5 +129,41 @@ func TestIdentity(t *testing.T) {
 	p := one[app.Process](t)(r.UpdateProcess(worker.GUID, func(p *app.Process) error { p.GUID = "x"; return nil }))
 	if p.GUID != worker.GUID {
 		t.Errorf("guid = %s, want %s", p.GUID, worker.GUID)
+	}
+}
+
+// Another limit is another container; no limit is a wish like any other.
+func TestLogRateIsPartOfTheWish(t *testing.T) {
+	slow, same, fast := int64(10), int64(10), int64(11)
+	for _, tt := range []struct {
+		a, b    *int64
+		differs bool
+	}{{nil, nil, false}, {nil, &slow, true}, {&slow, nil, true}, {&slow, &same, false}, {&slow, &fast, true}} {
+		if got := processDiffers(app.Process{LogRate: tt.a}, app.Process{LogRate: tt.b}); got != tt.differs {
+			t.Errorf("%v and %v differ: %v", tt.a, tt.b, got)
+		}
+	}
+	bad := int64(-5)
+	if err := app.ValidateProcess(app.Process{Type: "web", MemoryMB: 1, DiskMB: 1, HealthCheck: app.HealthCheck{Type: app.CheckProcess}, LogRate: &bad}); err == nil {
+		t.Error("a negative limit was taken")
+	}
+}
+
+// Two that add a sidecar at the same time cannot both take the last memory.
+func TestMemoryRuleHoldsConcurrently(t *testing.T) {
+	r := newRegistry(t)
+	a := one[app.App](t)(r.PutApp(app.App{Name: "shop"}))
+	var wg sync.WaitGroup
+	for _, name := range []string{"a", "b", "c", "d"} {
+		wg.Go(func() {
+			_, err := r.PutSidecar(app.Sidecar{App: a.GUID, Name: name, Command: "c", ProcessTypes: []string{"web"}, MemoryMB: 600})
+			if err != nil && len(app.Problems(err)) != 1 {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := app.DeclaredMB(one[[]app.Sidecar](t)(r.Sidecars(a.GUID)), app.Web); got != 600 {
+		t.Errorf("declared = %dM, want 600M", got)
 	}
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +12,6 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
 )
-
-func openDB(t *testing.T) *store.DB {
-	t.Helper()
-	db := one[*store.DB](t)(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
 
 func eventTypes(es []app.Event) []string {
 	out := []string{}
