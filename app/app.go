@@ -22,13 +22,13 @@ var ErrNotFound = errors.New("not found")
 // State is whether an app should run.
 type State string
 
-// The states that a user may wish for.
+// The states that a user can set.
 const (
 	Started State = "STARTED"
 	Stopped State = "STOPPED"
 )
 
-// App is the wish for an app: what its processes have in common.
+// App is the desired state of an app that its processes have in common.
 type App struct {
 	GUID       string            `json:"guid"`
 	Name       string            `json:"name"`

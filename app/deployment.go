@@ -58,11 +58,11 @@ type Deployment struct {
 	Original int `json:"original"` // instances before
 	Target   int `json:"target"`   // instances that it asked for
 
-	// Instances are wished of the process's own generation: the new one, or after a
-	// cancel the one that is gone back to. Others are those beside it, oldest first.
+	// Instances is the desired number of the process's own generation: the new one,
+	// or after a cancel the restored one. Others are the other generations, oldest first.
 	Instances int     `json:"instances"`
 	Others    []Share `json:"others,omitempty"`
-	// Before is the wish before a rollback, which a cancel restores.
+	// Before is the desired state before a rollback. A cancel restores it.
 	Before *Before `json:"before,omitempty"`
 
 	Metadata  Metadata  `json:"metadata,omitzero"`
@@ -154,7 +154,7 @@ func (d Deployment) Plan(instances int) Plan {
 	return Plan{New: canary, Total: instances + 1}
 }
 
-// Counts are the instances that are wished per generation of the web process.
+// Counts returns the desired number of instances per generation of the web process.
 func (d Deployment) Counts(p Process) map[int]int {
 	out := map[int]int{p.Generation: d.Instances}
 	for _, s := range d.Others {
@@ -184,7 +184,7 @@ func (d Deployment) Refusal(action string) error {
 	return &Refused{fmt.Sprintf("Cannot %s a deployment with status: %s and reason: %s", action, value, reason)}
 }
 
-// Refused says why a wish cannot be kept as things are.
+// Refused says why the present state does not allow a change.
 type Refused struct{ Reason string }
 
 func (r *Refused) Error() string { return r.Reason }
@@ -226,7 +226,7 @@ func (d Deployment) Unscale(p *Process, to Release) {
 }
 
 // Release is what the instances of a process were started from at the last start,
-// restart or deployment: a wish as it was then. It is never changed.
+// restart or deployment: the desired state at that time. It never changes.
 type Release struct {
 	Revision    string            `json:"revision,omitempty"` // guid; empty: revisions were off
 	Droplet     string            `json:"droplet,omitempty"`  // guid

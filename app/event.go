@@ -20,7 +20,7 @@ type Target struct {
 	Name string `json:"name"`
 }
 
-// Event is something that happened to a wish, for the audit.
+// Event is an audit event: it records a change of the desired state.
 type Event struct {
 	GUID      string         `json:"guid"`
 	Type      string         `json:"type"` // "audit.app.create"

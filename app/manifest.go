@@ -256,8 +256,8 @@ func (e ManifestError) In(file string) string {
 	return file + ": " + e.Error()
 }
 
-// Explain turns what rules say about a wish into words about the manifest. Errors
-// of another kind stay as they are.
+// Explain turns errors about the desired state into errors about keys of the manifest.
+// Errors of another kind stay as they are.
 func (m *ManifestApp) Explain(err error) error {
 	if err == nil || len(Problems(err)) == 0 {
 		return err
@@ -276,7 +276,7 @@ type ManifestDocker struct {
 	Username string
 }
 
-// at turns what a rule says about a wish into words about the manifest.
+// at turns an error about the desired state into one about a key of the manifest.
 func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	key := inv.Key
 	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {

@@ -17,11 +17,11 @@ type Desired struct {
 	Sidecars  []Sidecar
 }
 
-// IsNew tells whether the app is still to be made.
-func (w Desired) IsNew() bool { return w.App.GUID == "" }
+// IsNew reports whether the app does not exist yet.
+func (d Desired) IsNew() bool { return d.App.GUID == "" }
 
-// PlanManifest is what a manifest makes of a wish. Planning again on what it returned
-// gives the same.
+// PlanManifest returns the desired state after a manifest is applied to old. Planning
+// again on the result gives the same.
 func PlanManifest(old Desired, m *ManifestApp) (Desired, error) {
 	next := Desired{App: m.Applied(old.App), Processes: slices.Clone(old.Processes), Sidecars: slices.Clone(old.Sidecars)}
 	for _, w := range m.ProcessSettings() {
@@ -96,18 +96,18 @@ func (m *ManifestSidecar) Applied(s Sidecar) Sidecar {
 	return s
 }
 
-// Validate holds a whole wish against the rules.
-func (w Desired) Validate(m *ManifestApp) error {
-	errs := []error{ValidateApp(w.App)}
-	for _, p := range w.Processes {
+// Validate checks the whole desired state against the rules.
+func (d Desired) Validate(m *ManifestApp) error {
+	errs := []error{ValidateApp(d.App)}
+	for _, p := range d.Processes {
 		errs = append(errs, ValidateProcess(p))
-		if err := ValidateProcessMemory(p, w.Sidecars); err != nil {
-			errs = append(errs, w.blame(p, m, err))
+		if err := ValidateProcessMemory(p, d.Sidecars); err != nil {
+			errs = append(errs, d.blame(p, m, err))
 		}
 	}
-	for i, s := range w.Sidecars {
+	for i, s := range d.Sidecars {
 		errs = append(errs, ValidateSidecar(s))
-		if slices.ContainsFunc(w.Sidecars[:i], func(o Sidecar) bool { return SameName(o.Name, s.Name) }) {
+		if slices.ContainsFunc(d.Sidecars[:i], func(o Sidecar) bool { return SameName(o.Name, s.Name) }) {
 			errs = append(errs, &Invalid{Key: SidecarKey(s, "name"), Message: "another sidecar of the app has this name (capitals do not count): choose another one"})
 		}
 	}
@@ -116,12 +116,12 @@ func (w Desired) Validate(m *ManifestApp) error {
 
 // blame names the last sidecar of the manifest that takes a process's memory, if
 // there is one: that is the line to look at.
-func (w Desired) blame(p Process, m *ManifestApp, otherwise error) error {
+func (d Desired) blame(p Process, m *ManifestApp, otherwise error) error {
 	for _, ms := range slices.Backward(m.Sidecars) {
 		if ms.MemoryMB == nil || !slices.Contains(ms.ProcessTypes, p.Type) {
 			continue
 		}
-		others := slices.DeleteFunc(slices.Clone(w.Sidecars), func(s Sidecar) bool { return SameName(s.Name, ms.Name) })
+		others := slices.DeleteFunc(slices.Clone(d.Sidecars), func(s Sidecar) bool { return SameName(s.Name, ms.Name) })
 		return ValidateSidecarMemory(ms.Applied(Sidecar{}), others, []Process{p})
 	}
 	return otherwise

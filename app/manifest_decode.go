@@ -264,7 +264,7 @@ func (d *decoder) warn(key string, line int, message string) {
 }
 
 func (d *decoder) processValue(k ProcessKey, key string, v *yamlfile.Node, m *ManifestProcess) {
-	switch f := k.field(m).(type) {
+	switch f := k.inManifest(m).(type) {
 	case **string:
 		var s string
 		if v.Null() || d.text(key, v, &s) {

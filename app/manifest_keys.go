@@ -2,15 +2,15 @@ package app
 
 import "time"
 
-// ProcessKey is a key of a process in a manifest: how it is written, where the
-// manifest has it and where the wish does. Reading, writing, applying and
-// comparing all go by the one table.
+// ProcessKey is a key of a process in a manifest: its spellings, its field in the
+// manifest and its field in the process. Reading, writing, applying and comparing
+// manifests all use the one table ProcessKeys.
 type ProcessKey struct {
-	Name  string
-	other string // another spelling
-	kind  keyKind
-	field func(m *ManifestProcess) any // **string, **int, **int64 or **time.Duration
-	wish  func(p *Process) any         // *string, *int, **int64 or *time.Duration
+	Name       string
+	other      string // another spelling
+	kind       keyKind
+	inManifest func(m *ManifestProcess) any // **string, **int, **int64 or **time.Duration
+	inProcess  func(p *Process) any         // *string, *int, **int64 or *time.Duration
 }
 
 type keyKind int
@@ -28,79 +28,79 @@ const (
 var ProcessKeys = []ProcessKey{
 	{
 		Name: "command", kind: keyCommand,
-		field: func(m *ManifestProcess) any { return &m.Command },
-		wish:  func(p *Process) any { return &p.Command },
+		inManifest: func(m *ManifestProcess) any { return &m.Command },
+		inProcess:  func(p *Process) any { return &p.Command },
 	},
 	{
 		Name: "instances", kind: keyCount,
-		field: func(m *ManifestProcess) any { return &m.Instances },
-		wish:  func(p *Process) any { return &p.Instances },
+		inManifest: func(m *ManifestProcess) any { return &m.Instances },
+		inProcess:  func(p *Process) any { return &p.Instances },
 	},
 	{
 		Name: "memory", kind: keyAmount,
-		field: func(m *ManifestProcess) any { return &m.MemoryMB },
-		wish:  func(p *Process) any { return &p.MemoryMB },
+		inManifest: func(m *ManifestProcess) any { return &m.MemoryMB },
+		inProcess:  func(p *Process) any { return &p.MemoryMB },
 	},
 	{
 		Name: "disk_quota", other: "disk-quota", kind: keyAmount,
-		field: func(m *ManifestProcess) any { return &m.DiskMB },
-		wish:  func(p *Process) any { return &p.DiskMB },
+		inManifest: func(m *ManifestProcess) any { return &m.DiskMB },
+		inProcess:  func(p *Process) any { return &p.DiskMB },
 	},
 	{
 		Name: "log-rate-limit-per-second", kind: keyRate,
-		field: func(m *ManifestProcess) any { return &m.LogRate },
-		wish:  func(p *Process) any { return &p.LogRate },
+		inManifest: func(m *ManifestProcess) any { return &m.LogRate },
+		inProcess:  func(p *Process) any { return &p.LogRate },
 	},
 	{
 		Name: "timeout", kind: keySeconds,
-		field: func(m *ManifestProcess) any { return &m.Timeout },
-		wish:  func(p *Process) any { return &p.HealthCheck.Timeout },
+		inManifest: func(m *ManifestProcess) any { return &m.Timeout },
+		inProcess:  func(p *Process) any { return &p.HealthCheck.Timeout },
 	},
 	{
 		Name: "health-check-type", kind: keyCheck,
-		field: func(m *ManifestProcess) any { return &m.HealthCheckType },
-		wish:  func(p *Process) any { return &p.HealthCheck.Type },
+		inManifest: func(m *ManifestProcess) any { return &m.HealthCheckType },
+		inProcess:  func(p *Process) any { return &p.HealthCheck.Type },
 	},
 	{
 		Name: "health-check-http-endpoint", kind: keyText,
-		field: func(m *ManifestProcess) any { return &m.HealthCheckHTTPEndpoint },
-		wish:  func(p *Process) any { return &p.HealthCheck.Endpoint },
+		inManifest: func(m *ManifestProcess) any { return &m.HealthCheckHTTPEndpoint },
+		inProcess:  func(p *Process) any { return &p.HealthCheck.Endpoint },
 	},
 	{
 		Name: "health-check-invocation-timeout", kind: keySeconds,
-		field: func(m *ManifestProcess) any { return &m.HealthCheckInvocationTimeout },
-		wish:  func(p *Process) any { return &p.HealthCheck.InvocationTimeout },
+		inManifest: func(m *ManifestProcess) any { return &m.HealthCheckInvocationTimeout },
+		inProcess:  func(p *Process) any { return &p.HealthCheck.InvocationTimeout },
 	},
 	{
 		Name: "health-check-interval", kind: keySeconds,
-		field: func(m *ManifestProcess) any { return &m.HealthCheckInterval },
-		wish:  func(p *Process) any { return &p.HealthCheck.Interval },
+		inManifest: func(m *ManifestProcess) any { return &m.HealthCheckInterval },
+		inProcess:  func(p *Process) any { return &p.HealthCheck.Interval },
 	},
 	{
 		Name: "readiness-health-check-type", kind: keyCheck,
-		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckType },
-		wish:  func(p *Process) any { return &p.Readiness.Type },
+		inManifest: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckType },
+		inProcess:  func(p *Process) any { return &p.Readiness.Type },
 	},
 	{
 		Name: "readiness-health-check-http-endpoint", kind: keyText,
-		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckHTTPEndpoint },
-		wish:  func(p *Process) any { return &p.Readiness.Endpoint },
+		inManifest: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckHTTPEndpoint },
+		inProcess:  func(p *Process) any { return &p.Readiness.Endpoint },
 	},
 	{
 		Name: "readiness-health-check-invocation-timeout", kind: keySeconds,
-		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInvocationTimeout },
-		wish:  func(p *Process) any { return &p.Readiness.InvocationTimeout },
+		inManifest: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInvocationTimeout },
+		inProcess:  func(p *Process) any { return &p.Readiness.InvocationTimeout },
 	},
 	{
 		Name: "readiness-health-check-interval", kind: keySeconds,
-		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInterval },
-		wish:  func(p *Process) any { return &p.Readiness.Interval },
+		inManifest: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInterval },
+		inProcess:  func(p *Process) any { return &p.Readiness.Interval },
 	},
 }
 
 // Given tells whether the manifest has the key.
 func (k ProcessKey) Given(m *ManifestProcess) bool {
-	switch f := k.field(m).(type) {
+	switch f := k.inManifest(m).(type) {
 	case **string:
 		return *f != nil
 	case **int:
@@ -115,7 +115,7 @@ func (k ProcessKey) Given(m *ManifestProcess) bool {
 
 // clear makes the manifest not have the key.
 func (k ProcessKey) clear(m *ManifestProcess) {
-	switch f := k.field(m).(type) {
+	switch f := k.inManifest(m).(type) {
 	case **string:
 		*f = nil
 	case **int:
@@ -132,47 +132,47 @@ func (k ProcessKey) apply(m *ManifestProcess, p *Process) {
 	if !k.Given(m) {
 		return
 	}
-	switch f := k.field(m).(type) {
+	switch f := k.inManifest(m).(type) {
 	case **string:
-		*k.wish(p).(*string) = **f
+		*k.inProcess(p).(*string) = **f
 	case **int:
-		*k.wish(p).(*int) = **f
+		*k.inProcess(p).(*int) = **f
 	case **int64:
-		rate := k.wish(p).(**int64)
+		rate := k.inProcess(p).(**int64)
 		*rate = nil
 		if v := **f; v >= 0 {
 			*rate = &v
 		}
 	case **time.Duration:
-		*k.wish(p).(*time.Duration) = **f
+		*k.inProcess(p).(*time.Duration) = **f
 	}
 }
 
 // take makes the manifest say what p has, if that is something.
 func (k ProcessKey) take(p Process, m *ManifestProcess) {
-	switch f := k.field(m).(type) {
+	switch f := k.inManifest(m).(type) {
 	case **string:
-		if v := *k.wish(&p).(*string); v != "" {
+		if v := *k.inProcess(&p).(*string); v != "" {
 			*f = &v
 		}
 	case **int:
-		v := *k.wish(&p).(*int)
+		v := *k.inProcess(&p).(*int)
 		*f = &v
 	case **int64:
-		if rate := *k.wish(&p).(**int64); rate != nil {
+		if rate := *k.inProcess(&p).(**int64); rate != nil {
 			v := *rate
 			*f = &v
 		}
 	case **time.Duration:
-		if v := *k.wish(&p).(*time.Duration); v != 0 {
+		if v := *k.inProcess(&p).(*time.Duration); v != 0 {
 			*f = &v
 		}
 	}
 }
 
-// Value is a wish's value as a manifest has it; nil stands for none.
+// Value returns the value of the process as a manifest has it; nil stands for none.
 func (k ProcessKey) Value(p Process) any {
-	switch v := k.wish(&p).(type) {
+	switch v := k.inProcess(&p).(type) {
 	case *string:
 		if *v == "" {
 			return nil

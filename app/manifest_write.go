@@ -146,25 +146,25 @@ func (m *ManifestRoute) Rendered() yaml.MapSlice {
 }
 
 // Described says all that a manifest can say about an app, except its routes.
-func (w Desired) Described() ManifestApp {
+func (d Desired) Described() ManifestApp {
 	m := ManifestApp{
-		Name: w.App.Name, Env: pointers(w.App.Env),
-		Metadata: MetadataChange{Labels: pointers(w.App.Metadata.Labels), Annotations: pointers(w.App.Metadata.Annotations)},
+		Name: d.App.Name, Env: pointers(d.App.Env),
+		Metadata: MetadataChange{Labels: pointers(d.App.Metadata.Labels), Annotations: pointers(d.App.Metadata.Annotations)},
 	}
-	if len(w.App.Buildpacks) > 0 {
-		m.Buildpacks = slices.Clone(w.App.Buildpacks)
+	if len(d.App.Buildpacks) > 0 {
+		m.Buildpacks = slices.Clone(d.App.Buildpacks)
 	}
-	if w.App.Stack != "" {
-		m.Stack = &w.App.Stack
+	if d.App.Stack != "" {
+		m.Stack = &d.App.Stack
 	}
-	for _, p := range w.Processes {
+	for _, p := range d.Processes {
 		one := ManifestProcess{Type: p.Type}
 		for _, k := range ProcessKeys {
 			k.take(p, &one)
 		}
 		m.Processes = append(m.Processes, one)
 	}
-	for _, s := range w.Sidecars {
+	for _, s := range d.Sidecars {
 		if s.Origin != OriginUser {
 			continue // staging brings it again
 		}

@@ -15,8 +15,8 @@ const (
 	DefaultDiskMB   = 1024
 )
 
-// Process is the wish for one process type of an app. The web process's guid is
-// the app's.
+// Process is the desired state of one process type of an app. The web process has the
+// guid of its app.
 type Process struct {
 	GUID        string      `json:"guid"`
 	App         string      `json:"app"` // guid
@@ -31,14 +31,14 @@ type Process struct {
 	Ports       []int       `json:"ports,omitempty"` // empty: the default port
 	Version     string      `json:"version"`         // set by the Registry
 	// Current are the versions since the last start or restart; Version is the last
-	// of them. An instance of any of them runs as wished, an older one is to be
-	// replaced: a change alone replaces nothing. Set by the Registry.
+	// of them. Instances of these versions keep running, because a change alone
+	// replaces nothing. Older ones are replaced. Set by the Registry.
 	Current    []string `json:"current"`
-	Generation int      `json:"generation"`       // of the instances that are wished; set by deployments
+	Generation int      `json:"generation"`       // of the desired instances; set by deployments
 	Newest     int      `json:"newest,omitempty"` // the highest generation that ever was; 0: Generation
-	// Started is what instances were started from last; nil: nobody knows. Those of a
-	// process that is Held are started from it again, and not from what was wished
-	// since, until the next start, restart or deployment. Set by the Registry.
+	// Started is the release of the last start; nil: it is not known. Instances of a
+	// process that is Held start from it again, without later changes, until the
+	// next start, restart or deployment. Set by the Registry.
 	Started   *Release  `json:"started,omitempty"`
 	Held      bool      `json:"held,omitempty"`
 	Metadata  Metadata  `json:"metadata,omitzero"`
@@ -46,8 +46,8 @@ type Process struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Keeps tells whether an instance of version may run on, or was started before
-// the last wish to start or restart and is to be replaced.
+// Keeps reports whether an instance of version can keep running. Otherwise it is
+// older than the last start or restart and must be replaced.
 func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, version) }
 
 func (p Process) Clone() Process {

@@ -22,10 +22,9 @@ const (
 
 var HostLabel = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
-// Route is the wish that requests for a name, and a path under it, reach the
-// instances of its destinations. There is one route for a domain, host and path. In
-// a domain of TCP routes it is the wish that connections to a port reach them, and
-// there is one route for a port.
+// Route sends requests for a host name, and a path under it, to the instances of its
+// destinations. There is one route for a domain, host and path. In a domain of TCP
+// routes it sends connections to a port, and there is one route for a port.
 type Route struct {
 	GUID         string        `json:"guid"`
 	Space        string        `json:"space"`                 // guid

@@ -12,8 +12,8 @@ const (
 	OriginBuildpack = "buildpack"
 )
 
-// Sidecar is the wish for a process that runs in the containers of one or more
-// process types, and ends when they end.
+// Sidecar is the desired state of a process that runs in the containers of one or more
+// process types, and stops with them.
 type Sidecar struct {
 	GUID         string    `json:"guid"`
 	App          string    `json:"app"` // guid

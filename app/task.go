@@ -24,8 +24,8 @@ const TaskUser = "vcap"
 // a command it is a comment, which is never run.
 const ShellCommand = "# interactive shell"
 
-// Task is the wish for one run of a command with an app's droplet, in a container
-// of its own, and what came of it.
+// Task is one run of a command with an app's droplet, in a container of its own, and
+// its result.
 type Task struct {
 	GUID      string    `json:"guid"`
 	App       string    `json:"app"`      // guid

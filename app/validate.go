@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Invalid says which key of a wish cannot be had, and what is allowed. Several of
-// them come joined; see Problems.
+// Invalid says which key has a value that is not allowed, and which values are. Several
+// of them come joined; see Problems.
 type Invalid struct {
 	Key     string // "sidecars[config server].memory"
 	Message string
@@ -39,7 +39,7 @@ const (
 	maxInstances = 10_000
 )
 
-// Violations collects what is wrong with one wish.
+// Violations collects the errors of one value.
 type Violations []error
 
 func (ps *Violations) Add(key, format string, args ...any) {

@@ -16,9 +16,9 @@ import (
 // AppStore stores apps with their processes and sidecars.
 type AppStore struct{ *tables }
 
-// Listen calls fn with the guid of every process whose wish changed, after the
-// commit, also when its app or a sidecar of it changed, and when it was deleted.
-// See store.Bucket.Listen for what fn may do.
+// Listen calls fn with the guid of every process whose desired state changed, after
+// the commit. This includes changes of its app and its sidecars, and its deletion.
+// See store.Bucket.Listen for what fn can do.
 func (r *AppStore) Listen(fn func(process string)) { r.processes.Listen(fn) }
 
 // PutApp keeps a in the place of the app with its guid, or as a new app with a
@@ -124,9 +124,8 @@ func (r *AppStore) DeleteApp(guid string) error {
 	})
 }
 
-// Restart wishes for new instances in the place of all that run: every process of
-// the app gets a new version that is the only current one. It does not start an
-// app that is stopped.
+// Restart asks for new instances in place of all that run: every process of the app
+// gets a new version that is the only current one. It does not start a stopped app.
 func (r *AppStore) Restart(guid string) error {
 	return r.update(func(r *Registry) error {
 		a, err := r.App(guid)
@@ -136,7 +135,7 @@ func (r *AppStore) Restart(guid string) error {
 		if err := r.renewOthers(guid); err != nil {
 			return err
 		}
-		return r.eachProcess(guid, func(p app.Process) (app.Process, error) { return r.startAnew(a, p) })
+		return r.eachProcess(guid, func(p app.Process) (app.Process, error) { return r.restarted(a, p) })
 	})
 }
 
@@ -183,7 +182,7 @@ func (r *AppStore) putApp(a app.App) (app.App, error) {
 	return a, r.eachProcess(a.GUID, func(p app.Process) (app.Process, error) {
 		switch {
 		case starts(old, a):
-			return all.startAnew(a, p)
+			return all.restarted(a, p)
 		case appDiffers(old, a):
 			return p.WithVersion(uuid.NewString()), nil
 		}
@@ -202,7 +201,7 @@ func appDiffers(old, a app.App) bool {
 		!maps.Equal(old.Env, a.Env)
 }
 
-// starts tells whether the change is the wish to start.
+// starts reports whether the change starts the app.
 func starts(old, a app.App) bool { return old.State == app.Stopped && a.State == app.Started }
 
 // AppsIn returns the apps of a space by name.

@@ -189,7 +189,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Who listens hears of every process whose wish changed, through whatever.
+// Listeners get every process whose desired state changed, whatever changed it.
 func TestListen(t *testing.T) {
 	r := newRegistry(t)
 	var heard []string

@@ -108,9 +108,9 @@ func backTo(others []app.Share, ready func(generation int) int) int {
 	return max(slices.IndexFunc(others, func(s app.Share) bool { return !s.Dropped }), 0)
 }
 
-// goBack makes the wish that of an earlier generation again. What somebody wished
-// beside the deployment stays wished, and waits for the next start: until then
-// instances are started from what they had.
+// goBack restores the desired state of an earlier generation. Changes that were made
+// beside the deployment stay, and take effect at the next start. Until then, instances
+// start from the release they had.
 func (r *DeploymentStore) goBack(d *app.Deployment, to app.Share) error {
 	all := r.registry()
 	a, err := all.App(d.App)
@@ -140,7 +140,7 @@ func (r *DeploymentStore) goBack(d *app.Deployment, to app.Share) error {
 	memory := p.MemoryMB
 	d.Unscale(&p, to.Release)
 	if app.ValidateProcessMemory(p, sidecars) != nil {
-		p.MemoryMB = memory // the wished sidecars need it
+		p.MemoryMB = memory // the desired sidecars need it
 	}
 	if p, err = all.keepProcess(p); err != nil {
 		return err
@@ -227,8 +227,7 @@ func (r *DeploymentStore) endSuperseded(d app.Deployment) error {
 	return r.keepDeployment(d)
 }
 
-// renewOthers wishes for new instances also of the generations beside the process's
-// own.
+// renewOthers asks for new instances of the generations beside the process's own.
 func (r *DeploymentStore) renewOthers(appGUID string) error {
 	d, active, err := r.ActiveDeployment(appGUID)
 	if err != nil || !active {
@@ -257,7 +256,7 @@ func (r *DeploymentStore) holdOthers(a app.App) error {
 	})
 }
 
-// target makes the app's wish what is to be deployed.
+// target sets the desired state of the app to the one that is deployed.
 func (r *DeploymentStore) target(d *app.Deployment, a app.App, n app.NewDeployment) (app.App, error) {
 	all := r.registry()
 	if n.Droplet != "" {
@@ -316,7 +315,7 @@ func (r *DeploymentStore) scaleFor(d *app.Deployment, back app.Revision) error {
 	return err
 }
 
-// begin wishes for the first new instances.
+// begin asks for the first new instances.
 func (r *DeploymentStore) begin(d *app.Deployment, a app.App) error {
 	p, err := r.registry().Process(d.App)
 	if err != nil {
@@ -324,7 +323,7 @@ func (r *DeploymentStore) begin(d *app.Deployment, a app.App) error {
 	}
 	p.Newest = max(p.Newest, p.Generation) + 1
 	p.Generation, d.Generation = p.Newest, p.Newest
-	if p, err = r.startAnew(a, p); err != nil {
+	if p, err = r.restarted(a, p); err != nil {
 		return err
 	}
 	if err := r.processes.Put(p.GUID, p); err != nil {
@@ -366,6 +365,6 @@ func (r *DeploymentStore) finish(d *app.Deployment) error {
 		if command, known := rev.Commands[p.Type]; known && d.Before != nil {
 			p.Command = command
 		}
-		return r.startAnew(a, p)
+		return r.restarted(a, p)
 	})
 }

@@ -180,7 +180,7 @@ func (r *DeploymentStore) DropletsInUse() (map[string]bool, error) {
 	return used, err
 }
 
-// release is the present wish for a process.
+// release returns the present desired state of a process.
 func (r *DeploymentStore) release(a app.App, p app.Process) (app.Release, error) {
 	sidecars, err := r.registry().SidecarsOf(a.GUID, p.Type)
 	if err != nil {
@@ -201,8 +201,8 @@ func (r *DeploymentStore) release(a app.App, p app.Process) (app.Release, error)
 	return rel, err
 }
 
-// started is what the instances of p run now: the release of their last start, or
-// where nobody kept it the present wish.
+// started returns the release that the instances of p run now: the one of their last
+// start, or if it is not known the present desired state.
 func (r *DeploymentStore) started(a app.App, p app.Process) (app.Release, error) {
 	if p.Started != nil {
 		return *p.Started, nil
@@ -210,16 +210,17 @@ func (r *DeploymentStore) started(a app.App, p app.Process) (app.Release, error)
 	return r.release(a, p)
 }
 
-// startAnew wishes for new instances of p in the place of all that run.
-func (r *DeploymentStore) startAnew(a app.App, p app.Process) (app.Process, error) {
+// restarted returns p with new instances in place of all that run.
+func (r *DeploymentStore) restarted(a app.App, p app.Process) (app.Process, error) {
 	p = p.Restarted(uuid.NewString())
 	rel, err := r.release(a, p)
 	p.Started, p.Held = &rel, false
 	return p, err
 }
 
-// WishAt is what an instance of a generation is to be, in one reading: the app, the
-// process and its sidecars. It is ErrNotFound when the generation is not wished.
+// WishAt returns the desired state of an instance of a generation, in one transaction:
+// the app, the process and its sidecars. The error is ErrNotFound if the generation
+// is not desired.
 func (r *DeploymentStore) WishAt(process string, generation int) (a app.App, p app.Process, sidecars []app.Sidecar, err error) {
 	err = r.view(func(r *Registry) error {
 		if p, err = r.Process(process); err != nil {

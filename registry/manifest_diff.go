@@ -49,7 +49,7 @@ func (d *differ) note(path string, was, value any) {
 }
 
 func (d *differ) application(r *Registry, space string, m *app.ManifestApp) error {
-	old, err := r.wishOf(space, m.Name)
+	old, err := r.desiredOf(space, m.Name)
 	if err != nil {
 		return err
 	}

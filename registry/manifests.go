@@ -44,7 +44,7 @@ func (r *Manifests) ApplyManifest(space string, m app.Manifest) (apps []app.App,
 }
 
 func (r *Manifests) applyApp(space string, m *app.ManifestApp) (app.App, error) {
-	old, err := r.wishOf(space, m.Name)
+	old, err := r.desiredOf(space, m.Name)
 	if err != nil {
 		return app.App{}, err
 	}
@@ -52,7 +52,7 @@ func (r *Manifests) applyApp(space string, m *app.ManifestApp) (app.App, error) 
 	if err != nil {
 		return app.App{}, err
 	}
-	a, err := r.applyWish(old, next)
+	a, err := r.applyDesired(old, next)
 	if err != nil {
 		return a, m.Explain(err)
 	}
@@ -71,31 +71,31 @@ func (r *Manifests) applyApp(space string, m *app.ManifestApp) (app.App, error) 
 	return a, nil
 }
 
-// wishOf reads an app of a space, or what one that is not there would begin as.
-func (r *Manifests) wishOf(space, name string) (w app.Desired, err error) {
+// desiredOf returns the desired state of an app in a space, or for a missing app the
+// state in which it would be created.
+func (r *Manifests) desiredOf(space, name string) (d app.Desired, err error) {
 	all := r.registry()
 	if _, err := all.Space(space); err != nil {
-		return w, err
+		return d, err
 	}
-	w.App, err = all.AppIn(space, name)
+	d.App, err = all.AppIn(space, name)
 	if errors.Is(err, app.ErrNotFound) {
-		w.App = app.App{Name: name, Space: space, State: app.Stopped}
-		w.Processes = []app.Process{app.Process{Type: app.Web, Instances: 1}.WithDefaults()}
-		return w, nil
+		d.App = app.App{Name: name, Space: space, State: app.Stopped}
+		d.Processes = []app.Process{app.Process{Type: app.Web, Instances: 1}.WithDefaults()}
+		return d, nil
 	}
 	if err != nil {
-		return w, err
+		return d, err
 	}
-	if w.Processes, err = all.Processes(w.App.GUID); err != nil {
-		return w, err
+	if d.Processes, err = all.Processes(d.App.GUID); err != nil {
+		return d, err
 	}
-	w.Sidecars, err = all.Sidecars(w.App.GUID)
-	return w, err
+	d.Sidecars, err = all.Sidecars(d.App.GUID)
+	return d, err
 }
 
-// applyWish writes what differs, and nothing else: who listens hears of changes
-// only.
-func (r *Manifests) applyWish(old, next app.Desired) (a app.App, err error) {
+// applyDesired writes only values that differ, so that listeners hear of changes only.
+func (r *Manifests) applyDesired(old, next app.Desired) (a app.App, err error) {
 	all := r.registry()
 	a = next.App
 	if old.IsNew() || !sameApp(old.App, next.App) {
@@ -135,7 +135,7 @@ func sameApp(old, a app.App) bool {
 		old.Metadata.Equal(a.Metadata)
 }
 
-// ManifestOf is the manifest that describes an app as it is wished now. Applying
+// ManifestOf returns the manifest that describes the desired state of an app. Applying
 // it changes nothing.
 func (r *Manifests) ManifestOf(guid string) (m app.Manifest, err error) {
 	err = r.view(func(r *Registry) error {
@@ -143,11 +143,11 @@ func (r *Manifests) ManifestOf(guid string) (m app.Manifest, err error) {
 		if err != nil {
 			return err
 		}
-		w, err := r.wishOf(a.Space, a.Name)
+		desired, err := r.desiredOf(a.Space, a.Name)
 		if err != nil {
 			return err
 		}
-		described := w.Described()
+		described := desired.Described()
 		if described.Routes, err = r.describedRoutes(guid); err != nil {
 			return err
 		}

@@ -125,7 +125,7 @@ applications:
 	}
 }
 
-// The same for any wish, whatever its texts.
+// The same for any desired state, whatever its texts.
 func TestManifestOfAnything(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	odd := func() string { return oddTexts[rnd.IntN(len(oddTexts))] }

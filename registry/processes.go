@@ -89,8 +89,8 @@ func rank(processType string) int {
 	return 1
 }
 
-// eachProcess gives every process of an app what fn makes of it. Listeners hear
-// of all of them: the app's state is part of their wish.
+// eachProcess stores the result of fn for every process of an app. Listeners hear of all
+// of them, because the app's state is part of their desired state.
 func (r *AppStore) eachProcess(appGUID string, fn func(p app.Process) (app.Process, error)) error {
 	ps, err := r.Processes(appGUID)
 	if err != nil {

@@ -132,8 +132,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Another limit is another container; no limit is a wish like any other.
-func TestLogRateIsPartOfTheWish(t *testing.T) {
+// A changed log rate limit needs a new container, and so does its removal.
+func TestLogRateIsPartOfDesiredState(t *testing.T) {
 	slow, same, fast := int64(10), int64(10), int64(11)
 	for _, tt := range []struct {
 		a, b    *int64

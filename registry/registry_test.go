@@ -28,7 +28,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 }
 
-// Several wishes in one transaction are kept together or not at all.
+// Several changes in one transaction are stored together or not at all.
 func TestWith(t *testing.T) {
 	r := newRegistry(t)
 	stop := errors.New("stop")

@@ -32,7 +32,7 @@ func TestTCPRoutes(t *testing.T) {
 	if diff := cmp.Diff(one[app.Route](t)(r.RouteAtPort(20001)), rt); diff != "" {
 		t.Errorf("at its port (-got +want):\n%s", diff)
 	}
-	// Without a wish a free one is found, until there is none.
+	// If no port is given, the registry finds a free one until none is left.
 	taken := map[int]bool{20001: true}
 	for range 2 {
 		one := one[app.Route](t)(r.PutRoute(app.Route{Space: s.GUID, Domain: d.GUID}))

@@ -160,7 +160,7 @@ func checkSidecarApp(old, s app.Sidecar) error {
 	return &app.Invalid{Key: app.SidecarKey(s, "app"), Message: "a sidecar stays with its app"}
 }
 
-// sameSidecars compares what runs, not when it was wished. Both come by name.
+// sameSidecars compares what runs, without guids and times. Both lists are sorted by name.
 func sameSidecars(a, b []app.Sidecar) bool {
 	return slices.EqualFunc(a, b, func(a, b app.Sidecar) bool {
 		return a.Name == b.Name && a.Command == b.Command && a.MemoryMB == b.MemoryMB &&
@@ -168,10 +168,10 @@ func sameSidecars(a, b []app.Sidecar) bool {
 	})
 }
 
-// replaceSidecars makes the wished sidecars of an app exactly these.
-func (r *AppStore) replaceSidecars(appGUID string, wished []app.Sidecar) error {
+// replaceSidecars makes the sidecars of an app exactly the desired ones.
+func (r *AppStore) replaceSidecars(appGUID string, desired []app.Sidecar) error {
 	old, err := r.Sidecars(appGUID)
-	if err != nil || sameSidecars(old, wished) {
+	if err != nil || sameSidecars(old, desired) {
 		return err
 	}
 	for _, s := range old {
@@ -179,7 +179,7 @@ func (r *AppStore) replaceSidecars(appGUID string, wished []app.Sidecar) error {
 			return err
 		}
 	}
-	for _, s := range wished {
+	for _, s := range desired {
 		s.GUID = ""
 		if _, err := r.keepSidecar(s); err != nil {
 			return err
