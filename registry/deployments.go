@@ -218,10 +218,10 @@ func (r *DeploymentStore) restarted(a app.App, p app.Process) (app.Process, erro
 	return p, err
 }
 
-// WishAt returns the desired state of an instance of a generation, in one transaction:
+// DesiredAt returns the desired state of an instance of a generation, in one transaction:
 // the app, the process and its sidecars. The error is ErrNotFound if the generation
 // is not desired.
-func (r *DeploymentStore) WishAt(process string, generation int) (a app.App, p app.Process, sidecars []app.Sidecar, err error) {
+func (r *DeploymentStore) DesiredAt(process string, generation int) (a app.App, p app.Process, sidecars []app.Sidecar, err error) {
 	err = r.view(func(r *Registry) error {
 		if p, err = r.Process(process); err != nil {
 			return err
