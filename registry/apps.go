@@ -21,8 +21,8 @@ type AppStore struct{ *tables }
 // See store.Bucket.Listen for what fn can do.
 func (r *AppStore) Listen(fn func(process string)) { r.processes.Listen(fn) }
 
-// PutApp keeps a in the place of the app with its guid, or as a new app with a
-// web process. It returns what was kept, with guid, state and times filled in.
+// PutApp stores a: it replaces the app with the same guid, or creates one with a web
+// process. It returns the stored app, with guid, state and times filled in.
 func (r *AppStore) PutApp(a app.App) (app.App, error) {
 	a = a.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -85,8 +85,8 @@ func (r *AppStore) Apps() ([]app.App, error) {
 	})
 }
 
-// DeleteApp removes an app with its processes and sidecars, and takes it out of
-// its routes.
+// DeleteApp deletes an app with its processes and sidecars, and its destinations in
+// routes.
 func (r *AppStore) DeleteApp(guid string) error {
 	return r.update(func(r *Registry) error {
 		a, err := r.App(guid)
@@ -190,9 +190,9 @@ func (r *AppStore) putApp(a app.App) (app.App, error) {
 	})
 }
 
-// appDiffers tells whether containers of the app would differ from those started
-// before. Buildpacks count only once they have made another droplet. The name is
-// part of every container's VCAP_APPLICATION.
+// appDiffers reports whether containers of the app would differ from those started
+// before. Buildpacks do not count until they produce another droplet. The name counts,
+// because every container has it in VCAP_APPLICATION.
 func appDiffers(old, a app.App) bool {
 	return old.Name != a.Name ||
 		old.Space != a.Space ||

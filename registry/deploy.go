@@ -12,149 +12,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// MoveDeployment lets fn take a deployment a step further, unless it is done. What
-// fn leaves as it was is not written.
-func (r *DeploymentStore) MoveDeployment(guid string, fn func(p app.Process, d *app.Deployment)) error {
-	return r.update(func(r *Registry) error {
-		d, err := r.Deployment(guid)
-		if err != nil {
-			return err
-		}
-		p, err := r.Process(d.App)
-		if err != nil {
-			return err
-		}
-		was := d
-		was.Others = slices.Clone(d.Others)
-		if !d.Active() {
-			return nil
-		}
-		fn(p, &d)
-		state := d.State
-		d.State = was.State
-		d.Move(state)
-		switch {
-		case reflect.DeepEqual(was, d):
-			return nil
-		case d.State == app.Deployed:
-			return r.finish(&d)
-		case d.State == app.Canceled:
-			d.Others = nil
-		}
-		return r.keepDeployment(d)
-	})
-}
-
-// ContinueDeployment lets a canary that is paused go on.
-func (r *DeploymentStore) ContinueDeployment(guid string) (d app.Deployment, err error) {
-	err = r.update(func(r *Registry) error {
-		if d, err = r.Deployment(guid); err != nil {
-			return err
-		}
-		if d.State != app.Paused {
-			return d.Refusal("continue")
-		}
-		if d.Step < d.Steps() {
-			d.Step++
-			d.Move(app.Prepaused)
-		} else {
-			d.Move(app.Deploying)
-		}
-		return r.keepDeployment(d)
-	})
-	return d, err
-}
-
-// CancelDeployment goes back to the generation before. Ready tells how many of a
-// generation's instances serve: of several, the newest that does is gone back to.
-func (r *DeploymentStore) CancelDeployment(guid string, ready func(d app.Deployment, generation int) int) (d app.Deployment, err error) {
-	err = r.update(func(r *Registry) error {
-		if d, err = r.Deployment(guid); err != nil {
-			return err
-		}
-		if !d.Active() {
-			return d.Refusal("cancel")
-		}
-		if d.State == app.Canceling {
-			return nil
-		}
-		p, err := r.Process(d.App)
-		if err != nil {
-			return err
-		}
-		i := backTo(d.Others, func(generation int) int { return ready(d, generation) })
-		to := d.Others[i]
-		rest := append(slices.Delete(slices.Clone(d.Others), i, i+1), app.Share{
-			Generation: p.Generation, Instances: d.Instances, Release: *p.Started, Current: p.Current, Dropped: true,
-		})
-		d.Move(app.Canceling)
-		d.Others = rest
-		if err := r.goBack(&d, to); err != nil {
-			return err
-		}
-		return r.keepDeployment(d)
-	})
-	return d, err
-}
-
-// backTo is the share that a cancel goes back to: the newest that serves, else the
-// oldest.
-func backTo(others []app.Share, ready func(generation int) int) int {
-	for i, s := range slices.Backward(others) {
-		if !s.Dropped && ready(s.Generation) > 0 {
-			return i
-		}
-	}
-	return max(slices.IndexFunc(others, func(s app.Share) bool { return !s.Dropped }), 0)
-}
-
-// goBack restores the desired state of an earlier generation. Changes that were made
-// beside the deployment stay, and take effect at the next start. Until then, instances
-// start from the release they had.
-func (r *DeploymentStore) goBack(d *app.Deployment, to app.Share) error {
-	all := r.registry()
-	a, err := all.App(d.App)
-	if err != nil {
-		return err
-	}
-	a.Droplet = to.Release.Droplet
-	if d.Before != nil {
-		a.Env = maps.Clone(d.Before.Env)
-	}
-	if _, err := all.putApp(a); err != nil {
-		return err
-	}
-	if d.Before != nil {
-		if err := all.replaceSidecars(d.App, d.Before.Sidecars); err != nil {
-			return err
-		}
-	}
-	p, err := all.Process(d.App)
-	if err != nil {
-		return err
-	}
-	sidecars, err := all.Sidecars(d.App)
-	if err != nil {
-		return err
-	}
-	memory := p.MemoryMB
-	d.Unscale(&p, to.Release)
-	if app.ValidateProcessMemory(p, sidecars) != nil {
-		p.MemoryMB = memory // the desired sidecars need it
-	}
-	if p, err = all.keepProcess(p); err != nil {
-		return err
-	}
-	p.Generation, p.Started, p.Held, p.Version, p.Current = to.Generation, &to.Release, true, to.Release.Version, to.Current
-	d.Instances = max(p.Instances, to.Instances)
-	if err := r.processes.Put(p.GUID, p); err != nil {
-		return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
-	}
-	return nil
-}
-
-// Deploy begins a deployment. The one before it, if it is not done, is superseded:
-// its instances serve until the new ones do. An app that is stopped is started.
+// Deploy starts a deployment. It supersedes an active deployment of the app, whose
+// instances serve until the new ones are ready. It starts a stopped app.
 func (r *DeploymentStore) Deploy(n app.NewDeployment) (d app.Deployment, err error) {
 	err = r.update(func(r *Registry) error {
 		a, err := r.App(n.App)
@@ -187,7 +46,7 @@ func (r *DeploymentStore) Deploy(n app.NewDeployment) (d app.Deployment, err err
 	return d, err
 }
 
-// supersede ends the deployment before, and notes what runs now.
+// supersede ends the active deployment, and records in d what runs now.
 func (r *DeploymentStore) supersede(d *app.Deployment, a app.App, p app.Process) error {
 	rel, err := r.started(a, p)
 	if err != nil {
@@ -217,7 +76,7 @@ func (r *DeploymentStore) supersede(d *app.Deployment, a app.App, p app.Process)
 	return nil
 }
 
-// endSuperseded is the end of a deployment that another one came before.
+// endSuperseded ends a deployment that a newer one replaces.
 func (r *DeploymentStore) endSuperseded(d app.Deployment) error {
 	to := app.Canceled
 	if d.State == app.Deploying {
@@ -240,7 +99,7 @@ func (r *DeploymentStore) renewOthers(appGUID string) error {
 	return r.keepDeployment(d)
 }
 
-// holdOthers makes the other processes stay as they are until the web process is
+// holdOthers keeps the release of the other processes until the web process is
 // deployed.
 func (r *DeploymentStore) holdOthers(a app.App) error {
 	if a.State != app.Started {
@@ -287,7 +146,8 @@ func (r *DeploymentStore) target(d *app.Deployment, a app.App, n app.NewDeployme
 	return a, err
 }
 
-// scaleFor gives the web process what the deployment's options and a revision say.
+// scaleFor applies the deployment's options and the command of a revision to the web
+// process.
 func (r *DeploymentStore) scaleFor(d *app.Deployment, back app.Revision) error {
 	d.Target = d.Original
 	if d.Options.WebInstances != nil {
@@ -343,7 +203,7 @@ func (r *DeploymentStore) begin(d *app.Deployment, a app.App) error {
 }
 
 // finish ends a deployment: only the new instances stay, and the other processes
-// follow.
+// restart.
 func (r *DeploymentStore) finish(d *app.Deployment) error {
 	d.Move(app.Deployed)
 	d.Others = nil
@@ -367,4 +227,145 @@ func (r *DeploymentStore) finish(d *app.Deployment) error {
 		}
 		return r.restarted(a, p)
 	})
+}
+
+// MoveDeployment lets fn change a deployment that is still active. It writes nothing if
+// fn changes nothing.
+func (r *DeploymentStore) MoveDeployment(guid string, fn func(p app.Process, d *app.Deployment)) error {
+	return r.update(func(r *Registry) error {
+		d, err := r.Deployment(guid)
+		if err != nil {
+			return err
+		}
+		p, err := r.Process(d.App)
+		if err != nil {
+			return err
+		}
+		was := d
+		was.Others = slices.Clone(d.Others)
+		if !d.Active() {
+			return nil
+		}
+		fn(p, &d)
+		state := d.State
+		d.State = was.State
+		d.Move(state)
+		switch {
+		case reflect.DeepEqual(was, d):
+			return nil
+		case d.State == app.Deployed:
+			return r.finish(&d)
+		case d.State == app.Canceled:
+			d.Others = nil
+		}
+		return r.keepDeployment(d)
+	})
+}
+
+// ContinueDeployment continues a paused canary deployment.
+func (r *DeploymentStore) ContinueDeployment(guid string) (d app.Deployment, err error) {
+	err = r.update(func(r *Registry) error {
+		if d, err = r.Deployment(guid); err != nil {
+			return err
+		}
+		if d.State != app.Paused {
+			return d.Refusal("continue")
+		}
+		if d.Step < d.Steps() {
+			d.Step++
+			d.Move(app.Prepaused)
+		} else {
+			d.Move(app.Deploying)
+		}
+		return r.keepDeployment(d)
+	})
+	return d, err
+}
+
+// CancelDeployment restores the generation before. If there are several, it restores the
+// newest that has ready instances; ready returns their number.
+func (r *DeploymentStore) CancelDeployment(guid string, ready func(d app.Deployment, generation int) int) (d app.Deployment, err error) {
+	err = r.update(func(r *Registry) error {
+		if d, err = r.Deployment(guid); err != nil {
+			return err
+		}
+		if !d.Active() {
+			return d.Refusal("cancel")
+		}
+		if d.State == app.Canceling {
+			return nil
+		}
+		p, err := r.Process(d.App)
+		if err != nil {
+			return err
+		}
+		i := backTo(d.Others, func(generation int) int { return ready(d, generation) })
+		to := d.Others[i]
+		rest := append(slices.Delete(slices.Clone(d.Others), i, i+1), app.Share{
+			Generation: p.Generation, Instances: d.Instances, Release: *p.Started, Current: p.Current, Dropped: true,
+		})
+		d.Move(app.Canceling)
+		d.Others = rest
+		if err := r.goBack(&d, to); err != nil {
+			return err
+		}
+		return r.keepDeployment(d)
+	})
+	return d, err
+}
+
+// backTo returns the index of the share that a cancel restores: the newest with ready
+// instances, otherwise the oldest.
+func backTo(others []app.Share, ready func(generation int) int) int {
+	for i, s := range slices.Backward(others) {
+		if !s.Dropped && ready(s.Generation) > 0 {
+			return i
+		}
+	}
+	return max(slices.IndexFunc(others, func(s app.Share) bool { return !s.Dropped }), 0)
+}
+
+// goBack restores the desired state of an earlier generation. Changes that were made
+// beside the deployment stay, and take effect at the next start. Until then, instances
+// start from the release they had.
+func (r *DeploymentStore) goBack(d *app.Deployment, to app.Share) error {
+	all := r.registry()
+	a, err := all.App(d.App)
+	if err != nil {
+		return err
+	}
+	a.Droplet = to.Release.Droplet
+	if d.Before != nil {
+		a.Env = maps.Clone(d.Before.Env)
+	}
+	if _, err := all.putApp(a); err != nil {
+		return err
+	}
+	if d.Before != nil {
+		if err := all.replaceSidecars(d.App, d.Before.Sidecars); err != nil {
+			return err
+		}
+	}
+	p, err := all.Process(d.App)
+	if err != nil {
+		return err
+	}
+	sidecars, err := all.Sidecars(d.App)
+	if err != nil {
+		return err
+	}
+	memory := p.MemoryMB
+	d.Unscale(&p, to.Release)
+	if app.ValidateProcessMemory(p, sidecars) != nil {
+		p.MemoryMB = memory // the desired sidecars need it
+	}
+	if p, err = all.keepProcess(p); err != nil {
+		return err
+	}
+	p.Generation, p.Started, p.Held, p.Version, p.Current = to.Generation, &to.Release, true, to.Release.Version, to.Current
+	d.Instances = max(p.Instances, to.Instances)
+	if err := r.processes.Put(p.GUID, p); err != nil {
+		return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+	}
+	return nil
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// DeploymentStore stores deployments, and the releases that they replace.
+// DeploymentStore stores deployments and the releases of processes.
 type DeploymentStore struct{ *tables }
 
-// keptDeployments is how many deployments of an app are remembered.
+// keptDeployments is how many deployments of an app are kept.
 const keptDeployments = 100
 
-// deploymentBucket keeps deployments; an app has at most one that is not done.
+// deploymentBucket returns the bucket of deployments. An app has at most one active one.
 func deploymentBucket(db *store.DB) *store.Bucket[app.Deployment] {
 	return store.In(db, "deployments",
 		store.Index("app", func(d app.Deployment) string { return d.App }),
@@ -40,7 +40,7 @@ func (r *DeploymentStore) Deployments() ([]app.Deployment, error) {
 	return sorted(r.deployments, "deployments", func(a, b app.Deployment) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
 
-// ActiveDeployment returns the deployment of an app that is not done, if there is one.
+// ActiveDeployment returns the active deployment of an app, if there is one.
 func (r *DeploymentStore) ActiveDeployment(appGUID string) (d app.Deployment, active bool, err error) {
 	found, err := r.deployments.By("active", appGUID)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *DeploymentStore) ActiveDeployment(appGUID string) (d app.Deployment, ac
 	return found[0], true, nil
 }
 
-// ActiveDeployments returns those of all apps, by the guid of the app.
+// ActiveDeployments returns the active deployments of all apps, by the guid of the app.
 func (r *DeploymentStore) ActiveDeployments() (map[string]app.Deployment, error) {
 	all, err := r.deployments.All()
 	if err != nil {
@@ -67,8 +67,8 @@ func (r *DeploymentStore) ActiveDeployments() (map[string]app.Deployment, error)
 	return out, nil
 }
 
-// Wanted reads in one state what should run of a process: nothing when its app is
-// stopped.
+// Wanted returns the desired instances of a process, read in one transaction. There are
+// none if its app is stopped.
 func (r *DeploymentStore) Wanted(process string) (w app.Wanted, err error) {
 	err = r.view(func(r *Registry) error {
 		if w.Process, err = r.Process(process); err != nil {
@@ -95,8 +95,8 @@ func (r *DeploymentStore) Wanted(process string) (w app.Wanted, err error) {
 	return w, err
 }
 
-// keepDeployment writes d, forgets what is beyond the bound, and tells who listens
-// to the process.
+// keepDeployment writes d, deletes the oldest deployments beyond the bound, and notifies
+// listeners of the process.
 func (r *DeploymentStore) keepDeployment(d app.Deployment) error {
 	d.UpdatedAt = app.Now()
 	if err := r.deployments.Put(d.GUID, d); err != nil {
@@ -121,7 +121,7 @@ func (r *DeploymentStore) keepDeployment(d app.Deployment) error {
 	return nil
 }
 
-// forgetDeployments removes those of an app that is deleted.
+// forgetDeployments deletes the deployments and revisions of an app.
 func (r *DeploymentStore) forgetDeployments(appGUID string) error {
 	all, err := r.deployments.By("app", appGUID)
 	if err != nil {
@@ -144,8 +144,8 @@ func (r *DeploymentStore) forgetDeployments(appGUID string) error {
 	return nil
 }
 
-// DropletsInUse are the guids of the droplets that instances are, or may be, started
-// from.
+// DropletsInUse returns the guids of the droplets that instances and tasks start from,
+// now or at their next start.
 func (r *DeploymentStore) DropletsInUse() (map[string]bool, error) {
 	used := map[string]bool{}
 	err := r.view(func(r *Registry) error {

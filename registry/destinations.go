@@ -8,8 +8,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// AddDestinations makes a route lead to ds too. What it leads to already stays,
-// with the protocol that ds name.
+// AddDestinations adds ds to the destinations of a route. A destination that exists
+// stays, with the protocol that ds name.
 func (r *RouteStore) AddDestinations(route string, ds []app.Destination) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {
 		ds, err := rt.CheckDestinations(ds)
@@ -27,9 +27,8 @@ func (r *RouteStore) AddDestinations(route string, ds []app.Destination) (app.Ro
 	})
 }
 
-// SetDestinations makes a route lead to ds and nothing else. A destination that
-// was there keeps its guid; one that takes the place of another of its process
-// remembers it.
+// SetDestinations replaces the destinations of a route by ds. A destination that exists
+// keeps its guid. One that replaces another of the same process keeps it as Former.
 func (r *RouteStore) SetDestinations(route string, ds []app.Destination) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {
 		ds, err := rt.CheckDestinations(ds)
@@ -41,10 +40,10 @@ func (r *RouteStore) SetDestinations(route string, ds []app.Destination) (app.Ro
 	})
 }
 
-// replaced makes now what a route leads to. What goes and what comes of one process
-// are paired in their order: the second takes the place of the first, and as long
-// as an instance lacks its port, the first is used there. What goes without anything
-// in its place was unmapped, and is so at once.
+// replaced returns now with the destinations that they replace. Removed and added
+// destinations of one process are paired in order. As long as an instance lacks the
+// port of the added one, the removed one is used there. A removed destination
+// without a pair is unmapped at once.
 func replaced(old, now []app.Destination) []app.Destination {
 	gone := map[app.ProcessName][]app.Destination{}
 	for _, d := range old {
@@ -68,8 +67,8 @@ func replaced(old, now []app.Destination) []app.Destination {
 	return out
 }
 
-// UpdateDestination gives a destination another protocol; an empty one is the
-// default of its route.
+// UpdateDestination sets the protocol of a destination. An empty one stands for the
+// default of the route.
 func (r *RouteStore) UpdateDestination(route, destination, protocol string) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {
 		i := slices.IndexFunc(rt.Destinations, func(d app.Destination) bool { return d.GUID == destination })
@@ -84,7 +83,7 @@ func (r *RouteStore) UpdateDestination(route, destination, protocol string) (app
 	})
 }
 
-// RemoveDestination makes a route no longer lead to a destination.
+// RemoveDestination removes a destination from a route.
 func (r *RouteStore) RemoveDestination(route, destination string) error {
 	_, err := r.changeRoute(route, func(rt *app.Route) error {
 		is := func(d app.Destination) bool { return d.GUID == destination }
@@ -97,8 +96,8 @@ func (r *RouteStore) RemoveDestination(route, destination string) error {
 	return err
 }
 
-// ForgetFormer lets go of what destinations of a route replaced, where needed says
-// that no instance needs it. A route that is gone needs nothing.
+// ForgetFormer clears Former of the destinations of a route that no instance needs any
+// more, according to needed. It does nothing if the route does not exist.
 func (r *RouteStore) ForgetFormer(route string, needed func(d app.Destination) bool) error {
 	return r.update(func(r *Registry) error {
 		rt, err := find(r.routes, route)
@@ -154,8 +153,8 @@ func (r *RouteStore) checkDestination(ps *app.Violations, rt app.Route, i int) e
 	return nil
 }
 
-// portsChanged gives a new version to the processes whose containers would be
-// started with other ports: those that destinations name are part of them.
+// portsChanged gives a new version to the processes whose containers would start with
+// other ports. The ports of destinations are among them.
 func (r *RouteStore) portsChanged(old, rt app.Route) error {
 	var seen []app.ProcessName
 	for _, d := range slices.Concat(old.Destinations, rt.Destinations) {

@@ -36,7 +36,7 @@ func rankDomain(d app.Domain) int {
 // Domain returns the domain with guid.
 func (r *DomainStore) Domain(guid string) (app.Domain, error) { return get(r.domains, "domain", guid) }
 
-// DefaultDomain returns the domain of routes that name none.
+// DefaultDomain returns the domain of routes that do not name one.
 func (r *DomainStore) DefaultDomain() (app.Domain, error) {
 	all, err := r.Domains()
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *DomainStore) DomainByName(name string) (app.Domain, error) {
 	return oneBy(r.domains, "name", strings.ToLower(name), "domain")
 }
 
-// PutDomain keeps d in the place of the domain with its guid, or as a new one.
+// PutDomain stores d: it replaces the domain with the same guid, or creates one.
 func (r *DomainStore) PutDomain(d app.Domain) (app.Domain, error) {
 	d = d.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -79,8 +79,8 @@ func (r *DomainStore) UpdateDomain(guid string, fn func(d *app.Domain) error) (d
 	return d, err
 }
 
-// DeleteDomain removes a domain with its routes. The default one stays: the next
-// start would make it again.
+// DeleteDomain deletes a domain with its routes. It refuses the default domain, because
+// the next start would create it again.
 func (r *DomainStore) DeleteDomain(guid string) error {
 	return r.update(func(r *Registry) error {
 		d, err := r.Domain(guid)
@@ -100,7 +100,7 @@ func (r *DomainStore) DeleteDomain(guid string) error {
 	})
 }
 
-// leaveDomains removes the domains of an org, and takes it out of others.
+// leaveDomains deletes the domains of an org, and stops sharing others with it.
 func (r *DomainStore) leaveDomains(org string) error {
 	all, err := r.Domains()
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *DomainStore) putDomain(d app.Domain) (app.Domain, error) {
 	return d, nil
 }
 
-// checkOwners wants the orgs of a domain to exist, and to make sense.
+// checkOwners checks that the orgs of a domain exist and are allowed for it.
 func (r *DomainStore) checkOwners(d app.Domain) error {
 	if d.Org == "" && len(d.SharedWith) > 0 {
 		return &app.Invalid{Key: "shared_organizations", Message: "a domain without an owner is shared with all organizations already"}
@@ -174,7 +174,7 @@ func (r *DomainStore) checkOwners(d app.Domain) error {
 	return nil
 }
 
-// checkGroup wants the router group of a domain to exist, and to make sense.
+// checkGroup checks that the router group of a domain exists and is allowed for it.
 func (r *DomainStore) checkGroup(d app.Domain) error {
 	switch {
 	case d.Internal:
@@ -189,8 +189,8 @@ func (r *DomainStore) checkGroup(d app.Domain) error {
 	return err
 }
 
-// checkReserved refuses a name with which one org could take over names of
-// another: those of its routes, and those under its domains.
+// checkReserved refuses a name that would let one org take over names of another: the
+// names of its routes, and names under its domains.
 func (r *DomainStore) checkReserved(d app.Domain) error {
 	reserved := func(by string) error {
 		return &app.Invalid{Key: "name", Message: fmt.Sprintf("%q cannot be a domain because %q is reserved by another domain or route", d.Name, by)}
@@ -218,10 +218,10 @@ func (r *DomainStore) checkReserved(d app.Domain) error {
 	return nil
 }
 
-// under tells whether name lies below domain.
+// under reports whether name is a subdomain of domain.
 func under(name, domain string) bool { return strings.HasSuffix(name, "."+domain) }
 
-// ensureInternal makes the domain by which apps reach each other.
+// ensureInternal creates the domain through which apps reach each other.
 func (r *DomainStore) ensureInternal() error {
 	_, err := r.DomainByName(app.InternalDomain)
 	if !errors.Is(err, app.ErrNotFound) {
@@ -231,7 +231,7 @@ func (r *DomainStore) ensureInternal() error {
 	return err
 }
 
-// ensureDomain makes name the one default domain.
+// ensureDomain makes name the only default domain.
 func (r *DomainStore) ensureDomain(name string) error {
 	all, err := r.Domains()
 	if err != nil {

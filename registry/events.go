@@ -23,7 +23,7 @@ const (
 	sweepEveryTime = 24 * time.Hour
 )
 
-// readEventKey is the target and the time of a key.
+// readEventKey returns the target and the time in a key.
 func readEventKey(key string) (target string, at time.Time, err error) {
 	cut := strings.LastIndexByte(key, '/')
 	if cut > 0 {
@@ -40,7 +40,7 @@ func readEventKey(key string) (target string, at time.Time, err error) {
 	return key[:cut], time.Unix(0, nanos), nil
 }
 
-// Events remembers what happened, for a month and up to 10,000 per target.
+// Events stores audit events for a month, and up to 10,000 per target.
 type Events struct {
 	db     *store.DB
 	tx     *store.Tx // nil: each method has its own
@@ -49,17 +49,17 @@ type Events struct {
 	bounds eventBounds
 }
 
-// eventBounds are what the constants say, except in tests.
+// eventBounds are the bounds of the constants, except in tests.
 type eventBounds struct{ perTarget, sweepEvery int }
 
-// sweeps says when the bounds are due to be looked at.
+// sweeps decides when to delete events beyond the bounds.
 type sweeps struct {
 	mu    sync.Mutex
 	count int // records since the last one; guarded by mu
 	last  time.Time
 }
 
-// due counts a record.
+// due counts a record and reports whether to sweep.
 func (s *sweeps) due(every int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *sweeps) due(every int) bool {
 	return true
 }
 
-// NewEvents returns the events that live in db.
+// NewEvents returns the events that are stored in db.
 func NewEvents(db *store.DB) *Events {
 	return &Events{
 		db: db, bucket: store.In(db, "events", store.Index("guid", func(e app.Event) string { return e.GUID })), sweeps: &sweeps{},
@@ -86,7 +86,7 @@ func (es *Events) With(tx *store.Tx) *Events {
 	return &c
 }
 
-// Record keeps e, with guid and time filled in where they are missing.
+// Record stores e, and fills in a missing guid and time.
 func (es *Events) Record(e app.Event) error {
 	if e.GUID == "" {
 		id, err := uuid.NewV7() // in the order of time, also within one tick of the clock
@@ -121,7 +121,7 @@ func (es *Events) Get(guid string) (app.Event, error) {
 	return found[0], nil
 }
 
-// List returns the events that f chooses.
+// List returns the events that match f.
 func (es *Events) List(f app.EventFilter) ([]app.Event, error) {
 	all, err := es.read(f.Targets)
 	if err != nil {
@@ -153,9 +153,8 @@ func (es *Events) read(targets []string) ([]app.Event, error) {
 	return all, nil
 }
 
-// sweep removes what is beyond the bounds. Keys come sorted by target and time,
-// so that from the end the newest of each target come first; they tell enough, and
-// no event is read.
+// sweep deletes events beyond the bounds. Keys are sorted by target and time, so from
+// the end the newest of each target come first. No event has to be read.
 func (es *Events) sweep() error {
 	keys, err := es.bucket.Keys("")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// PutSegment keeps s in the place of the one with its guid, or as a new one.
+// PutSegment stores s: it replaces the one with the same guid, or creates a new one.
 func (r *LimitStore) PutSegment(s app.Segment) (app.Segment, error) {
 	err := r.update(func(r *Registry) error {
 		if s.GUID == app.SharedSegment().GUID {
@@ -46,13 +46,13 @@ func (r *LimitStore) PutSegment(s app.Segment) (app.Segment, error) {
 	return s, nil
 }
 
-// segmentNamed tells whether another segment has the name, in whatever case.
+// segmentNamed reports whether another segment has the name, in upper or lower case.
 func (r *LimitStore) segmentNamed(name, but string) (bool, error) {
 	all, err := r.Segments()
 	return slices.ContainsFunc(all, func(s app.Segment) bool { return s.GUID != but && strings.EqualFold(s.Name, name) }), err
 }
 
-// UpdateSegment changes one in one transaction.
+// UpdateSegment changes an isolation segment in one transaction.
 func (r *LimitStore) UpdateSegment(guid string, fn func(s *app.Segment) error) (s app.Segment, err error) {
 	err = r.update(func(r *Registry) error {
 		if s, err = r.Segment(guid); err != nil {
@@ -68,7 +68,7 @@ func (r *LimitStore) UpdateSegment(guid string, fn func(s *app.Segment) error) (
 	return s, err
 }
 
-// Segment returns the one with guid.
+// Segment returns the isolation segment with guid.
 func (r *LimitStore) Segment(guid string) (app.Segment, error) {
 	if guid == app.SharedSegment().GUID {
 		return app.SharedSegment(), nil
@@ -76,7 +76,7 @@ func (r *LimitStore) Segment(guid string) (app.Segment, error) {
 	return get(r.segments, "isolation segment", guid)
 }
 
-// Segments returns all by name, the shared one too.
+// Segments returns all isolation segments by name, including the shared one.
 func (r *LimitStore) Segments() ([]app.Segment, error) {
 	all, err := r.segments.All()
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *LimitStore) Segments() ([]app.Segment, error) {
 	return all, nil
 }
 
-// DeleteSegment removes a segment that no org is entitled to.
+// DeleteSegment deletes an isolation segment that no org is entitled to.
 func (r *LimitStore) DeleteSegment(guid string) error {
 	return r.update(func(r *Registry) error {
 		s, err := r.Segment(guid)
@@ -107,7 +107,8 @@ func (r *LimitStore) DeleteSegment(guid string) error {
 	})
 }
 
-// Disentitle takes an org out of a segment, unless it or one of its spaces uses it.
+// Disentitle revokes the entitlement of an org, unless the org or one of its spaces uses
+// the isolation segment.
 func (r *LimitStore) Disentitle(guid, org string) error {
 	return r.update(func(r *Registry) error {
 		o, err := r.Org(org)
@@ -130,7 +131,7 @@ func (r *LimitStore) Disentitle(guid, org string) error {
 	})
 }
 
-// leaveSegments takes an org that goes out of all segments.
+// leaveSegments revokes all entitlements of an org that is being deleted.
 func (r *LimitStore) leaveSegments(org string) error {
 	all, err := r.segments.All()
 	for _, s := range all {

@@ -24,7 +24,7 @@ const (
 	jobsAtATime = 8
 )
 
-// Jobs remembers jobs and runs them.
+// Jobs stores jobs and runs them.
 //
 //	Start ─▶ bucket (PROCESSING) ─wake─▶ Run ─▶ JobFunc ─▶ bucket (COMPLETE or FAILED)
 type Jobs struct {
@@ -35,7 +35,7 @@ type Jobs struct {
 	handlers map[string]app.JobFunc // guarded by mu
 }
 
-// NewJobs returns the jobs that live in db.
+// NewJobs returns the jobs that are stored in db.
 func NewJobs(db *store.DB, log *slog.Logger) *Jobs {
 	return &Jobs{
 		bucket:   store.In(db, "jobs", store.Index("state", func(j app.Job) string { return string(j.State) })),
@@ -45,20 +45,20 @@ func NewJobs(db *store.DB, log *slog.Logger) *Jobs {
 	}
 }
 
-// Handle says what does the jobs of an operation. Call it before Run.
+// Handle sets the function that runs the jobs of an operation. Call it before Run.
 func (js *Jobs) Handle(operation string, fn func(ctx context.Context, j app.Job) (warnings []string, err error)) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	js.handlers[operation] = fn
 }
 
-// Start remembers a job of nobody in particular that Run will do, also if that is
-// the next daemon's.
+// Start stores a job without an actor. Run executes it, even if only the next daemon
+// does.
 func (js *Jobs) Start(operation string, args any) (app.Job, error) {
 	return js.StartFor(app.Actor{}, operation, args)
 }
 
-// StartFor is Start for a job that somebody asked for.
+// StartFor is Start for a job that an actor asked for.
 func (js *Jobs) StartFor(by app.Actor, operation string, args any) (app.Job, error) {
 	if js.handler(operation) == nil {
 		return app.Job{}, fmt.Errorf("cannot start job: nothing does %q", operation)
@@ -79,8 +79,8 @@ func (js *Jobs) StartFor(by app.Actor, operation string, args any) (app.Job, err
 // Get returns the job with guid.
 func (js *Jobs) Get(guid string) (app.Job, error) { return get(js.bucket, "job", guid) }
 
-// Run does jobs until ctx ends, those that an earlier daemon left undone first,
-// and drops ended ones after a day. It returns when no function is at work.
+// Run executes jobs until ctx ends, starting with those that an earlier daemon left. It
+// deletes finished jobs after a day. It returns when no function is running.
 func (js *Jobs) Run(ctx context.Context) error {
 	running := map[string]bool{}
 	ended := make(chan string)
@@ -91,8 +91,8 @@ func (js *Jobs) Run(ctx context.Context) error {
 			<-ended
 		}
 	}()
-	// Before that wait, also when it is the store that ends the loop: functions may
-	// be waiting for nothing else.
+	// Cancel before that wait, even if the store ends the loop: functions may wait for
+	// nothing else.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := js.sweep(); err != nil {
@@ -118,7 +118,7 @@ func (js *Jobs) Run(ctx context.Context) error {
 	}
 }
 
-// begin starts waiting jobs, the oldest first, as many as may run at a time.
+// begin starts waiting jobs, the oldest first, up to the number that can run at a time.
 func (js *Jobs) begin(ctx context.Context, running map[string]bool, ended chan<- string) error {
 	waiting, err := js.bucket.By("state", string(app.JobProcessing))
 	if err != nil {
@@ -143,15 +143,15 @@ func (js *Jobs) begin(ctx context.Context, running map[string]bool, ended chan<-
 	return nil
 }
 
-// do runs one job and writes down how it ended. A function that gives up because
-// the daemon leaves has not failed: its job stays for the next daemon.
+// do runs one job and stores its result. A function that stops because the daemon stops
+// has not failed: the next daemon runs its job again.
 func (js *Jobs) do(ctx context.Context, j app.Job) {
 	warnings, err := js.call(ctx, j)
 	if err != nil && ctx.Err() != nil {
 		js.log.Info("job left for the next daemon", "job", j.GUID, "operation", j.Operation, "err", err)
 		return
 	}
-	// Nobody needs the arguments any more, and a manifest has secrets in it.
+	// The arguments are no longer needed, and a manifest contains secrets.
 	j.State, j.Warnings, j.Args, j.UpdatedAt = app.JobComplete, warnings, nil, app.Now()
 	if err != nil {
 		j.State, j.Errors = app.JobFailed, jobErrors(err)
@@ -162,7 +162,7 @@ func (js *Jobs) do(ctx context.Context, j app.Job) {
 	}
 }
 
-// call keeps a bug in a function inside its job.
+// call runs the function of a job. If it panics, only this job fails.
 func (js *Jobs) call(ctx context.Context, j app.Job) (warnings []string, err error) {
 	fn := js.handler(j.Operation)
 	if fn == nil {
@@ -190,7 +190,7 @@ func (js *Jobs) nudge() {
 	}
 }
 
-// sweep drops jobs that ended long ago.
+// sweep deletes jobs that finished long ago.
 func (js *Jobs) sweep() error {
 	all, err := js.bucket.All()
 	if err != nil {
@@ -207,7 +207,7 @@ func (js *Jobs) sweep() error {
 	return nil
 }
 
-// jobErrors is what a client reads of err: one entry for every wrong key.
+// jobErrors returns the errors that a client reads: one for every wrong key.
 func jobErrors(err error) []app.JobError {
 	if one, ok := errors.AsType[*app.JobError](err); ok {
 		return []app.JobError{*one}

@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// DiffManifest returns what ApplyManifest would change, in the order of m.
+// DiffManifest returns the changes that ApplyManifest would make, in the order of m.
 func (r *Manifests) DiffManifest(space string, m app.Manifest) ([]app.Difference, error) {
 	d := differ{found: []app.Difference{}}
 	err := r.view(func(r *Registry) error {
@@ -27,13 +27,13 @@ func (r *Manifests) DiffManifest(space string, m app.Manifest) ([]app.Difference
 	return d.found, err
 }
 
-// differ collects what differs, under the path of one app.
+// differ collects the differences under the path of one app.
 type differ struct {
 	base  string
 	found []app.Difference
 }
 
-// note compares a value that the manifest gives; nil stands for none.
+// note records a difference between two values; nil stands for none.
 func (d *differ) note(path string, was, value any) {
 	if reflect.DeepEqual(was, value) {
 		return
@@ -146,7 +146,7 @@ func (d *differ) routes(r *Registry, a app.App, m *app.ManifestApp) error {
 	return nil
 }
 
-// plainMap is a map that JSON can be made of.
+// plainMap returns a map that can be encoded as JSON.
 func plainMap(items yaml.MapSlice) map[string]any {
 	out := map[string]any{}
 	for _, i := range items {

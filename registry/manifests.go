@@ -17,10 +17,10 @@ import (
 // Manifests applies manifests to the apps of a space, and describes apps as manifests.
 type Manifests struct{ *tables }
 
-// ApplyManifest makes the apps of a space as m says, in one transaction, and
-// returns them. It adds and changes, and removes nothing that m does not mention.
-// Apps that are not there are made, stopped. When anything is wrong nothing is
-// applied, and the error is one or more ManifestErrors.
+// ApplyManifest applies m to the apps of a space in one transaction, and returns them.
+// It adds and changes, and removes nothing that m does not mention. It creates missing
+// apps in state Stopped. If anything is wrong it applies nothing, and the error is
+// one or more ManifestErrors.
 func (r *Manifests) ApplyManifest(space string, m app.Manifest) (apps []app.App, err error) {
 	err = r.update(func(r *Registry) error {
 		var wrong []error
@@ -129,7 +129,7 @@ func (r *Manifests) applyDesired(old, next app.Desired) (a app.App, err error) {
 	return a, nil
 }
 
-// sameApp compares what a manifest may change.
+// sameApp compares the fields that a manifest can change.
 func sameApp(old, a app.App) bool {
 	return old.Name == a.Name && old.Stack == a.Stack && old.Lifecycle == a.Lifecycle && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks) &&
 		old.Metadata.Equal(a.Metadata)
@@ -173,19 +173,18 @@ func (r *Manifests) describedRoutes(appGUID string) (out []app.ManifestRoute, er
 	return out, nil
 }
 
-// missingRoute is a route that the manifest asks for and that does not lead to
-// the app.
+// missingRoute is a route of the manifest that is not yet mapped to the app.
 type missingRoute struct {
 	route app.Route
 	path  string // of the key that asks for it, in the app's entry
 	value any    // of that key
-	// options are nil when the route's own stay, and so is an empty protocol.
+	// options are nil, and protocol is empty, if those of the route stay.
 	options  map[string]string
 	protocol string
 }
 
-// missingRoutes returns the routes that are to be made or to lead to the app. A
-// default or random route is for an app that has none, and is asked for none.
+// missingRoutes returns the routes to create or to map to the app. A default or random
+// route is only for an app without routes, in the manifest and in the registry.
 func (r *Manifests) missingRoutes(a app.App, m *app.ManifestApp) ([]missingRoute, error) {
 	if len(m.Routes) > 0 {
 		return r.missingNamed(a, m)
@@ -254,9 +253,9 @@ func (r *Manifests) missingNamed(a app.App, m *app.ManifestApp) ([]missingRoute,
 	return out, errors.Join(wrong...)
 }
 
-// routeFor returns the route that is there for the place of rt, or else rt.
+// routeFor returns the existing route with the address of rt, otherwise rt.
 func (r *Manifests) routeFor(a app.App, rt app.Route) (app.Route, error) {
-	found, err := r.there(rt)
+	found, err := r.existing(rt)
 	if errors.Is(err, app.ErrNotFound) {
 		_, err = r.registry().newPort(rt)
 		return rt, err
@@ -270,8 +269,8 @@ func (r *Manifests) routeFor(a app.App, rt app.Route) (app.Route, error) {
 	return found, nil
 }
 
-// there is the route that has the place of rt.
-func (r *Manifests) there(rt app.Route) (app.Route, error) {
+// existing returns the route that has the address of rt.
+func (r *Manifests) existing(rt app.Route) (app.Route, error) {
 	if !rt.TCP() {
 		return r.registry().RouteAt(rt.Domain, rt.Host, rt.Path)
 	}
@@ -282,7 +281,7 @@ func (r *Manifests) there(rt app.Route) (app.Route, error) {
 	return found, err
 }
 
-// mapRoute makes a route lead to an app's web process, unless it leads to the app
+// mapRoute maps a route to an app's web process, unless it is mapped to the app
 // already.
 func (r *Manifests) mapRoute(w missingRoute, appGUID string) error {
 	rt := w.route.Clone()
@@ -303,7 +302,7 @@ func (r *Manifests) mapRoute(w missingRoute, appGUID string) error {
 	return err
 }
 
-// withKey says that the problems are about one key.
+// withKey returns err with all its problems attributed to one key.
 func withKey(err error, key string) error {
 	var errs []error
 	for _, inv := range app.Problems(err) {
@@ -315,7 +314,7 @@ func withKey(err error, key string) error {
 	return errors.Join(errs...)
 }
 
-// parseRoute finds the domain of a route: the longest one that its name ends with.
+// parseRoute reads a route. Its domain is the longest one that the name ends with.
 func parseRoute(s string, domains []app.Domain) (rt app.Route, err error) {
 	name, path, port, err := app.SplitRoute(s)
 	if err != nil {

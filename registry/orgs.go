@@ -16,10 +16,9 @@ import (
 // OrgStore stores orgs, spaces and the metadata of users.
 type OrgStore struct{ *tables }
 
-// EnsureDefaults makes the org and the space of a first start, once, and the shared
-// domains as far as they are not there. It returns the space; one that was deleted
-// since is empty. The named domain becomes the default one; routes of an earlier
-// default stay as they are.
+// EnsureDefaults creates the org and the space of a first start, once, and missing shared
+// domains. It returns the space, which is empty if it was deleted since. The named
+// domain becomes the default one. Routes of an earlier default domain stay.
 func (r *OrgStore) EnsureDefaults(domain string) (s app.Space, err error) {
 	domain = strings.ToLower(domain)
 	if err := checkDomain(domain); err != nil {
@@ -50,7 +49,7 @@ func (r *OrgStore) OrgByName(name string) (app.Org, error) {
 	return oneBy(r.orgs, "name", name, "org")
 }
 
-// PutOrg keeps o in the place of the org with its guid, or as a new one.
+// PutOrg stores o: it replaces the org with the same guid, or creates one.
 func (r *OrgStore) PutOrg(o app.Org) (app.Org, error) {
 	o.Metadata = o.Metadata.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -76,8 +75,8 @@ func (r *OrgStore) UpdateOrg(guid string, fn func(o *app.Org) error) (o app.Org,
 	return o, err
 }
 
-// DeleteOrg removes an org with its spaces, all that is in them, and its domains
-// with their routes.
+// DeleteOrg deletes an org with its spaces and everything in them, and its domains with
+// their routes.
 func (r *OrgStore) DeleteOrg(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.Org(guid); err != nil {
@@ -126,7 +125,7 @@ func (r *OrgStore) SpaceIn(org, name string) (app.Space, error) {
 	return oneBy(r.spaces, "org and name", org+"\x00"+name, "space")
 }
 
-// PutSpace keeps s in the place of the space with its guid, or as a new one.
+// PutSpace stores s: it replaces the space with the same guid, or creates one.
 func (r *OrgStore) PutSpace(s app.Space) (app.Space, error) {
 	s.Metadata = s.Metadata.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -152,7 +151,7 @@ func (r *OrgStore) UpdateSpace(guid string, fn func(s *app.Space) error) (s app.
 	return s, err
 }
 
-// DeleteSpace removes a space with its apps and routes.
+// DeleteSpace deletes a space with its apps and routes.
 func (r *OrgStore) DeleteSpace(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.Space(guid); err != nil {
@@ -224,8 +223,8 @@ func (r *OrgStore) putSpace(s app.Space) (app.Space, error) {
 	return s, nil
 }
 
-// firstSpace is the space of the first start. What was renamed or deleted since is
-// not made again.
+// firstSpace returns the space of the first start. If it was renamed or deleted since,
+// it is not created again.
 func (r *OrgStore) firstSpace() (app.Space, error) {
 	done, err := r.firstStarts.Get(firstStartKey)
 	if err == nil {
@@ -274,10 +273,10 @@ func (r *OrgStore) ensureSpace(org, name string) (app.Space, error) {
 	return r.putSpace(app.Space{Name: name, Org: org})
 }
 
-// maxGUID bounds the guids that others give.
+// maxGUID is the maximal length of guids that clients choose.
 const maxGUID = 200
 
-// Users returns what is written about users, in the order of their guids.
+// Users returns the records about users, sorted by guid.
 func (r *OrgStore) Users() ([]app.User, error) {
 	all, err := r.users.All()
 	if err != nil {
@@ -286,10 +285,10 @@ func (r *OrgStore) Users() ([]app.User, error) {
 	return all, nil
 }
 
-// User returns what is written about the user with guid.
+// User returns the record about the user with guid.
 func (r *OrgStore) User(guid string) (app.User, error) { return get(r.users, "user", guid) }
 
-// PutUser keeps u in the place of what is written about the user with its guid.
+// PutUser stores u: it replaces the record about the user with the same guid.
 func (r *OrgStore) PutUser(u app.User) (app.User, error) {
 	u.Metadata = u.Metadata.Clone()
 	err := r.update(func(r *Registry) error {
@@ -313,7 +312,7 @@ func (r *OrgStore) PutUser(u app.User) (app.User, error) {
 	return u, err
 }
 
-// firstStart says that the org and the space of a first start were made.
+// firstStart records that the org and the space of a first start were created.
 type firstStart struct {
 	Space string `json:"space"` // guid; it may have another name since, or be gone
 }

@@ -12,24 +12,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// processDiffers tells whether a container of the process would differ from one
-// started before. Checks are made from outside and the number of instances is
-// no part of any, so they do not count.
-func processDiffers(old, p app.Process) bool {
-	return old.Command != p.Command ||
-		old.MemoryMB != p.MemoryMB ||
-		old.DiskMB != p.DiskMB ||
-		!sameRate(old.LogRate, p.LogRate) ||
-		!slices.Equal(old.Ports, p.Ports)
-}
-
-func sameRate(a, b *int64) bool {
-	return a == b || a != nil && b != nil && *a == *b
-}
-
-// PutProcess keeps p in the place of the process with its guid, or as a new one.
-// It returns what was kept; Version, Generation and what goes with them are the
-// Registry's alone.
+// PutProcess stores p: it replaces the process with the same guid, or creates one.
+// It returns the stored process. Only the Registry sets Version, Generation and
+// the fields that belong to them.
 func (r *AppStore) PutProcess(p app.Process) (app.Process, error) {
 	p = p.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -75,7 +60,7 @@ func (r *AppStore) Processes(appGUID string) ([]app.Process, error) {
 	return ps, nil
 }
 
-// AllProcesses returns the processes of all apps, in one reading.
+// AllProcesses returns the processes of all apps, read in one transaction.
 func (r *AppStore) AllProcesses() ([]app.Process, error) {
 	return sorted(r.processes, "processes", func(a, b app.Process) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(rank(a.Type), rank(b.Type)), cmp.Compare(a.Type, b.Type))
@@ -115,8 +100,8 @@ func (r *AppStore) putProcess(p app.Process) (app.Process, error) {
 	return r.keepProcess(p, func(p app.Process) error { return app.ValidateProcessMemory(p, sidecars) })
 }
 
-// keepProcess is putProcess with the rules about sidecars left to the caller, who
-// may be about to change both.
+// keepProcess is putProcess without the rules about sidecars, for callers that change
+// both.
 func (r *AppStore) keepProcess(p app.Process, rules ...func(p app.Process) error) (app.Process, error) {
 	a, err := r.App(p.App)
 	if err != nil {
@@ -173,7 +158,7 @@ func (r *AppStore) processChanged(appGUID, processType string) error {
 	return nil
 }
 
-// checkIdentity guards what never changes about a process.
+// checkIdentity checks the fields of a process that never change.
 func checkIdentity(old, p app.Process) error {
 	var ps app.Violations
 	if (p.Type == app.Web) != (p.GUID == p.App) {
@@ -189,4 +174,19 @@ func checkIdentity(old, p app.Process) error {
 		ps.Add(app.KeyOfProcess(p, "type"), "a process stays %q: make another one", old.Type)
 	}
 	return ps.Err()
+}
+
+// processDiffers reports whether a container of the process would differ from one
+// started before. Health checks and the number of instances do not count, because
+// they are not part of a container.
+func processDiffers(old, p app.Process) bool {
+	return old.Command != p.Command ||
+		old.MemoryMB != p.MemoryMB ||
+		old.DiskMB != p.DiskMB ||
+		!sameRate(old.LogRate, p.LogRate) ||
+		!slices.Equal(old.Ports, p.Ports)
+}
+
+func sameRate(a, b *int64) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }

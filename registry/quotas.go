@@ -15,7 +15,7 @@ import (
 // LimitStore stores quotas, security groups and isolation segments.
 type LimitStore struct{ *tables }
 
-// PutQuota keeps q in the place of the quota with its guid, or as a new one.
+// PutQuota stores q: it replaces the quota with the same guid, or creates one.
 func (r *LimitStore) PutQuota(q app.Quota) (app.Quota, error) {
 	err := r.update(func(r *Registry) error {
 		old, err := find(r.quotas, q.GUID)
@@ -71,7 +71,7 @@ func (r *LimitStore) Quota(guid string) (app.Quota, error) {
 	return get(r.quotas, "quota", guid)
 }
 
-// OrgQuotas returns the quotas for orgs by name, the one that limits nothing too.
+// OrgQuotas returns the quotas for orgs by name, and last the unlimited one.
 func (r *LimitStore) OrgQuotas() ([]app.Quota, error) {
 	all, err := r.selectQuotas(func(q app.Quota) bool { return q.Org == "" })
 	return append(all, app.Unlimited()), err
@@ -87,7 +87,7 @@ func (r *LimitStore) selectQuotas(among func(q app.Quota) bool) ([]app.Quota, er
 	return slices.DeleteFunc(all, func(q app.Quota) bool { return !among(q) }), err
 }
 
-// DeleteQuota removes a quota. Orgs and spaces that had it have none.
+// DeleteQuota deletes a quota. Orgs and spaces that had it have none afterwards.
 func (r *LimitStore) DeleteQuota(guid string) error {
 	return r.update(func(r *Registry) error {
 		if guid == app.Unlimited().GUID {
@@ -128,7 +128,7 @@ func (r *LimitStore) dropFromSpaces(guid string) error {
 	return err
 }
 
-// deleteQuotasOf removes the space quotas of an org that goes.
+// deleteQuotasOf deletes the space quotas of an org that is being deleted.
 func (r *LimitStore) deleteQuotasOf(org string) error {
 	all, err := r.SpaceQuotas()
 	for _, q := range all {

@@ -1,12 +1,12 @@
-// Package registry stores the desired state that package app describes: orgs, apps,
-// routes and the like, and the events and jobs about them, in buckets of package store.
-// Every method is one transaction, and With joins several into one.
+// Package registry stores the desired state that package app describes, with its
+// events and jobs, in buckets of package store. Every method is one transaction, and
+// With joins several.
 package registry
 
 import "github.com/dewrun/dew/store"
 
-// Registry stores everything that users ask for, by subject. Code that needs
-// one subject can take that one instead, such as Registry.RouteStore.
+// Registry stores the desired state, by subject. Code that needs only one subject can
+// take that one: the RouteStore of a Registry, for example.
 type Registry struct {
 	*tables
 	*AppStore

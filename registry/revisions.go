@@ -14,8 +14,8 @@ import (
 // RevisionStore stores the revisions of apps.
 type RevisionStore struct{ *tables }
 
-// Bounds of revisions: their numbers begin again after the last, and the oldest of
-// an app are forgotten.
+// Bounds of revisions: after the last number they start again at 1, and the oldest of an
+// app are deleted.
 const (
 	lastRevision  = 9999
 	keptRevisions = 100
@@ -26,7 +26,7 @@ func (r *RevisionStore) Revision(guid string) (app.Revision, error) {
 	return get(r.revisions, "revision", guid)
 }
 
-// Revisions returns those of an app, oldest first.
+// Revisions returns the revisions of an app, oldest first.
 func (r *RevisionStore) Revisions(appGUID string) ([]app.Revision, error) {
 	all, err := r.revisions.By("app", appGUID)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *RevisionStore) Revisions(appGUID string) ([]app.Revision, error) {
 	return all, nil
 }
 
-// DeployedRevisions returns those that the app's instances run now.
+// DeployedRevisions returns the revisions that the app's instances run now.
 func (r *RevisionStore) DeployedRevisions(appGUID string) (out []app.Revision, err error) {
 	err = r.view(func(r *Registry) error {
 		a, err := r.App(appGUID)
@@ -77,9 +77,9 @@ func (r *RevisionStore) runningRevisions(appGUID string) (map[string]bool, error
 	return running, nil
 }
 
-// Revise keeps the app as it is about to be started, unless its latest revision is
-// the same. Made tells whether there is a new one. An app without a droplet, or that
-// wants none, gets none.
+// Revise stores a revision of an app that is about to start, unless the latest one is
+// the same. Made reports whether it is new. An app without a droplet, or with
+// revisions disabled, gets none.
 func (r *RevisionStore) Revise(a app.App) (rev app.Revision, made bool, err error) {
 	err = r.update(func(r *Registry) error {
 		before, _, err := r.latestRevision(a.GUID)
@@ -93,7 +93,7 @@ func (r *RevisionStore) Revise(a app.App) (rev app.Revision, made bool, err erro
 	return rev, made, err
 }
 
-// revise is Revise for an app that may be on its way back to an earlier revision.
+// revise is Revise for an app that may be rolled back to an earlier revision.
 func (r *RevisionStore) revise(a app.App, back app.Revision) (app.Revision, error) {
 	if a.NoRevisions || a.Droplet == "" {
 		return app.Revision{}, nil
@@ -125,7 +125,7 @@ func (r *RevisionStore) revise(a app.App, back app.Revision) (app.Revision, erro
 	return r.keepRevision(next)
 }
 
-// present is the app as a revision would have it.
+// present returns the present state of the app as a revision.
 func (r *RevisionStore) present(a app.App) (app.Revision, error) {
 	ps, err := r.registry().Processes(a.GUID)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *RevisionStore) present(a app.App) (app.Revision, error) {
 	return v, err
 }
 
-// revisionReasons says in the platform's words what differs, in its order.
+// revisionReasons describes the differences in the words and the order of Cloud Foundry.
 func revisionReasons(old, next app.Revision) []string {
 	var out []string
 	if old.Droplet != next.Droplet {
@@ -174,13 +174,13 @@ func revisionReasons(old, next app.Revision) []string {
 	return out
 }
 
-// LatestRevision returns the one that was made last; zero where there is none.
+// LatestRevision returns the newest revision of an app, or the zero value.
 func (r *RevisionStore) LatestRevision(appGUID string) (app.Revision, error) {
 	v, _, err := r.latestRevision(appGUID)
 	return v, err
 }
 
-// latestRevision is the one that was made last.
+// latestRevision returns the newest revision of an app, if there is one.
 func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bool, err error) {
 	all, err := r.Revisions(appGUID)
 	if err != nil || len(all) == 0 {
@@ -189,8 +189,8 @@ func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bo
 	return all[len(all)-1], true, nil
 }
 
-// keepRevision writes a new revision and forgets what is beyond the bound, and an
-// older one of the same number.
+// keepRevision writes a new revision. It deletes the oldest beyond the bound, and an
+// older one with the same number.
 func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 	all, err := r.Revisions(v.App)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *RevisionStore) UpdateRevision(guid string, change app.MetadataChange) (
 	return v, err
 }
 
-// rollBack gives the app what a revision has, and notes what it had before.
+// rollBack sets the app to a revision, and records its state before in d.
 func (r *RevisionStore) rollBack(d *app.Deployment, a *app.App, to app.Revision) error {
 	all := r.registry()
 	if a.NoRevisions {

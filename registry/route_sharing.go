@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// ShareRoute lets apps of further spaces be destinations of a route.
+// ShareRoute shares a route with spaces, whose apps can then be destinations.
 func (r *RouteStore) ShareRoute(guid string, spaces []string) (app.Route, error) {
 	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error {
 		for _, space := range spaces {
@@ -23,7 +23,7 @@ func (r *RouteStore) ShareRoute(guid string, spaces []string) (app.Route, error)
 	})
 }
 
-// reachable refuses a space that cannot have the route's domain, or has the route.
+// reachable refuses a space that cannot use the route's domain or owns the route.
 func (r *RouteStore) reachable(rt app.Route, space string) error {
 	sp, err := r.registry().Space(space)
 	if err != nil {
@@ -41,13 +41,13 @@ func (r *RouteStore) reachable(rt app.Route, space string) error {
 	return nil
 }
 
-// UnshareRoute takes a route back from a space. Apps there are no longer its
-// destinations.
+// UnshareRoute stops sharing a route with a space, and removes the apps of that space
+// from its destinations.
 func (r *RouteStore) UnshareRoute(guid, space string) (app.Route, error) {
-	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error { return r.takeBack(rt, space) })
+	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error { return r.unshare(rt, space) })
 }
 
-func (r *RouteStore) takeBack(rt *app.Route, space string) error {
+func (r *RouteStore) unshare(rt *app.Route, space string) error {
 	i := slices.Index(rt.SharedWith, space)
 	if i < 0 {
 		return fmt.Errorf("route %s is not shared with space %s: %w", rt.GUID, space, app.ErrNotFound)
@@ -67,8 +67,8 @@ func (r *RouteStore) takeBack(rt *app.Route, space string) error {
 	return nil
 }
 
-// MoveRoute gives a route to another space. The one that had it shares it from then
-// on, so that its apps stay reachable.
+// MoveRoute moves a route to another space. It stays shared with the former owner, so
+// that the apps there stay reachable.
 func (r *RouteStore) MoveRoute(guid, space string) (app.Route, error) {
 	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error {
 		if rt.Space == space {
@@ -84,7 +84,7 @@ func (r *RouteStore) MoveRoute(guid, space string) (app.Route, error) {
 	})
 }
 
-// giveRoute changes who has a route, in one transaction.
+// giveRoute changes the owner or the sharing of a route in one transaction.
 func (r *RouteStore) giveRoute(guid string, fn func(r *Registry, rt *app.Route) error) (rt app.Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
@@ -100,7 +100,8 @@ func (r *RouteStore) giveRoute(guid string, fn func(r *Registry, rt *app.Route) 
 	return rt, err
 }
 
-// leaveRoutes ends the sharing of routes with a space that goes. Its apps are gone.
+// leaveRoutes stops sharing routes with a space that is being deleted. Its apps are
+// deleted before.
 func (r *RouteStore) leaveRoutes(space string) error {
 	all, err := r.Routes()
 	if err != nil {

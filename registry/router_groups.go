@@ -21,8 +21,8 @@ func (r *RouteStore) RouterGroup(guid string) (app.RouterGroup, error) {
 	return get(r.routerGroups, "router group", guid)
 }
 
-// EnsureRouterGroup gives the router group its ports, and makes it when there are
-// some for the first time. Routes whose port is no longer among them stay.
+// EnsureRouterGroup sets the ports of the router group, and creates it when there are
+// ports for the first time. Routes whose port is no longer among them stay.
 func (r *RouteStore) EnsureRouterGroup(ports app.PortRange) error {
 	return r.update(func(r *Registry) error {
 		g, err := oneBy(r.routerGroups, "name", app.TCPGroup, "router group")
@@ -44,7 +44,7 @@ func (r *RouteStore) EnsureRouterGroup(ports app.PortRange) error {
 	})
 }
 
-// freePort is a port of the group that no route has.
+// freePort returns a port of the group that no route has.
 func (r *RouteStore) freePort(g app.RouterGroup) (int, error) {
 	routes, err := r.Routes()
 	if err != nil {
@@ -66,8 +66,8 @@ func (r *RouteStore) freePort(g app.RouterGroup) (int, error) {
 	return 0, &app.Invalid{Key: "port", Message: fmt.Sprintf("all ports of router group %s are taken (%s): delete a route, or start dewd with more --tcp-ports", g.Name, cmp.Or(g.Ports.String(), "none"))}
 }
 
-// portFor is the port of a new route in a domain: the one that is asked for, or a
-// free one. Routes that have no port get none.
+// portFor returns the port of a new route in a domain: the requested one, or a free one.
+// It is 0 for routes that have no port.
 func (r *RouteStore) portFor(rt app.Route, d app.Domain) (int, error) {
 	if !d.TCP() {
 		return rt.Port, nil
@@ -85,7 +85,7 @@ func (r *RouteStore) portFor(rt app.Route, d app.Domain) (int, error) {
 	return rt.Port, nil
 }
 
-// newPort is the port of a route that is new, or has another one than before.
+// newPort returns the port of a route that is new or whose port changed.
 func (r *RouteStore) newPort(rt app.Route) (int, error) {
 	d, err := r.registry().Domain(rt.Domain)
 	if err != nil {

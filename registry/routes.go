@@ -19,11 +19,11 @@ type RouteStore struct{ *tables }
 
 const maxHostName = 253
 
-// ListenRoutes calls fn with the guid of every route that changed, after the
-// commit, also when it was deleted.
+// ListenRoutes calls fn with the guid of every route that changed or was deleted, after
+// the commit.
 func (r *RouteStore) ListenRoutes(fn func(route string)) { r.routes.Listen(fn) }
 
-// PutRoute keeps rt in the place of the route with its guid, or as a new one.
+// PutRoute stores rt: it replaces the route with the same guid, or creates one.
 func (r *RouteStore) PutRoute(rt app.Route) (app.Route, error) {
 	rt = rt.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -67,7 +67,7 @@ func (r *RouteStore) Routes() ([]app.Route, error) {
 	})
 }
 
-// RoutesOf returns the routes that lead to an app, by host and path.
+// RoutesOf returns the routes that have an app as destination, by host and path.
 func (r *RouteStore) RoutesOf(appGUID string) ([]app.Route, error) {
 	all, err := r.Routes()
 	if err != nil {
@@ -90,8 +90,8 @@ func (r *RouteStore) DeleteRoute(guid string) error {
 	})
 }
 
-// UpdateRoute changes a route in one transaction. Its place stays as it is: that
-// is what makes it this route.
+// UpdateRoute changes a route in one transaction. Its address does not change, because
+// it identifies the route.
 func (r *RouteStore) UpdateRoute(guid string, fn func(rt *app.Route) error) (rt app.Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
@@ -205,8 +205,8 @@ func checkHost(ps *app.Violations, key, host string) {
 	}
 }
 
-// checkPlace wants a port where there is nothing else to tell routes apart by, and
-// none elsewhere.
+// checkPlace checks that TCP routes have no host and no path, and that other routes have
+// no port.
 func checkPlace(ps *app.Violations, d app.Domain, rt app.Route) {
 	if !d.TCP() {
 		if rt.Port != 0 {
@@ -222,7 +222,7 @@ func checkPlace(ps *app.Violations, d app.Domain, rt app.Route) {
 	}
 }
 
-// checkInternal refuses what a name server cannot tell apart.
+// checkInternal refuses internal routes that DNS names cannot tell apart.
 func checkInternal(ps *app.Violations, d app.Domain, rt app.Route) {
 	if rt.Host == app.AnyHost || rt.Host == "" {
 		ps.Add("host", "must be one name in the internal domain %s", d.Name)
@@ -232,7 +232,7 @@ func checkInternal(ps *app.Violations, d app.Domain, rt app.Route) {
 	}
 }
 
-// unmap takes an app out of all routes.
+// unmap removes an app from the destinations of all routes.
 func (r *RouteStore) unmap(appGUID string) error {
 	routes, err := r.RoutesOf(appGUID)
 	if err != nil {
@@ -250,7 +250,7 @@ func (r *RouteStore) unmap(appGUID string) error {
 	return nil
 }
 
-// deleteRoutes removes the routes that are chosen.
+// deleteRoutes deletes the routes for which chosen returns true.
 func (r *RouteStore) deleteRoutes(chosen func(rt app.Route) bool) error {
 	routes, err := r.Routes()
 	if err != nil {

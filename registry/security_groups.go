@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// PutSecurityGroup keeps g in the place of the one with its guid, or as a new one.
+// PutSecurityGroup stores g: it replaces the one with the same guid, or creates a new one.
 func (r *LimitStore) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, error) {
 	err := r.update(func(r *Registry) error {
 		old, err := find(r.securityGroups, g.GUID)
@@ -42,7 +42,7 @@ func (r *LimitStore) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, e
 	return g, nil
 }
 
-// UpdateSecurityGroup changes one in one transaction.
+// UpdateSecurityGroup changes a security group in one transaction.
 func (r *LimitStore) UpdateSecurityGroup(guid string, fn func(g *app.SecurityGroup) error) (g app.SecurityGroup, err error) {
 	err = r.update(func(r *Registry) error {
 		if g, err = r.SecurityGroup(guid); err != nil {
@@ -58,17 +58,17 @@ func (r *LimitStore) UpdateSecurityGroup(guid string, fn func(g *app.SecurityGro
 	return g, err
 }
 
-// SecurityGroup returns the one with guid.
+// SecurityGroup returns the security group with guid.
 func (r *LimitStore) SecurityGroup(guid string) (app.SecurityGroup, error) {
 	return get(r.securityGroups, "security group", guid)
 }
 
-// SecurityGroups returns all by name.
+// SecurityGroups returns all security groups by name.
 func (r *LimitStore) SecurityGroups() ([]app.SecurityGroup, error) {
 	return sorted(r.securityGroups, "security groups", func(a, b app.SecurityGroup) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// DeleteSecurityGroup removes one.
+// DeleteSecurityGroup deletes a security group.
 func (r *LimitStore) DeleteSecurityGroup(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.SecurityGroup(guid); err != nil {
@@ -81,7 +81,7 @@ func (r *LimitStore) DeleteSecurityGroup(guid string) error {
 	})
 }
 
-// leaveSecurityGroups takes a space that goes out of all groups.
+// leaveSecurityGroups removes a space that is being deleted from all security groups.
 func (r *LimitStore) leaveSecurityGroups(space string) error {
 	all, err := r.SecurityGroups()
 	for _, g := range all {

@@ -13,8 +13,7 @@ import (
 // environment variables, and metadata of built-in resources.
 type SettingStore struct{ *tables }
 
-// flags are all that the platform knows, as they are when nobody has switched
-// them. What does not exist here is off and stays so.
+// flags are all feature flags with their defaults.
 var flags = []app.Flag{
 	{Name: app.FlagBitsUpload, Enabled: true},
 	{Name: app.FlagScaling, Enabled: true},
@@ -71,7 +70,7 @@ func (r *SettingStore) Flag(name string) (app.Flag, error) {
 	return kept, nil
 }
 
-// UpdateFlag switches a feature. One that is fixed can only be set to what it is.
+// UpdateFlag changes a feature flag. A fixed one can only be set to its present value.
 func (r *SettingStore) UpdateFlag(name string, fn func(f *app.Flag)) (f app.Flag, err error) {
 	err = r.update(func(r *Registry) error {
 		if f, err = r.Flag(name); err != nil {
@@ -95,7 +94,7 @@ func (r *SettingStore) UpdateFlag(name string, fn func(f *app.Flag)) (f app.Flag
 	return f, err
 }
 
-// Notes returns the metadata of something built in, such as a stack.
+// Notes returns the metadata of a built-in resource, such as a stack.
 func (r *SettingStore) Notes(guid string) (app.Metadata, error) {
 	m, err := find(r.builtInMetadata, guid)
 	if err != nil {
@@ -104,7 +103,7 @@ func (r *SettingStore) Notes(guid string) (app.Metadata, error) {
 	return m, nil
 }
 
-// UpdateNotes changes the metadata of something built in.
+// UpdateNotes changes the metadata of a built-in resource.
 func (r *SettingStore) UpdateNotes(guid string, c app.MetadataChange) (m app.Metadata, err error) {
 	err = r.update(func(r *Registry) error {
 		if m, err = r.Notes(guid); err != nil {
@@ -122,7 +121,7 @@ func (r *SettingStore) UpdateNotes(guid string, c app.MetadataChange) (m app.Met
 	return m, err
 }
 
-// EnvGroup returns the group with the name.
+// EnvGroup returns the environment variable group with the name.
 func (r *SettingStore) EnvGroup(name string) (app.EnvGroup, error) {
 	if name != app.RunningGroup && name != app.StagingGroup {
 		return app.EnvGroup{}, fmt.Errorf("environment variable group %s: %w", name, app.ErrNotFound)
@@ -135,7 +134,7 @@ func (r *SettingStore) EnvGroup(name string) (app.EnvGroup, error) {
 	return g, nil
 }
 
-// UpdateEnvGroup sets variables of a group; nil takes one away.
+// UpdateEnvGroup sets variables of a group; nil removes one.
 func (r *SettingStore) UpdateEnvGroup(name string, change map[string]*string) (g app.EnvGroup, err error) {
 	err = r.update(func(r *Registry) error {
 		if g, err = r.EnvGroup(name); err != nil {
@@ -158,7 +157,7 @@ func (r *SettingStore) UpdateEnvGroup(name string, change map[string]*string) (g
 	return g, err
 }
 
-// WithGroup gives an app's variables those of a group that it has not itself.
+// WithGroup returns the variables of a group and of an app. Those of the app win.
 func (r *SettingStore) WithGroup(name string, env map[string]string) (map[string]string, error) {
 	g, err := r.EnvGroup(name)
 	if err != nil {

@@ -13,19 +13,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// sidecarDiffers tells whether a container of the process type would differ. A
-// sidecar that is not there is the zero Sidecar: it attaches to nothing.
-func sidecarDiffers(old, s app.Sidecar, processType string) bool {
-	if !old.AttachesTo(processType) && !s.AttachesTo(processType) {
-		return false
-	}
-	return old.AttachesTo(processType) != s.AttachesTo(processType) ||
-		old.Name != s.Name ||
-		old.Command != s.Command ||
-		old.MemoryMB != s.MemoryMB
-}
-
-// PutSidecar keeps s in the place of the sidecar with its guid, or as a new one.
+// PutSidecar stores s: it replaces the sidecar with the same guid, or creates one.
 func (r *AppStore) PutSidecar(s app.Sidecar) (app.Sidecar, error) {
 	s = s.Clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -73,7 +61,7 @@ func (r *AppStore) SidecarsOf(appGUID, processType string) ([]app.Sidecar, error
 	return slices.DeleteFunc(ss, func(s app.Sidecar) bool { return !s.AttachesTo(processType) }), nil
 }
 
-// DeleteSidecar removes a sidecar.
+// DeleteSidecar deletes a sidecar.
 func (r *AppStore) DeleteSidecar(guid string) error {
 	return r.update(func(r *Registry) error {
 		old, err := r.Sidecar(guid)
@@ -135,8 +123,8 @@ func (r *AppStore) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error
 	return s, r.sidecarChanged(old, s)
 }
 
-// sidecarChanged gives a new version to the processes whose containers differ by
-// the change.
+// sidecarChanged gives a new version to the processes whose containers change with the
+// sidecar.
 func (r *AppStore) sidecarChanged(old, s app.Sidecar) error {
 	ps, err := r.Processes(s.App)
 	if err != nil {
@@ -186,4 +174,16 @@ func (r *AppStore) replaceSidecars(appGUID string, desired []app.Sidecar) error 
 		}
 	}
 	return nil
+}
+
+// sidecarDiffers reports whether a container of the process type would differ. A
+// missing sidecar is the zero Sidecar, which attaches to nothing.
+func sidecarDiffers(old, s app.Sidecar, processType string) bool {
+	if !old.AttachesTo(processType) && !s.AttachesTo(processType) {
+		return false
+	}
+	return old.AttachesTo(processType) != s.AttachesTo(processType) ||
+		old.Name != s.Name ||
+		old.Command != s.Command ||
+		old.MemoryMB != s.MemoryMB
 }

@@ -131,7 +131,7 @@ func (t *tables) view(fn func(r *Registry) error) error {
 	return t.db.View(func(tx *store.Tx) error { return fn(t.with(tx).registry()) })
 }
 
-// sorted reads all values of a bucket.
+// sorted returns all values of a bucket, sorted.
 func sorted[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int) ([]T, error) {
 	all, err := b.All()
 	if err != nil {
@@ -141,7 +141,7 @@ func sorted[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int) (
 	return all, nil
 }
 
-// get reads a value that must be there.
+// get returns a value that must exist.
 func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 	v, err = b.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -153,7 +153,7 @@ func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 	return v, nil
 }
 
-// find reads a value that may be missing: then it is the zero value.
+// find returns a value, or the zero value if it does not exist.
 func find[T any](b *store.Bucket[T], guid string) (v T, err error) {
 	v, err = b.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -170,7 +170,7 @@ func without(list []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
 }
 
-// stamps are the times of what is kept now.
+// stamps returns the times of a value that is stored now.
 func stamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
 	t := app.Now()
 	if known {
@@ -179,7 +179,7 @@ func stamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
 	return t, t
 }
 
-// oneBy finds the one value under a unique index.
+// oneBy returns the value that has the given value in a unique index.
 func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error) {
 	found, err := b.By(index, value)
 	if err != nil {

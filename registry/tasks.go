@@ -20,7 +20,7 @@ import (
 // TaskStore stores tasks.
 type TaskStore struct{ *tables }
 
-// nextTaskStates are the legal moves. A task that has ended stays as it is.
+// nextTaskStates are the allowed changes of state. A task that has ended does not change.
 var nextTaskStates = map[app.TaskState][]app.TaskState{
 	app.TaskPending:   {app.TaskRunning, app.TaskCanceling, app.TaskFailed},
 	app.TaskRunning:   {app.TaskCanceling, app.TaskSucceeded, app.TaskFailed},
@@ -33,12 +33,12 @@ const (
 	tasksPerApp = 1000
 )
 
-// ListenTasks calls fn with the guid of every task that was made, changed or
-// removed, after the commit. See store.Bucket.Listen for what fn may do.
+// ListenTasks calls fn with the guid of every task that was created, changed or deleted,
+// after the commit. See store.Bucket.Listen for what fn can do.
 func (r *TaskStore) ListenTasks(fn func(task string)) { r.tasks.Listen(fn) }
 
-// CreateTask keeps a new task, with guid, number, state, times and a name where
-// it has none. Of its app's ended tasks the oldest go, beyond what is kept.
+// CreateTask stores a new task, and fills in guid, number, state, times and a missing
+// name. It deletes the oldest ended tasks of the app beyond the bounds.
 func (r *TaskStore) CreateTask(t app.Task) (app.Task, error) {
 	err := r.update(func(r *Registry) error {
 		if _, err := r.App(t.App); err != nil {
@@ -67,8 +67,8 @@ func (r *TaskStore) CreateTask(t app.Task) (app.Task, error) {
 }
 
 // UpdateTask changes a task in one transaction. Only its state, the reason of its
-// failure and its metadata can change; a move that is none of the legal ones is
-// refused.
+// failure and its metadata can change. It refuses a change of state that is not
+// allowed.
 func (r *TaskStore) UpdateTask(guid string, fn func(t *app.Task) error) (t app.Task, err error) {
 	err = r.update(func(r *Registry) error {
 		old, err := r.Task(guid)
@@ -110,7 +110,7 @@ func (r *TaskStore) TasksOf(appGUID string) ([]app.Task, error) {
 	return ts, nil
 }
 
-// Tasks returns the tasks of all apps, in one reading.
+// Tasks returns the tasks of all apps, read in one transaction.
 func (r *TaskStore) Tasks() ([]app.Task, error) {
 	return sorted(r.tasks, "tasks", func(a, b app.Task) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Sequence, b.Sequence))
@@ -128,8 +128,8 @@ func (r *TaskStore) ActiveTasks() ([]app.Task, error) {
 
 const activeTask = "yes"
 
-// taskBucket is where tasks live. Those that have not ended are found without a
-// look at all that have.
+// taskBucket returns the bucket of tasks. An index finds the active ones without reading
+// those that have ended.
 func taskBucket(db *store.DB) *store.Bucket[app.Task] {
 	return store.In(db, "tasks",
 		store.Index("app", func(t app.Task) string { return t.App }),
@@ -141,8 +141,7 @@ func taskBucket(db *store.DB) *store.Bucket[app.Task] {
 		}))
 }
 
-// deleteTasks removes the tasks of an app. What runs of them is ended by who
-// hears of it.
+// deleteTasks deletes the tasks of an app. Listeners stop those that run.
 func (r *TaskStore) deleteTasks(appGUID string) error {
 	ts, err := r.TasksOf(appGUID)
 	if err != nil {
@@ -158,8 +157,8 @@ func (r *TaskStore) deleteTasks(appGUID string) error {
 	return nil
 }
 
-// pruneTasks removes the ended ones among the earlier tasks of an app that are
-// beyond the bounds. They come oldest first.
+// pruneTasks deletes ended tasks of an app beyond the bounds. The earlier tasks are
+// sorted, oldest first.
 func (r *TaskStore) pruneTasks(earlier []app.Task) error {
 	ended := slices.DeleteFunc(slices.Clone(earlier), func(t app.Task) bool { return !t.State.Ended() })
 	oldest := time.Now().Add(-taskAge)
@@ -195,7 +194,7 @@ func checkTask(t app.Task) error {
 	return errors.Join(ps.Err(), t.Metadata.Validate())
 }
 
-// randomTaskName is what the platform calls a task without a name.
+// randomTaskName returns a name for a task without one, as Cloud Foundry does.
 func randomTaskName() string {
 	var b [4]byte
 	rand.Read(b[:]) // never fails: it ends the program where the kernel has no random numbers

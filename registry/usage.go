@@ -21,8 +21,8 @@ const (
 	usageDrops = 100 // at most so many go with each that comes
 )
 
-// RecordUsage keeps an event about something in a space, with guid and time. It
-// belongs into the transaction of what it tells of.
+// RecordUsage stores a usage event in a space, and fills in guid and time. Call it in
+// the transaction of the change that the event describes.
 func (r *UsageStore) RecordUsage(u app.Usage, space string) error {
 	return r.update(func(r *Registry) error {
 		s, err := r.Space(space)
@@ -35,7 +35,7 @@ func (r *UsageStore) RecordUsage(u app.Usage, space string) error {
 	})
 }
 
-// keepUsage adds an event and drops some of the oldest beyond the bounds.
+// keepUsage adds an event and deletes some of the oldest beyond the bounds.
 func (r *UsageStore) keepUsage(u app.Usage) error {
 	last, err := r.usage.Last("")
 	if err == nil {
@@ -80,8 +80,8 @@ func (r *UsageStore) usageOf(among func(u app.Usage) bool) ([]app.Usage, error) 
 	return slices.DeleteFunc(all, func(u app.Usage) bool { return !among(u) }), nil
 }
 
-// PurgeAppUsage forgets all events of apps, and begins anew with one for each
-// process that is started.
+// PurgeAppUsage deletes all usage events of apps, and adds one for each started
+// process.
 func (r *UsageStore) PurgeAppUsage() error {
 	return r.update(func(r *Registry) error {
 		if err := r.dropUsage(func(u app.Usage) bool { return u.Service == nil }); err != nil {
@@ -109,13 +109,13 @@ func (r *UsageStore) PurgeAppUsage() error {
 	})
 }
 
-// PurgeServicesUsage forgets all events of services and begins anew with those.
-func (r *UsageStore) PurgeServicesUsage(anew []app.Usage) error {
+// PurgeServicesUsage replaces all usage events of services by the given ones.
+func (r *UsageStore) PurgeServicesUsage(present []app.Usage) error {
 	return r.update(func(r *Registry) error {
 		if err := r.dropUsage(func(u app.Usage) bool { return u.Service != nil }); err != nil {
 			return err
 		}
-		for _, u := range anew {
+		for _, u := range present {
 			if err := r.RecordUsage(u, u.Space.GUID); err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (r *UsageStore) dropUsage(among func(u app.Usage) bool) error {
 	return err
 }
 
-// noteProcess keeps that a process takes more or less than before.
+// noteProcess records a change in the resources of a process.
 func (r *UsageStore) noteProcess(wasApp, a app.App, was, p app.Process) error {
 	return r.RecordUsage(app.Usage{
 		State: string(a.State), Previous: string(wasApp.State), App: app.Named{GUID: a.GUID, Name: a.Name}, Process: p.GUID, Type: p.Type,
@@ -140,7 +140,7 @@ func (r *UsageStore) noteProcess(wasApp, a app.App, was, p app.Process) error {
 	}, a.Space)
 }
 
-// noteStates keeps that an app was started or stopped, for each of its processes.
+// noteStates records for each process of an app that the app was started or stopped.
 func (r *UsageStore) noteStates(old, a app.App) error {
 	if old.State == a.State {
 		return nil
@@ -152,7 +152,7 @@ func (r *UsageStore) noteStates(old, a app.App) error {
 	return err
 }
 
-// noteScale keeps that a process of a started app has another size.
+// noteScale records that a process of a started app was scaled.
 func (r *UsageStore) noteScale(a app.App, old, p app.Process) error {
 	if a.State != app.Started || old.Instances == p.Instances && old.MemoryMB == p.MemoryMB {
 		return nil
@@ -160,7 +160,7 @@ func (r *UsageStore) noteScale(a app.App, old, p app.Process) error {
 	return r.noteProcess(a, a, old, p)
 }
 
-// noteTask keeps that a task begins to run, or does so no more.
+// noteTask records that a task starts or stops running.
 func (r *UsageStore) noteTask(old, t app.Task) error {
 	state := ""
 	switch {
@@ -181,7 +181,7 @@ func (r *UsageStore) noteTask(old, t app.Task) error {
 	}, a.Space)
 }
 
-// UsedBySpace is what a space takes.
+// UsedBySpace returns the resources that a space uses.
 func (r *UsageStore) UsedBySpace(guid string) (u app.Used, err error) {
 	err = r.view(func(r *Registry) error {
 		u, err = r.used(map[string]bool{guid: true})
@@ -190,7 +190,7 @@ func (r *UsageStore) UsedBySpace(guid string) (u app.Used, err error) {
 	return u, err
 }
 
-// UsedByOrg is what all spaces of an org take.
+// UsedByOrg returns the resources that all spaces of an org use.
 func (r *UsageStore) UsedByOrg(guid string) (u app.Used, err error) {
 	err = r.view(func(r *Registry) error {
 		spaces, err := r.SpacesOf(guid)
@@ -203,7 +203,7 @@ func (r *UsageStore) UsedByOrg(guid string) (u app.Used, err error) {
 	return u, err
 }
 
-// UsedByAll is what all orgs take.
+// UsedByAll returns the resources that all orgs use.
 func (r *UsageStore) UsedByAll() (u app.Used, err error) {
 	err = r.view(func(r *Registry) error {
 		spaces, err := r.Spaces()
@@ -216,7 +216,7 @@ func (r *UsageStore) UsedByAll() (u app.Used, err error) {
 	return u, err
 }
 
-// usedWithDomains is what spaces take, with the domains that count.
+// usedWithDomains returns the resources that spaces use, and counts domains.
 func (r *UsageStore) usedWithDomains(spaces []app.Space, counts func(d app.Domain) bool) (app.Used, error) {
 	inside := map[string]bool{}
 	for _, s := range spaces {
@@ -252,7 +252,7 @@ func (r *UsageStore) used(spaces map[string]bool) (u app.Used, err error) {
 	return u, err
 }
 
-// usedByApps adds what the apps in the spaces take.
+// usedByApps adds the resources that apps in the spaces use.
 func (r *UsageStore) usedByApps(u *app.Used, spaces map[string]bool) error {
 	all := r.registry()
 	apps, err := all.Apps()
