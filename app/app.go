@@ -40,7 +40,7 @@ type App struct {
 	Buildpacks []string          `json:"buildpacks,omitempty"`
 	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
 	NoSSH      bool              `json:"no_ssh,omitempty"`    // nobody enters its instances
-	// NoRevisions: what is started is not kept to be gone back to.
+	// NoRevisions disables revisions: starts and deployments of the app store none.
 	NoRevisions bool      `json:"no_revisions,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`
 	CreatedAt   time.Time `json:"created_at"`
@@ -54,14 +54,14 @@ func (a App) Clone() App {
 	return a
 }
 
-// Now is without what would not survive the store: what is returned is equal to
-// what will be read.
+// Now returns the time without its monotonic clock reading, which the store does not
+// keep, so that a stored value equals the one that is read.
 func Now() time.Time { return time.Now().UTC().Round(0) }
 
-// LifecycleDocker is the lifecycle of apps that are images of a registry.
+// LifecycleDocker is the lifecycle of apps that are Docker images.
 const LifecycleDocker = "docker"
 
-// Docker tells whether the app is an image, and not staged from files.
+// Docker reports whether the app is a Docker image, and not staged from files.
 func (a App) Docker() bool { return a.Lifecycle == LifecycleDocker }
 
 func (a App) AsStopped() App {

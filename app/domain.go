@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Domain is what the names of routes end with.
+// Domain is the suffix of the host names of routes.
 type Domain struct {
 	GUID       string   `json:"guid"`
 	Name       string   `json:"name"` // in small letters
@@ -18,20 +18,20 @@ type Domain struct {
 	Default    bool     `json:"default,omitempty"`     // gets the routes that name no domain
 	Org        string   `json:"org,omitempty"`         // guid of the org that owns it; empty: all orgs share it
 	SharedWith []string `json:"shared_with,omitempty"` // guids of further orgs that may use it
-	// RouterGroup is the guid of what gives its routes their ports; empty: they are
-	// told apart by name, and speak HTTP.
+	// RouterGroup is the guid of the router group that has the ports of its TCP routes;
+	// empty: the domain has HTTP routes.
 	RouterGroup string    `json:"router_group,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`
 	CreatedAt   time.Time `json:"created_at"`
 	UpdatedAt   time.Time `json:"updated_at"`
 }
 
-// UsableIn tells whether spaces of the org may have routes in the domain.
+// UsableIn reports whether spaces of the org can have routes in the domain.
 func (d Domain) UsableIn(org string) bool {
 	return d.Org == "" || d.Org == org || slices.Contains(d.SharedWith, org)
 }
 
-// TCP tells whether the routes of the domain have ports instead of names.
+// TCP reports whether the routes of the domain have ports instead of names.
 func (d Domain) TCP() bool { return d.RouterGroup != "" }
 
 func (d Domain) Clone() Domain {
@@ -45,8 +45,8 @@ const InternalDomain = "apps.internal"
 // TCPGroup is the name of the router group that a daemon has.
 const TCPGroup = "default-tcp"
 
-// RouterGroup is where the ports of TCP routes come from. All its domains share
-// them: a connection tells its port, and no name.
+// RouterGroup has the ports of TCP routes. All its domains share them, because a
+// connection has a port but no host name.
 type RouterGroup struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
@@ -55,12 +55,12 @@ type RouterGroup struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// PortRange is a row of ports, both ends included; the zero value has none. Its text
+// PortRange is a range of ports, both ends included; the zero value has none. Its text
 // form is first-last, or empty.
 type PortRange struct{ First, Last int }
 
-// lowestPort is the first that needs no privilege. Those below belong to services of
-// the machine.
+// lowestPort is the first unprivileged port. Those below belong to services of the
+// machine.
 const lowestPort = 1024
 
 // UnmarshalText reads 20000-20099, one port, or nothing.
@@ -93,5 +93,5 @@ func (p PortRange) String() string {
 	return strconv.Itoa(p.First) + "-" + strconv.Itoa(p.Last)
 }
 
-// Has tells whether the port is in the range.
+// Has reports whether the port is in the range.
 func (p PortRange) Has(port int) bool { return port != 0 && p.First <= port && port <= p.Last }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Actor is who did something.
+// Actor is the user or component that caused an event.
 type Actor struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"` // "user", "process", "system"
 	Name string `json:"name"`
 }
 
-// Target is what something was done to.
+// Target is the resource that an event is about.
 type Target struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"` // "app", "route"
@@ -32,12 +32,12 @@ type Event struct {
 	CreatedAt time.Time      `json:"created_at"`
 }
 
-// Key sorts by target first, and by time second.
+// Key returns the key in the store, which sorts by target, then by time.
 func (e Event) Key() string {
 	return fmt.Sprintf("%s/%020d/%s", e.Target.GUID, e.CreatedAt.UnixNano(), e.GUID)
 }
 
-// EventFilter chooses events. An empty list chooses all.
+// EventFilter selects events. An empty list selects all.
 type EventFilter struct {
 	Types, Targets, Spaces, Orgs []string
 	Newest                       bool // newest first, else oldest first
@@ -62,8 +62,8 @@ const (
 	UsageDeleted        = "DELETED"
 )
 
-// Usage is one change in what an app, or a service instance, takes, for those who
-// count it.
+// Usage is a usage event: one change in the resources of an app or a service instance,
+// for billing.
 type Usage struct {
 	Number   int64  `json:"number"` // from 1 on; in the order of time
 	GUID     string `json:"guid"`
@@ -86,7 +86,7 @@ type Usage struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Named is something that may be gone when somebody reads of it.
+// Named is a resource that may no longer exist when the event is read.
 type Named struct {
 	GUID string `json:"guid,omitempty"`
 	Name string `json:"name,omitempty"`

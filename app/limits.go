@@ -11,9 +11,8 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Quota says what an org, or a space, is meant to have. It is a record: kept,
-// shown and given to orgs and spaces, and nothing is refused because of it. A limit
-// that is nil is none.
+// Quota is a set of limits for orgs or spaces. dew stores it, shows it and assigns it to
+// orgs and spaces, but does not enforce it. A nil limit stands for no limit.
 type Quota struct {
 	GUID string `json:"guid"`
 	Name string `json:"name"`
@@ -38,14 +37,14 @@ type Limits struct {
 	Domains       *int `json:"domains,omitempty"`        // private ones, of an org
 }
 
-// NoQuota is the name of the quota that every org has that was given no other. It
-// limits nothing, and is kept nowhere.
+// NoQuota is the name of the quota of orgs without another one. It limits nothing and is
+// not stored.
 const NoQuota = "unlimited"
 
-// Unlimited is the quota of orgs that were given no other.
+// Unlimited returns the quota of orgs without another one.
 func Unlimited() Quota { return Quota{GUID: "6b3c4f5e-2a1d-4c0b-9e8f-7d6a5b4c3d2e", Name: NoQuota} }
 
-// ErrBuiltIn says that something cannot be changed because it is built in.
+// ErrBuiltIn says that a resource cannot be changed because it is built in.
 var ErrBuiltIn = errors.New("is built in")
 
 func (q Quota) Taken() error {
@@ -86,7 +85,7 @@ func (q Quota) Validate() error {
 	return ps.Err()
 }
 
-// Used is what the apps and routes of an org or a space take.
+// Used is the resources that the apps and routes of an org or a space use.
 type Used struct {
 	Memory    int // MB of started instances and tasks
 	Instances int // started
@@ -96,8 +95,8 @@ type Used struct {
 	Domains   int // private ones, of an org
 }
 
-// SecurityGroup is a set of rules for the traffic that leaves containers. It is
-// only remembered: nothing here filters by it.
+// SecurityGroup is a set of rules for traffic that leaves containers. dew stores it but
+// does not enforce it.
 type SecurityGroup struct {
 	GUID      string         `json:"guid"`
 	Name      string         `json:"name"`
@@ -130,7 +129,7 @@ func (g SecurityGroup) Validate() error {
 	return ps.Err()
 }
 
-// ruleProtocols are what a rule can allow, and whether it has ports.
+// ruleProtocols are the protocols that a rule can allow, and whether they have ports.
 var ruleProtocols = map[string]bool{"tcp": true, "udp": true, "icmp": false, "icmpv6": false, "all": false}
 
 func (s SecurityRule) check(ps *Violations, at string) {
@@ -164,7 +163,7 @@ func (s SecurityRule) check(ps *Violations, at string) {
 	}
 }
 
-// portList tells whether s is a list of ports or ranges of them.
+// portList reports whether s is a list of ports or ranges of them.
 func portList(s string) bool {
 	for one := range strings.SplitSeq(s, ",") {
 		from, to, ranged := strings.Cut(strings.TrimSpace(one), "-")
@@ -197,8 +196,8 @@ func destinationRange(s string) bool {
 	return err == nil && a.BitLen() == b.BitLen() && !b.Less(a)
 }
 
-// Segment is a group of machines that orgs may be entitled to and spaces assigned
-// to. There is one machine, so it is only remembered.
+// Segment is an isolation segment: a group of machines that orgs can be entitled to and
+// spaces assigned to. dew has one machine, so it only stores segments.
 type Segment struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
@@ -208,7 +207,7 @@ type Segment struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// SharedSegment is the segment of all that is assigned to none. It is built in.
+// SharedSegment returns the built-in segment of spaces that are assigned to no other.
 func SharedSegment() Segment {
 	return Segment{GUID: "933b4c58-120b-499a-b85d-4b6fc9e2903b", Name: "shared"}
 }

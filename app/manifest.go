@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Manifest is what an app manifest says. A key that is not given is nil, and
+// Manifest is the content of an app manifest. A key that is not given is nil, and
 // applying the manifest keeps the present value.
 type Manifest struct {
 	Applications []ManifestApp
@@ -23,7 +23,7 @@ type Manifest struct {
 type ManifestApp struct {
 	Name string
 	Path string // where the CLI finds the bits; nothing to the daemon
-	// Env has nil for a variable that is to be removed.
+	// Env has nil for a variable to remove.
 	Env        map[string]*string
 	Buildpacks []string // nil: not given; empty: find out
 	Stack      *string
@@ -38,7 +38,7 @@ type ManifestApp struct {
 	Services  []ManifestService
 	Metadata  MetadataChange
 	// DependsOn names the apps of the manifest that must run before this one starts.
-	// Who pushes sees to that: it is not sent.
+	// dew push orders the apps: the key is not sent to the daemon.
 	DependsOn []string
 
 	NoRoute, RandomRoute, DefaultRoute bool
@@ -79,8 +79,23 @@ type ManifestSidecar struct {
 type ManifestRoute struct {
 	Route    string // host.domain/path
 	Protocol string // empty: http1
-	// Options are nil when not given: those of the route stay.
+	// Options are nil if not given: those of the route stay.
 	Options map[string]string
+}
+
+// ManifestDocker is the key docker: the image of an app. The password is never in a
+// manifest.
+type ManifestDocker struct {
+	Image    string
+	Username string
+}
+
+// ManifestService is one entry of services: a service instance of the space to bind to
+// the app. The registry ignores it; the caller that applies the manifest binds it.
+type ManifestService struct {
+	Name        string
+	BindingName string          // empty: that of the service instance
+	Parameters  json.RawMessage // an object; nil: none
 }
 
 // Web returns where the keys of the web process are: its entry of processes, or
@@ -142,7 +157,7 @@ func collect[E error](err error) []E {
 	return collect[E](errors.Unwrap(err))
 }
 
-// Difference is one thing that applying a manifest would change.
+// Difference is one change that applying a manifest would make.
 type Difference struct {
 	Op    string `json:"op"`   // "add", "replace" or "remove"
 	Path  string `json:"path"` // "/applications/0/memory"
@@ -165,9 +180,9 @@ var (
 	manifestPlace = regexp.MustCompile(`^(?:app ("(?:[^"\\]|\\.)*")(?:, line ([0-9]+))?|line ([0-9]+)): `)
 	// manifestPath is the key in the text of a ManifestError.
 	manifestPath = regexp.MustCompile(`^([\w<>-]+(?:\[[^\]]*\])?(?:\.[\w-]+(?:\[[^\]]*\])?)*): `)
-	// platformPlace begins the words of the platform about an app of a manifest.
+	// platformPlace is the start of a Cloud Foundry error about an app of a manifest.
 	platformPlace = regexp.MustCompile(`^For application '([^']*)': `)
-	// platformService is the service that those words are about.
+	// platformService is the service that such an error is about.
 	platformService = regexp.MustCompile(`^(?:For service|Service instance) '([^']*)'`)
 )
 
@@ -197,9 +212,9 @@ func ReadManifestError(text string) (e ManifestError, ok bool) {
 	return e, true
 }
 
-// Locate finds what the daemon says about a manifest in the file that it was read from.
-// The daemon has seen other lines: those of the manifest as it was sent. It returns the
-// line, 0 if there is none, and the text without the line that it names.
+// Locate finds the line of the manifest file that an error of the daemon is about. The
+// daemon sees other lines: those of the manifest as it was sent. Locate returns the
+// line, 0 if there is none, and the text without the line of the daemon.
 func (m Manifest) Locate(text string) (line int, rest string) {
 	if e, ok := ReadManifestError(text); ok {
 		e.Line = 0
@@ -222,8 +237,7 @@ func (m Manifest) Locate(text string) (line int, rest string) {
 	return line, text
 }
 
-// keyOf is the key that the words of the platform are about; empty where it is none in
-// particular.
+// keyOf returns the key that a Cloud Foundry error is about, or nothing.
 func (m *ManifestApp) keyOf(words string) string {
 	switch {
 	case strings.HasPrefix(words, "Stack must be "):
@@ -247,7 +261,7 @@ func (m *ManifestApp) keyOf(words string) string {
 	return "services"
 }
 
-// In is the error with the file that the manifest is in, as file:line.
+// In returns the error with the file of the manifest, as file:line.
 func (e ManifestError) In(file string) string {
 	if e.Line > 0 {
 		file = fmt.Sprintf("%s:%d", file, e.Line)
@@ -269,13 +283,6 @@ func (m *ManifestApp) Explain(err error) error {
 	return errors.Join(errs...)
 }
 
-// ManifestDocker is the key docker: the image that an app is. The password is
-// never in a manifest.
-type ManifestDocker struct {
-	Image    string
-	Username string
-}
-
 // at turns an error about the desired state into one about a key of the manifest.
 func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	key := inv.Key
@@ -285,7 +292,7 @@ func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	return &ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: inv.Message}
 }
 
-// Line is the line of a key in the manifest, otherwise of the map it belongs to. It is
+// Line returns the line of a key in the manifest, otherwise of the map it belongs to. It is
 // 0 if neither is in the manifest.
 func (m *ManifestApp) Line(key string) int {
 	for {
@@ -298,13 +305,4 @@ func (m *ManifestApp) Line(key string) int {
 		}
 		key = key[:i]
 	}
-}
-
-// ManifestService is one entry of services: a service instance of the space that
-// the app is to be bound to. The registry knows nothing of them: who applies the
-// manifest binds.
-type ManifestService struct {
-	Name        string
-	BindingName string          // empty: that of the service instance
-	Parameters  json.RawMessage // an object; nil: none
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Desired is everything about one app that a manifest may change, except its routes.
+// Desired is everything about one app that a manifest can change, except its routes.
 type Desired struct {
 	App       App
 	Processes []Process
@@ -43,7 +43,7 @@ func PlanManifest(old Desired, m *ManifestApp) (Desired, error) {
 	return next, m.Explain(errors.Join(checkLifecycle(old.App, next.App), next.Validate(m)))
 }
 
-// Applied is an app as the manifest says.
+// Applied returns the app with the values of the manifest.
 func (m *ManifestApp) Applied(a App) App {
 	a = a.Clone()
 	a.Name = m.Name
@@ -68,10 +68,10 @@ func (m *ManifestApp) Applied(a App) App {
 	return a
 }
 
-// Applied is a process as the manifest says.
+// Applied returns the process with the values of the manifest.
 func (m *ManifestProcess) Applied(p Process) Process {
 	p = p.Clone()
-	// A path goes with the type that asks for one.
+	// Only checks of type http have an endpoint.
 	if m.HealthCheckType != nil && *m.HealthCheckType != CheckHTTP {
 		p.HealthCheck.Endpoint = ""
 	}
@@ -84,8 +84,8 @@ func (m *ManifestProcess) Applied(p Process) Process {
 	return p.WithDefaults()
 }
 
-// Applied is a sidecar as the manifest says. One that a buildpack brought becomes
-// the user's: the manifest speaks of it now.
+// Applied returns the sidecar with the values of the manifest. Its origin becomes the
+// user, even if a buildpack added it.
 func (m *ManifestSidecar) Applied(s Sidecar) Sidecar {
 	s = s.Clone()
 	s.Name, s.Command, s.Origin = m.Name, m.Command, OriginUser
@@ -114,8 +114,8 @@ func (d Desired) Validate(m *ManifestApp) error {
 	return errors.Join(errs...)
 }
 
-// blame names the last sidecar of the manifest that takes a process's memory, if
-// there is one: that is the line to look at.
+// blame returns the error for the last sidecar of the manifest that uses memory of the
+// process, if there is one, because the user can fix that line.
 func (d Desired) blame(p Process, m *ManifestApp, otherwise error) error {
 	for _, ms := range slices.Backward(m.Sidecars) {
 		if ms.MemoryMB == nil || !slices.Contains(ms.ProcessTypes, p.Type) {
@@ -127,7 +127,7 @@ func (d Desired) blame(p Process, m *ManifestApp, otherwise error) error {
 	return otherwise
 }
 
-// CheckProtocol wants the protocol that the manifest names to fit the route.
+// CheckProtocol checks that the route allows the protocol in the manifest.
 func (m *ManifestApp) CheckProtocol(i int, rt Route) error {
 	if m.Routes[i].Protocol == "" {
 		return nil
@@ -142,7 +142,7 @@ func (m *ManifestApp) CheckProtocol(i int, rt Route) error {
 
 func RouteKey(i int) string { return fmt.Sprintf("routes[%d].route", i) }
 
-// checkManifestRoute checks what can be seen without knowing the domains.
+// checkManifestRoute checks the parts of a route that do not depend on the domains.
 func checkManifestRoute(i int, mr ManifestRoute) error {
 	var ps Violations
 	_, path, _, err := SplitRoute(mr.Route)
@@ -157,7 +157,7 @@ func checkManifestRoute(i int, mr ManifestRoute) error {
 	return ps.Err()
 }
 
-// SplitRoute takes host.domain/path or domain:port apart, the name in small letters.
+// SplitRoute splits host.domain/path or domain:port. The name is in lower case.
 func SplitRoute(s string) (name, path string, port int, err error) {
 	name, path, _ = strings.Cut(s, "/")
 	name, number, ported := strings.Cut(name, ":")
@@ -179,7 +179,7 @@ func SplitRoute(s string) (name, path string, port int, err error) {
 	return strings.ToLower(name), path, port, nil
 }
 
-// lifecycleOf is how a manifest wants an app to come about.
+// lifecycleOf returns the lifecycle of an app after the manifest is applied.
 func (m *ManifestApp) lifecycleOf(a App) string {
 	if m.Docker != nil {
 		return LifecycleDocker
@@ -190,7 +190,7 @@ func (m *ManifestApp) lifecycleOf(a App) string {
 	return a.Lifecycle
 }
 
-// checkLifecycle keeps an app what it once was, as the platform does.
+// checkLifecycle refuses to change the lifecycle of an app, as Cloud Foundry does.
 func checkLifecycle(old, next App) error {
 	if old.GUID == "" || old.Lifecycle == next.Lifecycle {
 		return nil

@@ -12,11 +12,10 @@ import (
 
 const maxSeconds = 24 * 60 * 60
 
-// ParseManifest reads a manifest: YAML with anchors and merges, ((name)) replaced
-// by the variable of that name, which must be there. With vars nil, not only empty,
-// that was done before, by who sent the manifest, and ((name)) is plain text. The
-// texts are warnings about keys that it does not know. The error is one or more
-// ManifestErrors.
+// ParseManifest reads a manifest: YAML with anchors and merges. It replaces ((name)) by
+// the variable of that name, which must exist. If vars is nil, not only empty, the
+// sender of the manifest has done that and ((name)) is plain text. The returned
+// texts are warnings about unknown keys. The error is one or more ManifestErrors.
 func ParseManifest(b []byte, vars map[string]any) (Manifest, []string, error) {
 	return ParseNamedManifest(b, vars, "")
 }
@@ -41,7 +40,8 @@ func ParseNamedManifest(b []byte, vars map[string]any, name string) (Manifest, [
 	return m, d.warnings, nil
 }
 
-// named is a manifest whose only app has a name: its own, or else the given one.
+// named returns the manifest with a name for its only app: its own, otherwise the given
+// one.
 func named(root *yamlfile.Node, name string) *yamlfile.Node {
 	apps := root.Get("applications")
 	if name == "" || apps == nil || apps.Kind != yamlfile.List || len(apps.Items) != 1 || apps.Items[0].Kind != yamlfile.Map {
@@ -63,7 +63,7 @@ func named(root *yamlfile.Node, name string) *yamlfile.Node {
 	return &top
 }
 
-// decoder makes a manifest of nodes and collects what is wrong with them.
+// decoder reads a manifest from nodes and collects errors and warnings.
 type decoder struct {
 	errs     []error
 	warnings []string
@@ -89,7 +89,7 @@ func (d *decoder) manifest(root *yamlfile.Node) (m Manifest) {
 		return m
 	}
 	for _, f := range root.Fields {
-		// Other keys are where people keep what they name by anchors.
+		// Users put values with anchors under other keys.
 		if f.Name != "applications" && f.Name != "version" && !f.Value.Anchor {
 			d.unknown(f.Name, f.Line, []string{"applications", "version"})
 		}
@@ -160,7 +160,7 @@ func (d *decoder) appKeys(a *ManifestApp) []yamlfile.Key {
 	}
 }
 
-// processKeys are the keys of the table, in all spellings.
+// processKeys returns the keys of a process in all spellings.
 func (d *decoder) processKeys(m *ManifestProcess) []yamlfile.Key {
 	var out []yamlfile.Key
 	for _, k := range ProcessKeys {
@@ -195,7 +195,7 @@ func (d *decoder) rate(key string, v *yamlfile.Node) (int64, bool) {
 	return n, true
 }
 
-// lifecycle is a word of the platform for how files become something that runs.
+// lifecycle reads the lifecycle of an app.
 func (d *decoder) lifecycle(key string, v *yamlfile.Node, into *string) {
 	if d.text(key, v, into) && *into != "buildpack" && *into != LifecycleDocker {
 		d.fail(key, v.Line, "must be buildpack or docker, not %q", *into)
@@ -225,7 +225,7 @@ func (d *decoder) mapping(prefix string, n *yamlfile.Node, keys []yamlfile.Key) 
 	n.ReadFields(prefix, keys, func(path string, line int) { d.unknown(path, line, known) })
 }
 
-// required tells whether a map has a key that it must have. The error says which key
+// required reports whether a map has a key that it must have. The error says which key
 // was meant to be that one, otherwise what is missing.
 func (d *decoder) required(prefix string, n *yamlfile.Node, name, missing string) bool {
 	if v := n.Get(name); v != nil && !v.Null() {
@@ -355,8 +355,8 @@ func (d *decoder) sidecar(at string, n *yamlfile.Node) (s ManifestSidecar) {
 	return s
 }
 
-// entry says how an entry of a list is called in messages: by its name if it has
-// one, else by its place. It must have one.
+// entry returns the name of a list entry, which it must have, and how messages call the
+// entry: by its name, otherwise by its index.
 func (d *decoder) entry(key, nameKey string, i int, n *yamlfile.Node) (at, name string) {
 	at = fmt.Sprintf("%s[%d]", key, i)
 	if n.Kind != yamlfile.Map {
@@ -397,7 +397,7 @@ func (d *decoder) routes(key string, v *yamlfile.Node) (out []ManifestRoute) {
 	return out
 }
 
-// options reads the options of a route; one that is null is not there.
+// options reads the options of a route; null stands for a missing one.
 func (d *decoder) options(key string, v *yamlfile.Node) map[string]string {
 	out := map[string]string{}
 	for k, value := range d.env(key, v) {
@@ -408,7 +408,7 @@ func (d *decoder) options(key string, v *yamlfile.Node) map[string]string {
 	return out
 }
 
-// check holds the app against the rules that need no knowledge of what is there.
+// check checks the app against the rules that do not depend on stored values.
 func (d *decoder) check(a *ManifestApp) {
 	var processes []Process
 	errs := []error{ValidateApp(a.Applied(App{State: Stopped}))}

@@ -11,8 +11,8 @@ import (
 // keyDependsOn is the key that names the apps that must run before an app starts.
 const keyDependsOn = "depends-on"
 
-// dependsOn reads the names of apps. The one who pushes orders the apps; a manifest
-// that was sent is beyond that.
+// dependsOn reads the names of apps. dew push orders the apps, so the key has no effect
+// in a manifest that was sent to the daemon.
 func (d *decoder) dependsOn(key string, v *yamlfile.Node) []string {
 	if d.sent {
 		d.warn(key, d.lines[key], "has no effect here: only dew push starts apps in this order")
@@ -33,7 +33,7 @@ func (d *decoder) dependsOn(key string, v *yamlfile.Node) []string {
 	return out
 }
 
-// dependencies checks the names in depends-on, which are those of other apps.
+// dependencies checks that the names in depends-on are names of other apps.
 func (d *decoder) dependencies(m Manifest) {
 	before := len(d.errs)
 	var names []string
@@ -86,8 +86,8 @@ func (d *decoder) cycle(m Manifest) {
 	}
 }
 
-// StartOrder are the apps, each after those that it depends on, as far as they are in
-// the manifest. Otherwise the order stays.
+// StartOrder returns the apps, each after the apps of the manifest that it depends on.
+// Otherwise it keeps their order.
 func (m Manifest) StartOrder() []ManifestApp {
 	ordered, rest := m.split()
 	return append(ordered, rest...) // a manifest that was parsed has no rest

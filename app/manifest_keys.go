@@ -98,7 +98,7 @@ var ProcessKeys = []ProcessKey{
 	},
 }
 
-// Given tells whether the manifest has the key.
+// Given reports whether the manifest has the key.
 func (k ProcessKey) Given(m *ManifestProcess) bool {
 	switch f := k.inManifest(m).(type) {
 	case **string:
@@ -113,7 +113,7 @@ func (k ProcessKey) Given(m *ManifestProcess) bool {
 	panic("app: key " + k.Name + " has a field of an unknown type")
 }
 
-// clear makes the manifest not have the key.
+// clear removes the key from the manifest.
 func (k ProcessKey) clear(m *ManifestProcess) {
 	switch f := k.inManifest(m).(type) {
 	case **string:
@@ -127,7 +127,7 @@ func (k ProcessKey) clear(m *ManifestProcess) {
 	}
 }
 
-// apply makes p as the manifest says.
+// apply sets the value of the manifest in p.
 func (k ProcessKey) apply(m *ManifestProcess, p *Process) {
 	if !k.Given(m) {
 		return
@@ -148,7 +148,7 @@ func (k ProcessKey) apply(m *ManifestProcess, p *Process) {
 	}
 }
 
-// take makes the manifest say what p has, if that is something.
+// take sets the value of p in the manifest, unless it is empty.
 func (k ProcessKey) take(p Process, m *ManifestProcess) {
 	switch f := k.inManifest(m).(type) {
 	case **string:
@@ -194,7 +194,7 @@ func (k ProcessKey) Value(p Process) any {
 	return nil
 }
 
-// processOf is an otherwise empty process as the manifest says.
+// processOf returns an empty process with the values of the manifest.
 func processOf(m *ManifestProcess) Process {
 	p := Process{Type: m.Type}
 	for _, k := range ProcessKeys {
@@ -203,15 +203,15 @@ func processOf(m *ManifestProcess) Process {
 	return p
 }
 
-// ProcessSetting is what a manifest says about one process type, and where.
+// ProcessSetting is the keys of one process type in a manifest, and their position.
 type ProcessSetting struct {
 	Type     string
 	Manifest ManifestProcess
 	Index    int // in processes; -1: at app level
 }
 
-// ProcessSettings returns the processes that the manifest speaks of. What the web process's
-// entry says goes before what the app level says.
+// ProcessSettings returns the processes in the manifest. Keys in the entry of the web
+// process win over keys at app level.
 func (m *ManifestApp) ProcessSettings() []ProcessSetting {
 	top := m.ManifestProcess
 	var out []ProcessSetting
@@ -229,8 +229,8 @@ func (m *ManifestApp) ProcessSettings() []ProcessSetting {
 	return append([]ProcessSetting{{Type: Web, Manifest: top, Index: -1}}, out...)
 }
 
-// Spelling is how the manifest writes a key: who shows a difference looks for the
-// path in the text.
+// Spelling returns the spelling of a key in the manifest. Clients that show a difference
+// look for it in the text.
 func (m *ManifestApp) Spelling(w ProcessSetting, k ProcessKey) string {
 	prefix := ""
 	if w.Index >= 0 {

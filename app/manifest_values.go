@@ -28,7 +28,7 @@ func (d *decoder) truth(key string, v *yamlfile.Node, b *bool) {
 	*b = t
 }
 
-// limits are the least and the most that a number may be.
+// limits are the smallest and the largest allowed number.
 type limits struct{ least, most int64 }
 
 func (d *decoder) number(key string, v *yamlfile.Node, n *int, l limits) bool {
@@ -75,7 +75,7 @@ func (d *decoder) list(key string, v *yamlfile.Node) []*yamlfile.Node {
 	return v.Items
 }
 
-// env reads variables; null takes one away.
+// env reads environment variables; null removes one.
 func (d *decoder) env(key string, v *yamlfile.Node) map[string]*string {
 	if v.Kind != yamlfile.Map {
 		d.fail(key, v.Line, "must be a map of names and values, not %s", v.Noun())
@@ -115,7 +115,7 @@ func (d *decoder) docker(key string, v *yamlfile.Node) *ManifestDocker {
 	return out
 }
 
-// dockerConflicts refuses an app that is an image and something else as well.
+// dockerConflicts refuses keys that contradict the key docker.
 func (d *decoder) dockerConflicts(a *ManifestApp) {
 	if a.Docker == nil {
 		if a.Lifecycle == LifecycleDocker {
@@ -138,7 +138,7 @@ func (d *decoder) dockerConflicts(a *ManifestApp) {
 	}
 }
 
-// services reads names, and maps that say more.
+// services reads the entries of services: names, or maps with further keys.
 func (d *decoder) services(key string, v *yamlfile.Node) (out []ManifestService) {
 	for i, n := range d.list(key, v) {
 		at := fmt.Sprintf("%s[%d]", key, i)
@@ -169,7 +169,7 @@ func (d *decoder) service(key string, i int, n *yamlfile.Node) (s ManifestServic
 	return s
 }
 
-// object reads any map, as JSON.
+// object reads any map and returns it as JSON.
 func (d *decoder) object(key string, v *yamlfile.Node) json.RawMessage {
 	if v.Kind != yamlfile.Map {
 		d.fail(key, v.Line, "must be a map, not %s", v.Noun())

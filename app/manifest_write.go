@@ -12,14 +12,14 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// YAML writes the manifest as it is sent to the daemon: applications alone, with
-// nothing left to be replaced.
+// YAML writes the manifest as it is sent to the daemon: only applications, with all
+// variables replaced.
 func (m Manifest) YAML() ([]byte, error) {
 	apps := []yaml.MapSlice{}
 	for i := range m.Applications {
 		apps = append(apps, m.Applications[i].rendered())
 	}
-	// JSON is YAML in which no text can be taken for anything else.
+	// JSON is YAML in which every text is quoted.
 	b, err := yaml.MarshalWithOptions(yaml.MapSlice{{Key: "applications", Value: apps}}, yaml.JSON())
 	if err != nil {
 		return nil, fmt.Errorf("cannot write manifest: %w", err)
@@ -145,7 +145,7 @@ func (m *ManifestRoute) Rendered() yaml.MapSlice {
 	return out
 }
 
-// Described says all that a manifest can say about an app, except its routes.
+// Described returns the manifest of an app without its routes.
 func (d Desired) Described() ManifestApp {
 	m := ManifestApp{
 		Name: d.App.Name, Env: pointers(d.App.Env),
@@ -188,8 +188,8 @@ func pointers(texts map[string]string) map[string]*string {
 	return out
 }
 
-// Text writes the manifest for people: YAML in lines, in which no text can be
-// taken for anything else.
+// Text writes the manifest for people: YAML in lines, with quotes around texts that YAML
+// would read as another type.
 func (m Manifest) Text() ([]byte, error) {
 	apps := []yaml.MapSlice{}
 	for i := range m.Applications {
@@ -201,7 +201,7 @@ func (m Manifest) Text() ([]byte, error) {
 	return w.out.Bytes(), w.err
 }
 
-// textWriter writes what render makes, line by line.
+// textWriter writes rendered maps line by line.
 type textWriter struct {
 	out bytes.Buffer
 	err error
@@ -286,10 +286,10 @@ func (w *textWriter) scalar(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// inline is JSON in a manifest: it is YAML, too.
+// inline is JSON in a manifest, which is valid YAML.
 type inline json.RawMessage
 
-// MarshalYAML gives the text as it is.
+// MarshalYAML returns the JSON unchanged.
 func (j inline) MarshalYAML() ([]byte, error) { return j, nil }
 
 func (m *ManifestService) rendered() yaml.MapSlice {

@@ -2,7 +2,7 @@ package app
 
 import "time"
 
-// What the first start makes.
+// The org and the space that the first start creates.
 const (
 	DefaultOrg   = "local"
 	DefaultSpace = "dev"
@@ -20,7 +20,7 @@ type Org struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Space is where apps and routes live.
+// Space is a group of apps and routes in an org.
 type Space struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
@@ -33,8 +33,8 @@ type Space struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// User is what is written about somebody who has an account elsewhere, under the
-// guid of the account.
+// User is a record about a user, under the guid of the user's account. The account
+// itself is stored elsewhere.
 type User struct {
 	GUID      string    `json:"guid"`
 	Gone      bool      `json:"gone,omitempty"` // was deleted here; the account may go on

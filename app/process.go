@@ -9,7 +9,7 @@ import (
 // Web is the process type that every app has and that gets the default route.
 const Web = "web"
 
-// Defaults of a process that says nothing else.
+// Defaults of a process.
 const (
 	DefaultMemoryMB = 1024
 	DefaultDiskMB   = 1024
@@ -61,7 +61,7 @@ func (p Process) Clone() Process {
 	return p
 }
 
-// WithDefaults fills in what the user left open.
+// WithDefaults returns p with defaults for missing values.
 func (p Process) WithDefaults() Process {
 	if p.MemoryMB == 0 {
 		p.MemoryMB = DefaultMemoryMB
@@ -80,18 +80,19 @@ func (p Process) WithDefaults() Process {
 	return p
 }
 
-// KeepIdentity gives p what only the Registry changes.
+// KeepIdentity returns p with the fields of old that only the Registry changes.
 func (p Process) KeepIdentity(old Process) Process {
 	p.Version, p.Current = old.Version, old.Current
 	p.Generation, p.Newest, p.Started, p.Held = old.Generation, old.Newest, old.Started, old.Held
 	return p
 }
 
-// maxCurrent bounds Process.Current. Who changes an app more often than that
-// without a restart gets its very oldest instances replaced.
+// maxCurrent bounds Process.Current. If an app changes more often than that without a
+// restart, its oldest instances are replaced.
 const maxCurrent = 500
 
-// WithVersion returns p with a new version beside the ones that may run on.
+// WithVersion returns p with a new version. Instances of the current versions keep
+// running.
 func (p Process) WithVersion(version string) Process {
 	p.Version = version
 	p.Current = append(slices.Clone(p.Current), version)
@@ -101,7 +102,7 @@ func (p Process) WithVersion(version string) Process {
 	return p
 }
 
-// Restarted returns p with a new version that no instance may differ from.
+// Restarted returns p with a new version. Instances of all other versions are replaced.
 func (p Process) Restarted(version string) Process {
 	p.Version = version
 	p.Current = []string{version}
@@ -123,7 +124,7 @@ type healthType struct {
 }
 
 // healthTypes is the table of all types, in the order in which messages list them. A
-// type that asks the instance something also has a probe in package health.
+// type that sends requests to the instance also has a probe in package health.
 var healthTypes = []healthType{
 	{name: CheckPort},
 	{name: CheckHTTP, endpoint: "/"},
@@ -153,8 +154,8 @@ func findHealthType(name string) (t healthType, ok bool) {
 	return healthTypes[i], true
 }
 
-// HealthCheck is how to ask an instance whether it works. Durations of 0 are the
-// platform's defaults.
+// HealthCheck describes a health check of instances. Durations of 0 stand for the
+// defaults of Cloud Foundry.
 type HealthCheck struct {
 	Type              string        `json:"type,omitempty"`
 	Endpoint          string        `json:"endpoint,omitempty"` // path, with http only

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// AnyHost is the host of a route for all names below its domain that have no
+// AnyHost is the host of a wildcard route: for all names below its domain that have no
 // route of their own.
 const AnyHost = "*"
 
@@ -34,17 +34,17 @@ type Route struct {
 	Path         string        `json:"path,omitempty"`        // with its slash, such as /shop
 	Port         int           `json:"port,omitempty"`        // 0: the route is one of HTTP
 	Destinations []Destination `json:"destinations,omitempty"`
-	// Options are how requests are spread, by name.
+	// Options are the load balancing options, by name.
 	Options   map[string]string `json:"options,omitempty"`
 	Metadata  Metadata          `json:"metadata,omitzero"`
 	CreatedAt time.Time         `json:"created_at"`
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// TCP tells whether the route has a port of its own instead of a name.
+// TCP reports whether the route has a port of its own instead of a name.
 func (rt Route) TCP() bool { return rt.Port != 0 }
 
-// URL is the route as users write it, without a scheme: host.domain/path, or
+// URL returns the route as users write it, without a scheme: host.domain/path, or
 // domain:port.
 func (rt Route) URL(domainName string) string {
 	if rt.TCP() {
@@ -67,12 +67,12 @@ func (rt Route) Clone() Route {
 	return rt
 }
 
-// HasApp tells whether a destination of the route is the app.
+// HasApp reports whether a destination of the route is the app.
 func (rt Route) HasApp(app string) bool {
 	return slices.ContainsFunc(rt.Destinations, func(d Destination) bool { return d.App == app })
 }
 
-// UniqueKey is what there is one route for.
+// UniqueKey returns the address of the route, which is unique.
 func (rt Route) UniqueKey() string {
 	if rt.TCP() {
 		return "\x00port\x00" + strconv.Itoa(rt.Port) // whatever the domain
@@ -87,7 +87,7 @@ const (
 	LeastConnection = "least-connection" // who has the fewest gets the next one
 )
 
-// CheckRouteOptions refuses what would have no effect.
+// CheckRouteOptions refuses options that would have no effect.
 func CheckRouteOptions(ps *Violations, key string, options map[string]string) {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		switch {
@@ -109,7 +109,7 @@ func CheckPath(ps *Violations, key, path string) {
 	}
 }
 
-// UsableIn tells whether apps of the space may be destinations of the route.
+// UsableIn reports whether apps of the space can be destinations of the route.
 func (rt Route) UsableIn(space string) bool {
 	return rt.Space == space || slices.Contains(rt.SharedWith, space)
 }
@@ -121,22 +121,22 @@ const (
 	ProtocolTCP   = "tcp"   // of TCP routes, and of no others
 )
 
-// MaxDestinations is how many a route may have.
+// MaxDestinations is the maximal number of destinations of a route.
 const MaxDestinations = 100
 
-// MaxFormer bounds what is kept of a destination that is changed again and again
-// while nothing is restarted.
+// MaxFormer bounds Destination.Former, if a destination changes often without a restart
+// of the app.
 const MaxFormer = 16
 
-// Destination is a process type that a route leads to.
+// Destination is a process type of an app that gets requests of a route.
 type Destination struct {
 	GUID        string `json:"guid"`
 	App         string `json:"app"` // guid
 	ProcessType string `json:"process_type"`
 	Port        int    `json:"port,omitempty"` // 0: the process's default port
 	Protocol    string `json:"protocol"`
-	// Former is what this destination replaced, the newest first. Instances that were
-	// started without its port are reached there until they are no more.
+	// Former are the ports that this destination replaced, the newest first. Instances
+	// that were started without its port get requests there until they stop.
 	Former []Former `json:"former,omitempty"`
 }
 
@@ -146,9 +146,9 @@ type Former struct {
 	Protocol string `json:"protocol"`
 }
 
-// At is where an instance that has the ports is reached: at the destination's own
-// port, else at the newest one before it that the instance has. It returns false
-// when there is none.
+// At returns the port at which an instance with these ports gets requests: the
+// destination's own, otherwise the newest former one that the instance has. It returns
+// false if there is none.
 func (d Destination) At(has []int) (Former, bool) {
 	if own := (Former{Port: d.Port, Protocol: d.Protocol}); own.in(has) {
 		return own, true
@@ -161,24 +161,24 @@ func (d Destination) At(has []int) (Former, bool) {
 	return Former{}, false
 }
 
-// Lacks tells whether an instance that has the ports is not reached at the
-// destination's own: the destination is pending there.
+// Lacks reports whether an instance with these ports lacks the destination's own
+// port. The destination is pending there.
 func (d Destination) Lacks(has []int) bool { return !Former{Port: d.Port}.in(has) }
 
-// in tells whether the port is among those of an instance. The default is always.
+// in reports whether the port is one of an instance. Every instance has the default port.
 func (f Former) in(has []int) bool { return f.Port == 0 || slices.Contains(has, f.Port) }
 
-// ProcessName names the process of an app that a destination means.
+// ProcessName identifies the process of a destination by app and type.
 type ProcessName struct{ app, kind string }
 
 func (d Destination) ProcessName() ProcessName { return ProcessName{d.App, d.ProcessType} }
 
-// Same tells whether two destinations lead to the same place.
+// Same reports whether two destinations have the same process and port.
 func (d Destination) Same(e Destination) bool {
 	return d.ProcessName() == e.ProcessName() && d.Port == e.Port
 }
 
-// Equal tells whether nothing differs.
+// Equal reports whether two destinations are equal in all fields.
 func (d Destination) Equal(e Destination) bool {
 	return d.Same(e) && d.GUID == e.GUID && d.Protocol == e.Protocol && slices.Equal(d.Former, e.Former)
 }
@@ -194,7 +194,7 @@ func (d Destination) WithDefaults(rt Route) Destination {
 	return d
 }
 
-// Protocols are those that destinations of the route may speak, the default first.
+// Protocols returns the protocols that the route allows, the default first.
 func (rt Route) Protocols() []string {
 	if rt.TCP() {
 		return []string{ProtocolTCP}
@@ -202,7 +202,7 @@ func (rt Route) Protocols() []string {
 	return []string{ProtocolHTTP1, ProtocolHTTP2}
 }
 
-// ProtocolTo is the protocol of the route's first destination that is the app.
+// ProtocolTo returns the protocol of the route's first destination in the app.
 func (rt Route) ProtocolTo(app string) string {
 	for _, d := range rt.Destinations {
 		if d.App == app {
@@ -212,14 +212,14 @@ func (rt Route) ProtocolTo(app string) string {
 	return rt.Protocols()[0]
 }
 
-// UsesProtocol tells whether all destinations that are the app have the protocol; an
-// empty one is any.
+// UsesProtocol reports whether all destinations in the app have the protocol. An empty
+// protocol stands for any.
 func (rt Route) UsesProtocol(app, protocol string) bool {
 	return protocol == "" || !slices.ContainsFunc(rt.Destinations, func(d Destination) bool { return d.App == app && d.Protocol != protocol })
 }
 
-// CheckDestinations are the destinations that a request names, with defaults. None may be
-// there twice: that one of them would be dropped without a word.
+// CheckDestinations returns the destinations of a request with defaults. It refuses
+// duplicates, because one of them would be lost without an error.
 func (rt Route) CheckDestinations(ds []Destination) ([]Destination, error) {
 	var ps Violations
 	if len(ds) > MaxDestinations {
@@ -240,8 +240,8 @@ func (rt Route) CheckDestinations(ds []Destination) ([]Destination, error) {
 
 const DestinationTwice = "is with its process type and port a destination already"
 
-// FormerAfter is what d has to remember when it takes the place of before. Behind the
-// default port nothing is needed: every instance has that.
+// FormerAfter returns Former of d after it replaces before. Nothing older than the
+// default port is needed, because every instance has that.
 func (d Destination) FormerAfter(before Destination) []Former {
 	if d.Port == 0 {
 		return nil
@@ -267,7 +267,7 @@ func CheckProtocol(ps *Violations, key, protocol string, allowed ...string) {
 
 func DestinationKey(i int, field string) string { return fmt.Sprintf("destinations[%d].%s", i, field) }
 
-// PortsOf are the ports of its own that the route gives to a process type.
+// PortsOf returns the ports, except the default one, that the route needs of a process.
 func (rt Route) PortsOf(p ProcessName) []int {
 	var ports []int
 	for _, d := range rt.Destinations {

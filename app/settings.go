@@ -2,18 +2,18 @@ package app
 
 import "time"
 
-// Flag is a feature that an administrator may switch.
+// Flag is a feature flag.
 type Flag struct {
 	Name      string    `json:"name"`
 	Enabled   bool      `json:"enabled"`
 	Message   string    `json:"message,omitempty"` // for who is refused
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
-	// Fixed says why it cannot be switched; empty: it can.
+	// Fixed says why the flag cannot be changed; empty: it can.
 	Fixed string `json:"-"`
 }
 
-// The feature flags that can be switched.
+// The feature flags that can be changed.
 const (
 	FlagBitsUpload      = "app_bits_upload"
 	FlagScaling         = "app_scaling"
@@ -33,14 +33,14 @@ const (
 	FlagHideMarket      = "hide_marketplace_from_unauthenticated_users"
 )
 
-// The groups of environment variables that there are.
+// The names of the environment variable groups.
 const (
 	RunningGroup = "running" // all instances and tasks have them
 	StagingGroup = "staging" // all builds have them
 )
 
-// EnvGroup is a group of environment variables that all apps have in common. An
-// app's own of the same name wins. Instances find a change at their next start.
+// EnvGroup is a group of environment variables for all apps. A variable of the app with
+// the same name wins. Instances get a change at their next start.
 type EnvGroup struct {
 	Name      string            `json:"name"`
 	Var       map[string]string `json:"var,omitempty"`
