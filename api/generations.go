@@ -43,7 +43,7 @@ func (s *Server) partsOf(p app.Process, d app.Deployment) ([]part, error) {
 	old := part{process: p, guid: p.GUID}
 	fresh := part{process: p, guid: app.GenerationGUID(p.GUID, d.Generation)}
 	for _, sh := range append(d.Others, app.Share{Generation: p.Generation, Instances: d.Instances}) {
-		_, as, _, err := s.c.Registry.WishAt(p.GUID, sh.Generation)
+		_, as, _, err := s.c.Registry.DesiredAt(p.GUID, sh.Generation)
 		if errors.Is(err, app.ErrNotFound) {
 			continue // it has moved on since
 		}

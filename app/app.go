@@ -1,13 +1,12 @@
-// Package app is what should run: apps, their processes, sidecars and routes, in
-// orgs and spaces, validated and remembered. Wishes are written here, one by one or
-// by a manifest, and nobody here makes them true: the Registry says which process's
-// wish or which route changed, and packages runtime and route act on it.
+// Package app describes the desired state: apps, their processes, sidecars and
+// routes, in orgs and spaces. It has their values, the rules that they must follow, and
+// the manifest. Package registry stores them; packages runtime and route act on them.
 //
-//	Manifest ──▶ Registry ──▶ App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
-//	                           ▲    └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
-//	                           └─── Destination ◀── Route (domain, host, path)
+//	Manifest ──▶ App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
+//	              ▲    └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
+//	              └─── Destination ◀── Route (domain, host, path)
 //
-// Events are what happened to wishes, Jobs what was asked for and takes a while.
+// An Event records a change of the desired state, a Job a request that takes a while.
 package app
 
 import (
@@ -23,13 +22,13 @@ var ErrNotFound = errors.New("not found")
 // State is whether an app should run.
 type State string
 
-// The states that a user may wish for.
+// The states that a user can set.
 const (
 	Started State = "STARTED"
 	Stopped State = "STOPPED"
 )
 
-// App is the wish for an app: what its processes have in common.
+// App is the desired state of an app that its processes have in common.
 type App struct {
 	GUID       string            `json:"guid"`
 	Name       string            `json:"name"`
@@ -41,7 +40,7 @@ type App struct {
 	Buildpacks []string          `json:"buildpacks,omitempty"`
 	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
 	NoSSH      bool              `json:"no_ssh,omitempty"`    // nobody enters its instances
-	// NoRevisions: what is started is not kept to be gone back to.
+	// NoRevisions disables revisions: starts and deployments of the app store none.
 	NoRevisions bool      `json:"no_revisions,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`
 	CreatedAt   time.Time `json:"created_at"`
@@ -52,5 +51,20 @@ func (a App) Clone() App {
 	a.Env = maps.Clone(a.Env)
 	a.Buildpacks = slices.Clone(a.Buildpacks)
 	a.Metadata = a.Metadata.Clone()
+	return a
+}
+
+// Now returns the time without its monotonic clock reading, which the store does not
+// keep, so that a stored value equals the one that is read.
+func Now() time.Time { return time.Now().UTC().Round(0) }
+
+// LifecycleDocker is the lifecycle of apps that are Docker images.
+const LifecycleDocker = "docker"
+
+// Docker reports whether the app is a Docker image, and not staged from files.
+func (a App) Docker() bool { return a.Lifecycle == LifecycleDocker }
+
+func (a App) AsStopped() App {
+	a.State = Stopped
 	return a
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +16,7 @@ const (
 	Canary  = "canary"
 )
 
-// DeploymentState is how far a deployment is.
+// DeploymentState is the state of a deployment.
 type DeploymentState string
 
 // The states of deployments.
@@ -27,7 +29,7 @@ const (
 	Canceled  DeploymentState = "CANCELED"
 )
 
-// What clients are told of a state.
+// The values and reasons of the status that clients see.
 const (
 	StatusActive     = "ACTIVE"
 	StatusFinalized  = "FINALIZED"
@@ -35,8 +37,8 @@ const (
 )
 
 // Deployment replaces the instances of an app's web process by those of a new
-// generation, some at a time. Each step is a number of instances per generation,
-// kept before anything is done about it.
+// generation, some at a time. Each step is a number of instances per generation, which
+// is stored before it takes effect.
 type Deployment struct {
 	GUID            string          `json:"guid"`
 	App             string          `json:"app"` // guid; its web process has the same
@@ -56,11 +58,11 @@ type Deployment struct {
 	Original int `json:"original"` // instances before
 	Target   int `json:"target"`   // instances that it asked for
 
-	// Instances are wished of the process's own generation: the new one, or after a
-	// cancel the one that is gone back to. Others are those beside it, oldest first.
+	// Instances is the desired number of the process's own generation: the new one,
+	// or after a cancel the restored one. Others are the other generations, oldest first.
 	Instances int     `json:"instances"`
 	Others    []Share `json:"others,omitempty"`
-	// Before is the wish before a rollback, which a cancel restores.
+	// Before is the desired state before a rollback. A cancel restores it.
 	Before *Before `json:"before,omitempty"`
 
 	Metadata  Metadata  `json:"metadata,omitzero"`
@@ -70,7 +72,7 @@ type Deployment struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// DeploymentOptions are what somebody asked for. Nil leaves what there is.
+// DeploymentOptions are the options of a request. Nil keeps the present value.
 type DeploymentOptions struct {
 	MaxInFlight  int    `json:"max_in_flight"`
 	WebInstances *int   `json:"web_instances,omitempty"`
@@ -80,7 +82,7 @@ type DeploymentOptions struct {
 	Steps        []int  `json:"steps,omitempty"`    // instance weights of a canary, in percent
 }
 
-// Share is how many instances a generation has that is not the process's own.
+// Share is the number of instances of a generation beside the process's own.
 type Share struct {
 	Generation int      `json:"generation"`
 	Instances  int      `json:"instances"`
@@ -89,20 +91,20 @@ type Share struct {
 	Dropped    bool     `json:"dropped,omitempty"` // nobody goes back to it
 }
 
-// Before is what a rollback changes beside the droplet.
+// Before is the state before a rollback, without the droplet.
 type Before struct {
 	Env      map[string]string `json:"env,omitempty"`
 	Command  string            `json:"command,omitempty"`
 	Sidecars []Sidecar         `json:"sidecars,omitempty"`
 }
 
-// Active tells whether something is still to be done.
+// Active reports whether the deployment is not finished.
 func (d Deployment) Active() bool { return d.State != Deployed && d.State != Canceled }
 
-// Progressing tells whether it is on its way to be deployed.
+// Progressing reports whether the deployment is active and not being canceled.
 func (d Deployment) Progressing() bool { return d.Active() && d.State != Canceling }
 
-// Status is the state as clients are told it.
+// Status returns the status that clients see.
 func (d Deployment) Status() (value, reason string) {
 	value, reason = StatusActive, string(d.State)
 	switch {
@@ -116,7 +118,7 @@ func (d Deployment) Status() (value, reason string) {
 	return value, reason
 }
 
-// Move goes to another state and notes when clients see another status.
+// Move sets the state, and ChangedAt if the status that clients see changes.
 func (d *Deployment) Move(to DeploymentState) {
 	value, reason := d.Status()
 	d.State = to
@@ -125,15 +127,15 @@ func (d *Deployment) Move(to DeploymentState) {
 	}
 }
 
-// Steps is how many steps a canary has.
+// Steps returns the number of steps of a canary deployment.
 func (d Deployment) Steps() int { return max(len(d.Options.Steps), 1) }
 
-// Plan is how many instances there shall be: New of the new generation, of Total.
+// Plan is a desired number of instances: New of the new generation, of Total.
 type Plan struct{ New, Total int }
 
-// Plan is where the deployment goes from here when the process shall have so many
-// instances: to the end, or to the next pause. A canary keeps one instance more, so
-// that what was there before can bear the load alone.
+// Plan returns the next goal for a process with the desired number of instances: the end
+// of the deployment or its next pause. A canary has one instance more, so that the
+// earlier instances can serve all requests alone.
 func (d Deployment) Plan(instances int) Plan {
 	if d.State != Prepaused && d.State != Paused {
 		return Plan{New: instances, Total: instances}
@@ -152,7 +154,7 @@ func (d Deployment) Plan(instances int) Plan {
 	return Plan{New: canary, Total: instances + 1}
 }
 
-// Counts are the instances that are wished per generation of the web process.
+// Counts returns the desired number of instances per generation of the web process.
 func (d Deployment) Counts(p Process) map[int]int {
 	out := map[int]int{p.Generation: d.Instances}
 	for _, s := range d.Others {
@@ -161,12 +163,13 @@ func (d Deployment) Counts(p Process) map[int]int {
 	return out
 }
 
-// GenerationGUID names the instances of one generation of a process.
+// GenerationGUID returns a guid for the instances of one generation of a process.
 func GenerationGUID(process string, generation int) string {
 	return process + "." + strconv.Itoa(generation)
 }
 
-// SplitGeneration is the way back. It returns false for the plain guid of a process.
+// SplitGeneration is the inverse of GenerationGUID. It returns false for the plain guid
+// of a process.
 func SplitGeneration(guid string) (process string, generation int, ok bool) {
 	process, text, found := strings.Cut(guid, ".")
 	n, err := strconv.Atoi(text)
@@ -176,13 +179,91 @@ func SplitGeneration(guid string) (process string, generation int, ok bool) {
 	return process, n, true
 }
 
-// Refusal is why a deployment in its state takes an action no more.
+// Refusal returns the error for an action that the state does not allow.
 func (d Deployment) Refusal(action string) error {
 	value, reason := d.Status()
 	return &Refused{fmt.Sprintf("Cannot %s a deployment with status: %s and reason: %s", action, value, reason)}
 }
 
-// Refused says why a wish cannot be kept as things are.
+// Refused says why the present state does not allow a change.
 type Refused struct{ Reason string }
 
 func (r *Refused) Error() string { return r.Reason }
+
+// NewDeployment is a request for a deployment.
+type NewDeployment struct {
+	App      string // guid
+	Droplet  string // guid; empty: the app's current one, or the revision's
+	Revision string // guid of the one to go back to; empty: none
+	Strategy string
+	Options  DeploymentOptions
+	Metadata Metadata
+}
+
+// Wanted is the desired number of instances of a process, per generation.
+type Wanted struct {
+	Process    Process
+	Counts     map[int]int // by generation
+	Deployment *Deployment // that is moving the process; nil: none
+}
+
+// Unscale undoes the changes that the deployment itself made to the web process.
+func (d Deployment) Unscale(p *Process, to Release) {
+	if p.Instances == d.Target {
+		p.Instances = d.Original
+	}
+	if d.Options.MemoryMB != nil {
+		p.MemoryMB = to.MemoryMB
+	}
+	if d.Options.DiskMB != nil {
+		p.DiskMB = to.DiskMB
+	}
+	if d.Options.LogRate != nil {
+		p.LogRate = to.LogRate
+	}
+	if d.Before != nil {
+		p.Command = d.Before.Command
+	}
+}
+
+// Release is what the instances of a process were started from at the last start,
+// restart or deployment: the desired state at that time. It never changes.
+type Release struct {
+	Revision    string            `json:"revision,omitempty"` // guid; empty: revisions were off
+	Droplet     string            `json:"droplet,omitempty"`  // guid
+	Stack       string            `json:"stack,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Command     string            `json:"command,omitempty"`
+	MemoryMB    int               `json:"memory_mb"`
+	DiskMB      int               `json:"disk_mb"`
+	LogRate     *int64            `json:"log_rate,omitempty"`
+	HealthCheck HealthCheck       `json:"health_check"`
+	Readiness   HealthCheck       `json:"readiness"`
+	Ports       []int             `json:"ports,omitempty"`
+	Sidecars    []Sidecar         `json:"sidecars,omitempty"` // of the process type
+	Version     string            `json:"version"`
+}
+
+// Apply returns an app and its process with their values in the release.
+func (rel Release) Apply(a App, p Process) (App, Process) {
+	a.Droplet, a.Stack, a.Env = rel.Droplet, rel.Stack, maps.Clone(rel.Env)
+	p.Command, p.MemoryMB, p.DiskMB, p.LogRate = rel.Command, rel.MemoryMB, rel.DiskMB, rel.LogRate
+	p.HealthCheck, p.Readiness, p.Ports, p.Version = rel.HealthCheck, rel.Readiness, slices.Clone(rel.Ports), rel.Version
+	return a, p
+}
+
+// Revision is the state of an app when it was started or deployed. A deployment can
+// roll back to it.
+type Revision struct {
+	GUID        string            `json:"guid"`
+	App         string            `json:"app"` // guid
+	Version     int               `json:"version"`
+	Droplet     string            `json:"droplet"` // guid
+	Env         map[string]string `json:"env,omitempty"`
+	Commands    map[string]string `json:"commands"` // by process type; empty: the droplet's
+	Sidecars    []Sidecar         `json:"sidecars,omitempty"`
+	Description string            `json:"description"`
+	Metadata    Metadata          `json:"metadata,omitzero"`
+	CreatedAt   time.Time         `json:"created_at"`
+	UpdatedAt   time.Time         `json:"updated_at"`
+}

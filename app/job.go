@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// JobState is how far a job is.
+// JobState is the state of a job.
 type JobState string
 
 // The states of a job.
@@ -16,7 +16,7 @@ const (
 	JobFailed     JobState = "FAILED"
 )
 
-// Job is something that was asked for and takes longer than the answer.
+// Job is a request that takes longer than its response.
 type Job struct {
 	GUID      string          `json:"guid"`
 	Operation string          `json:"operation"` // "space.apply_manifest"
@@ -29,8 +29,8 @@ type Job struct {
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// JobError is why a job failed, as the platform writes it. A function that wants
-// a certain code returns one.
+// JobError is the reason why a job failed, in the format of Cloud Foundry. A JobFunc
+// returns one to choose the code.
 type JobError struct {
 	Code   int    `json:"code"`
 	Title  string `json:"title"`
@@ -39,6 +39,6 @@ type JobError struct {
 
 func (e *JobError) Error() string { return e.Detail }
 
-// JobFunc does a job. It may be called again for a job that an earlier daemon did
-// not get to the end of, so doing it twice must be the same as doing it once.
+// JobFunc runs a job. It must be idempotent, because it is called again for a job that
+// an earlier daemon did not finish.
 type JobFunc func(ctx context.Context, j Job) (warnings []string, err error)

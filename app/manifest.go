@@ -1,15 +1,19 @@
 package app
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Manifest is what an app manifest says. A key that is not given is nil, and
+// Manifest is the content of an app manifest. A key that is not given is nil, and
 // applying the manifest keeps the present value.
 type Manifest struct {
 	Applications []ManifestApp
@@ -19,7 +23,7 @@ type Manifest struct {
 type ManifestApp struct {
 	Name string
 	Path string // where the CLI finds the bits; nothing to the daemon
-	// Env has nil for a variable that is to be removed.
+	// Env has nil for a variable to remove.
 	Env        map[string]*string
 	Buildpacks []string // nil: not given; empty: find out
 	Stack      *string
@@ -34,7 +38,7 @@ type ManifestApp struct {
 	Services  []ManifestService
 	Metadata  MetadataChange
 	// DependsOn names the apps of the manifest that must run before this one starts.
-	// Who pushes sees to that: it is not sent.
+	// dew push orders the apps: the key is not sent to the daemon.
 	DependsOn []string
 
 	NoRoute, RandomRoute, DefaultRoute bool
@@ -75,8 +79,23 @@ type ManifestSidecar struct {
 type ManifestRoute struct {
 	Route    string // host.domain/path
 	Protocol string // empty: http1
-	// Options are nil when not given: those of the route stay.
+	// Options are nil if not given: those of the route stay.
 	Options map[string]string
+}
+
+// ManifestDocker is the key docker: the image of an app. The password is never in a
+// manifest.
+type ManifestDocker struct {
+	Image    string
+	Username string
+}
+
+// ManifestService is one entry of services: a service instance of the space to bind to
+// the app. The registry ignores it; the caller that applies the manifest binds it.
+type ManifestService struct {
+	Name        string
+	BindingName string          // empty: that of the service instance
+	Parameters  json.RawMessage // an object; nil: none
 }
 
 // Web returns where the keys of the web process are: its entry of processes, or
@@ -138,7 +157,7 @@ func collect[E error](err error) []E {
 	return collect[E](errors.Unwrap(err))
 }
 
-// Difference is one thing that applying a manifest would change.
+// Difference is one change that applying a manifest would make.
 type Difference struct {
 	Op    string `json:"op"`   // "add", "replace" or "remove"
 	Path  string `json:"path"` // "/applications/0/memory"
@@ -156,4 +175,134 @@ func readYAML(b []byte) (*yamlfile.Node, error) {
 	return n, err
 }
 
-// shorten returns the start of a text that is too long for a message.
+var (
+	// manifestPlace begins the text of a ManifestError: the app, the line or both.
+	manifestPlace = regexp.MustCompile(`^(?:app ("(?:[^"\\]|\\.)*")(?:, line ([0-9]+))?|line ([0-9]+)): `)
+	// manifestPath is the key in the text of a ManifestError.
+	manifestPath = regexp.MustCompile(`^([\w<>-]+(?:\[[^\]]*\])?(?:\.[\w-]+(?:\[[^\]]*\])?)*): `)
+	// platformPlace is the start of a Cloud Foundry error about an app of a manifest.
+	platformPlace = regexp.MustCompile(`^For application '([^']*)': `)
+	// platformService is the service that such an error is about.
+	platformService = regexp.MustCompile(`^(?:For service|Service instance) '([^']*)'`)
+)
+
+// ReadManifestError reads the text of a ManifestError that names an app or a line: the
+// opposite of its method Error.
+func ReadManifestError(text string) (e ManifestError, ok bool) {
+	place := manifestPlace.FindStringSubmatch(text)
+	if place == nil {
+		return e, false
+	}
+	e.Message = text[len(place[0]):]
+	if place[1] != "" {
+		var err error
+		if e.App, err = strconv.Unquote(place[1]); err != nil {
+			return e, false
+		}
+	}
+	if line := cmp.Or(place[2], place[3]); line != "" {
+		var err error
+		if e.Line, err = strconv.Atoi(line); err != nil {
+			return e, false
+		}
+	}
+	if path := manifestPath.FindStringSubmatch(e.Message); path != nil {
+		e.Key, e.Message = path[1], e.Message[len(path[0]):]
+	}
+	return e, true
+}
+
+// Locate finds the line of the manifest file that an error of the daemon is about. The
+// daemon sees other lines: those of the manifest as it was sent. Locate returns the
+// line, 0 if there is none, and the text without the line of the daemon.
+func (m Manifest) Locate(text string) (line int, rest string) {
+	if e, ok := ReadManifestError(text); ok {
+		e.Line = 0
+		for i := range m.Applications {
+			if a := &m.Applications[i]; a.Name == e.App {
+				line = a.Line(e.Key)
+			}
+		}
+		return line, e.Error()
+	}
+	place := platformPlace.FindStringSubmatch(text)
+	if place == nil {
+		return 0, text
+	}
+	for i := range m.Applications {
+		if a := &m.Applications[i]; a.Name == place[1] {
+			line = a.Line(a.keyOf(text[len(place[0]):]))
+		}
+	}
+	return line, text
+}
+
+// keyOf returns the key that a Cloud Foundry error is about, or nothing.
+func (m *ManifestApp) keyOf(words string) string {
+	switch {
+	case strings.HasPrefix(words, "Stack must be "):
+		return "stack"
+	case strings.HasPrefix(strings.ToLower(words), "buildpack "):
+		return "buildpacks"
+	}
+	named := platformService.FindStringSubmatch(words)
+	if named == nil {
+		return ""
+	}
+	for i, s := range m.Services {
+		if s.Name != named[1] {
+			continue
+		}
+		if key := "services[" + s.Name + "]"; m.lines[key] > 0 {
+			return key
+		}
+		return fmt.Sprintf("services[%d]", i)
+	}
+	return "services"
+}
+
+// In returns the error with the file of the manifest, as file:line.
+func (e ManifestError) In(file string) string {
+	if e.Line > 0 {
+		file = fmt.Sprintf("%s:%d", file, e.Line)
+	}
+	e.Line = 0
+	return file + ": " + e.Error()
+}
+
+// Explain turns errors about the desired state into errors about keys of the manifest.
+// Errors of another kind stay as they are.
+func (m *ManifestApp) Explain(err error) error {
+	if err == nil || len(Problems(err)) == 0 {
+		return err
+	}
+	var errs []error
+	for _, inv := range Problems(err) {
+		errs = append(errs, m.at(inv))
+	}
+	return errors.Join(errs...)
+}
+
+// at turns an error about the desired state into one about a key of the manifest.
+func (m *ManifestApp) at(inv *Invalid) *ManifestError {
+	key := inv.Key
+	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {
+		key = rest // it was said at app level, or not at all
+	}
+	return &ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: inv.Message}
+}
+
+// Line returns the line of a key in the manifest, otherwise of the map it belongs to. It is
+// 0 if neither is in the manifest.
+func (m *ManifestApp) Line(key string) int {
+	for {
+		if n, ok := m.lines[key]; ok {
+			return n
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return m.lines[""]
+		}
+		key = key[:i]
+	}
+}

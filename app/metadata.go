@@ -18,7 +18,7 @@ const (
 	maxAnnotation = 5000
 )
 
-// reservedLabels is the part before the slash that is the platform's own.
+// reservedLabels is the prefix of labels that is reserved for Cloud Foundry.
 const reservedLabels = "cloudfoundry.org"
 
 var (
@@ -26,27 +26,27 @@ var (
 	labelSpace = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 )
 
-// Metadata is what users write on a resource: labels to find it by, annotations
-// to remember things by.
+// Metadata is the metadata of a resource: labels to select it by, and annotations with
+// further information.
 type Metadata struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// MetadataChange changes metadata; a nil value takes a key away.
+// MetadataChange changes metadata; a nil value removes a key.
 type MetadataChange struct {
 	Labels, Annotations map[string]*string
 }
 
-// IsZero tells whether there is neither a label nor an annotation.
+// IsZero reports whether there is neither a label nor an annotation.
 func (m Metadata) IsZero() bool { return len(m.Labels) == 0 && len(m.Annotations) == 0 }
 
-// Merge is m with the change made; m stays as it is.
+// Merge returns m with the change. It does not modify m.
 func (m Metadata) Merge(c MetadataChange) Metadata {
 	return Metadata{Labels: MergeTexts(m.Labels, c.Labels), Annotations: MergeTexts(m.Annotations, c.Annotations)}
 }
 
-// Validate tells what is wrong with labels and annotations, as Invalids.
+// Validate checks labels and annotations. The errors are Invalids.
 func (m Metadata) Validate() error {
 	var ps Violations
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
@@ -105,7 +105,7 @@ func MergeTexts(old map[string]string, change map[string]*string) map[string]str
 	return out
 }
 
-// Selector chooses resources by their labels. The empty one chooses all.
+// Selector selects resources by their labels. The empty one selects all.
 type Selector []requirement
 
 // requirement is one part of a selector.
@@ -185,7 +185,7 @@ func (r requirement) check(s string) error {
 	return nil
 }
 
-// Matches tells whether the selector chooses a resource with the labels.
+// Matches reports whether the selector selects a resource with the labels.
 func (s Selector) Matches(labels map[string]string) bool {
 	return !slices.ContainsFunc(s, func(r requirement) bool { return !r.matches(labels) })
 }

@@ -2,8 +2,8 @@ package app
 
 import "strings"
 
-// Nearest is the candidate that asked is most likely a misspelling of, or
-// nothing when none is near.
+// Nearest returns the candidate that asked is most likely a misspelling of, or nothing
+// if none is near.
 func Nearest(asked string, candidates []string) string {
 	best, least := "", max(1, len(asked)/3)+1
 	for _, c := range candidates {
@@ -38,10 +38,11 @@ func distance(a, b string) int {
 	return prev[len(y)]
 }
 
-// plainKey is a key without what spellings differ in.
+// plainKey removes the characters in which spellings of a key differ.
 var plainKey = strings.NewReplacer("-", "", "_", "")
 
-// nearestKey is the key of a manifest that name is most likely meant to be, or nothing.
+// nearestKey returns the key of a manifest that name is most likely a misspelling of, or
+// nothing.
 func nearestKey(name string, known []string) string {
 	name = plainKey.Replace(strings.ToLower(name))
 	plain := make([]string, len(known))

@@ -2,20 +2,21 @@ package app
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
 // Web is the process type that every app has and that gets the default route.
 const Web = "web"
 
-// Defaults of a process that says nothing else.
+// Defaults of a process.
 const (
 	DefaultMemoryMB = 1024
 	DefaultDiskMB   = 1024
 )
 
-// Process is the wish for one process type of an app. The web process's guid is
-// the app's.
+// Process is the desired state of one process type of an app. The web process has the
+// guid of its app.
 type Process struct {
 	GUID        string      `json:"guid"`
 	App         string      `json:"app"` // guid
@@ -30,14 +31,14 @@ type Process struct {
 	Ports       []int       `json:"ports,omitempty"` // empty: the default port
 	Version     string      `json:"version"`         // set by the Registry
 	// Current are the versions since the last start or restart; Version is the last
-	// of them. An instance of any of them runs as wished, an older one is to be
-	// replaced: a change alone replaces nothing. Set by the Registry.
+	// of them. Instances of these versions keep running, because a change alone
+	// replaces nothing. Older ones are replaced. Set by the Registry.
 	Current    []string `json:"current"`
-	Generation int      `json:"generation"`       // of the instances that are wished; set by deployments
+	Generation int      `json:"generation"`       // of the desired instances; set by deployments
 	Newest     int      `json:"newest,omitempty"` // the highest generation that ever was; 0: Generation
-	// Started is what instances were started from last; nil: nobody knows. Those of a
-	// process that is Held are started from it again, and not from what was wished
-	// since, until the next start, restart or deployment. Set by the Registry.
+	// Started is the release of the last start; nil: it is not known. Instances of a
+	// process that is Held start from it again, without later changes, until the
+	// next start, restart or deployment. Set by the Registry.
 	Started   *Release  `json:"started,omitempty"`
 	Held      bool      `json:"held,omitempty"`
 	Metadata  Metadata  `json:"metadata,omitzero"`
@@ -45,8 +46,8 @@ type Process struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Keeps tells whether an instance of version may run on, or was started before
-// the last wish to start or restart and is to be replaced.
+// Keeps reports whether an instance of version can keep running. Otherwise it is
+// older than the last start or restart and must be replaced.
 func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, version) }
 
 func (p Process) Clone() Process {
@@ -60,7 +61,7 @@ func (p Process) Clone() Process {
 	return p
 }
 
-// WithDefaults fills in what the user left open.
+// WithDefaults returns p with defaults for missing values.
 func (p Process) WithDefaults() Process {
 	if p.MemoryMB == 0 {
 		p.MemoryMB = DefaultMemoryMB
@@ -79,18 +80,19 @@ func (p Process) WithDefaults() Process {
 	return p
 }
 
-// KeepIdentity gives p what only the Registry changes.
+// KeepIdentity returns p with the fields of old that only the Registry changes.
 func (p Process) KeepIdentity(old Process) Process {
 	p.Version, p.Current = old.Version, old.Current
 	p.Generation, p.Newest, p.Started, p.Held = old.Generation, old.Newest, old.Started, old.Held
 	return p
 }
 
-// maxCurrent bounds Process.Current. Who changes an app more often than that
-// without a restart gets its very oldest instances replaced.
+// maxCurrent bounds Process.Current. If an app changes more often than that without a
+// restart, its oldest instances are replaced.
 const maxCurrent = 500
 
-// WithVersion returns p with a new version beside the ones that may run on.
+// WithVersion returns p with a new version. Instances of the current versions keep
+// running.
 func (p Process) WithVersion(version string) Process {
 	p.Version = version
 	p.Current = append(slices.Clone(p.Current), version)
@@ -100,9 +102,107 @@ func (p Process) WithVersion(version string) Process {
 	return p
 }
 
-// Restarted returns p with a new version that no instance may differ from.
+// Restarted returns p with a new version. Instances of all other versions are replaced.
 func (p Process) Restarted(version string) Process {
 	p.Version = version
 	p.Current = []string{version}
 	return p
+}
+
+// The types of health checks.
+const (
+	CheckPort    = "port"
+	CheckHTTP    = "http"
+	CheckProcess = "process"
+	CheckNone    = "" // readiness only
+)
+
+// healthType is a type of health check.
+type healthType struct {
+	name     string
+	endpoint string // the default path that it requests; empty: it requests none
+}
+
+// healthTypes is the table of all types, in the order in which messages list them. A
+// type that sends requests to the instance also has a probe in package health.
+var healthTypes = []healthType{
+	{name: CheckPort},
+	{name: CheckHTTP, endpoint: "/"},
+	{name: CheckProcess},
+}
+
+// CheckTypes returns the types of health checks.
+func CheckTypes() []string {
+	return healthTypeNames(func(healthType) bool { return true })
+}
+
+func healthTypeNames(match func(healthType) bool) (out []string) {
+	for _, t := range healthTypes {
+		if match(t) {
+			out = append(out, t.name)
+		}
+	}
+	return out
+}
+
+// findHealthType returns the row of a type.
+func findHealthType(name string) (t healthType, ok bool) {
+	i := slices.IndexFunc(healthTypes, func(t healthType) bool { return t.name == name })
+	if i < 0 {
+		return t, false
+	}
+	return healthTypes[i], true
+}
+
+// HealthCheck describes a health check of instances. Durations of 0 stand for the
+// defaults of Cloud Foundry.
+type HealthCheck struct {
+	Type              string        `json:"type,omitempty"`
+	Endpoint          string        `json:"endpoint,omitempty"` // path, with http only
+	Port              int           `json:"port,omitempty"`     // 0: the process's first port
+	Timeout           time.Duration `json:"timeout,omitempty"`  // until first healthy
+	InvocationTimeout time.Duration `json:"invocation_timeout,omitempty"`
+	Interval          time.Duration `json:"interval,omitempty"`
+}
+
+func (h HealthCheck) withDefaults() HealthCheck {
+	if t, ok := findHealthType(h.Type); ok && h.Endpoint == "" {
+		h.Endpoint = t.endpoint
+	}
+	return h
+}
+
+func checkHealth(ps *Violations, key string, h HealthCheck) {
+	t, ok := findHealthType(h.Type)
+	if !ok {
+		ps.Add(key+"-type", "must be %s, not %q", alternatives(CheckTypes()), h.Type)
+	}
+	if t.endpoint == "" && h.Endpoint != "" {
+		ps.Add(key+"-http-endpoint", "is for the type %s only", alternatives(healthTypeNames(func(t healthType) bool { return t.endpoint != "" })))
+	}
+	if t.endpoint != "" && (!strings.HasPrefix(h.Endpoint, "/") || strings.ContainsFunc(h.Endpoint, notInPath)) {
+		ps.Add(key+"-http-endpoint", "must be a path such as /health, not %q", h.Endpoint)
+	}
+	if h.Port != 0 {
+		ps.Port(key+"-port", h.Port)
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"timeout", h.Timeout}, {"invocation-timeout", h.InvocationTimeout}, {"interval", h.Interval},
+	} {
+		if d.value < 0 {
+			ps.Add(key+"-"+d.field, "must not be negative, not %v", d.value)
+		}
+	}
+}
+
+// alternatives lists words: a, b or c.
+func alternatives(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Where a sidecar comes from.
+// The origins of a sidecar.
 const (
 	OriginUser      = "user"
 	OriginBuildpack = "buildpack"
 )
 
-// Sidecar is the wish for a process that runs in the containers of one or more
-// process types, and ends when they end.
+// Sidecar is the desired state of a process that runs in the containers of one or more
+// process types, and stops with them.
 type Sidecar struct {
 	GUID         string    `json:"guid"`
 	App          string    `json:"app"` // guid
@@ -35,15 +35,15 @@ func (s Sidecar) AttachesTo(processType string) bool {
 	return slices.Contains(s.ProcessTypes, processType)
 }
 
-// UpperName is the name as log lines and exit records have it. Two names of an app
-// that differ only in case could not be told apart there.
+// UpperName returns the name in log lines and exit records. Two names of an app that
+// differ only in case would be the same there.
 func (s Sidecar) UpperName() string { return strings.ToUpper(s.Name) }
 
 func SameName(a, b string) bool {
 	return Sidecar{Name: a}.UpperName() == Sidecar{Name: b}.UpperName()
 }
 
-// DeclaredMB is the memory that the sidecars of a process type declare together.
+// DeclaredMB returns the memory that the sidecars of a process type declare together.
 func DeclaredMB(sidecars []Sidecar, processType string) int {
 	sum := 0
 	for _, s := range sidecars {

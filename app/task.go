@@ -2,10 +2,10 @@ package app
 
 import "time"
 
-// TaskState is how far a task is.
+// TaskState is the state of a task.
 type TaskState string
 
-// The states of a task. Who cancels one finds it CANCELING until it has ended.
+// The states of a task. A canceled task is CANCELING until it has ended.
 const (
 	TaskPending   TaskState = "PENDING"
 	TaskRunning   TaskState = "RUNNING"
@@ -14,18 +14,18 @@ const (
 	TaskFailed    TaskState = "FAILED"
 )
 
-// Ended tells whether nothing of the task runs any more, or ever will.
+// Ended reports whether the task has finished.
 func (s TaskState) Ended() bool { return s == TaskSucceeded || s == TaskFailed }
 
-// TaskUser is who runs the tasks of apps that were staged with buildpacks.
+// TaskUser is the user that runs tasks of apps that were staged with buildpacks.
 const TaskUser = "vcap"
 
 // ShellCommand is the command of an attached task that runs an interactive shell. As
 // a command it is a comment, which is never run.
 const ShellCommand = "# interactive shell"
 
-// Task is the wish for one run of a command with an app's droplet, in a container
-// of its own, and what came of it.
+// Task is one run of a command with an app's droplet, in a container of its own, and
+// its result.
 type Task struct {
 	GUID      string    `json:"guid"`
 	App       string    `json:"app"`      // guid
@@ -45,5 +45,9 @@ type Task struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Source is the source of its log lines.
+// Source returns the source of its log lines.
 func (t Task) Source() string { return "APP/TASK/" + t.Name }
+
+// HasContainer reports whether a task may have a container. One that is being canceled
+// counts, even if it was canceled before it ran, because its state does not tell.
+func (s TaskState) HasContainer() bool { return s == TaskRunning || s == TaskCanceling }

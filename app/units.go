@@ -9,14 +9,14 @@ import (
 
 var amount = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMGT])B?$`)
 
-// bytesPer has the units as the platform has them: powers of 1024.
+// bytesPer has the units of Cloud Foundry, which are powers of 1024.
 var bytesPer = map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 // MaxMB keeps every amount in bytes well inside an int64.
 const MaxMB = 1 << 30
 
 // ParseMB reads an amount of memory or disk with its unit, such as 64M, 512mb or
-// 1.5G, in mebibytes. Parts of one are cut off.
+// 1.5G, in mebibytes, rounded down.
 func ParseMB(s string) (int, error) {
 	m := amount.FindStringSubmatch(strings.ToUpper(s))
 	if m == nil {
@@ -39,7 +39,7 @@ func ParseMB(s string) (int, error) {
 var rate = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,15})?)(?:B|([KMGT])B?)$`)
 
 // ParseRate reads an amount of log per second in bytes, such as 512B, 16K or
-// 1.5MB. -1 is no limit, and 0 is none of it.
+// 1.5MB. -1 stands for no limit, and 0 for no output.
 func ParseRate(s string) (int64, error) {
 	if s == "-1" || s == "0" {
 		return strconv.ParseInt(s, 10, 64)
@@ -78,3 +78,5 @@ func formatRate(n *int64) any {
 	}
 	return strconv.FormatInt(v, 10) + unit
 }
+
+func FormatMB(mb int) string { return fmt.Sprintf("%dM", mb) }

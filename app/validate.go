@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Invalid says which key of a wish cannot be had, and what is allowed. Several of
-// them come joined; see Problems.
+// Invalid says which key has a value that is not allowed, and which values are. Several
+// of them come joined; see Problems.
 type Invalid struct {
 	Key     string // "sidecars[config server].memory"
 	Message string
@@ -19,7 +19,7 @@ type Invalid struct {
 
 func (e *Invalid) Error() string { return e.Key + ": " + e.Message }
 
-// Refusal says that something cannot be had, in words that clients of the platform
+// Refusal says why a request is refused, in the words of Cloud Foundry, which its clients
 // know.
 type Refusal struct{ Text string }
 
@@ -39,7 +39,7 @@ const (
 	maxInstances = 10_000
 )
 
-// Violations collects what is wrong with one wish.
+// Violations collects the errors of one value.
 type Violations []error
 
 func (ps *Violations) Add(key, format string, args ...any) {
@@ -48,7 +48,7 @@ func (ps *Violations) Add(key, format string, args ...any) {
 
 func (ps Violations) Err() error { return errors.Join(ps...) }
 
-// Name checks what the platform calls a name: any printable text, spaces too.
+// Name checks a name, which is any printable text and can have spaces.
 func (ps *Violations) Name(key, s string) {
 	switch {
 	case strings.TrimSpace(s) == "":
@@ -66,7 +66,7 @@ func unprintable(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp)
 }
 
-// Command checks a line for the shell; it may have several lines.
+// Command checks a shell command, which can have several lines.
 func (ps *Violations) Command(key, s string) {
 	switch {
 	case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
@@ -76,7 +76,7 @@ func (ps *Violations) Command(key, s string) {
 	}
 }
 
-// Amount checks a number of megabytes that must be there.
+// Amount checks a required number of megabytes.
 func (ps *Violations) Amount(key string, mb int) {
 	if mb < 1 || mb > MaxMB {
 		ps.Add(key, "must be 1 to %d MB, not %d", MaxMB, mb)
@@ -109,7 +109,8 @@ func ValidateApp(a App) error {
 	return ps.Err()
 }
 
-// ValidateEnv refuses what the platform refuses: names that it sets itself.
+// ValidateEnv refuses the environment variables that Cloud Foundry refuses, because it
+// sets them itself.
 func ValidateEnv(ps *Violations, k, v string) {
 	key := "env[" + k + "]"
 	upper := strings.ToUpper(k)
@@ -160,7 +161,7 @@ func ValidateProcess(p Process) error {
 	return ps.Err()
 }
 
-// ValidateProcessType refuses what could not be part of a log source.
+// ValidateProcessType refuses a type that cannot be part of a log source.
 func ValidateProcessType(ps *Violations, key, s string) {
 	ps.Name(key, s)
 	if strings.ContainsFunc(s, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
@@ -199,7 +200,7 @@ func ValidateSidecar(s Sidecar) error {
 	return ps.Err()
 }
 
-// ValidateProcessMemory keeps something of the process's memory for main.
+// ValidateProcessMemory refuses sidecars that leave the main process no memory.
 func ValidateProcessMemory(p Process, sidecars []Sidecar) error {
 	sum := DeclaredMB(sidecars, p.Type)
 	if sum < p.MemoryMB {
@@ -208,7 +209,7 @@ func ValidateProcessMemory(p Process, sidecars []Sidecar) error {
 	return &Invalid{Key: KeyOfProcess(p, "memory"), Message: fmt.Sprintf("must be more than the %dM of its sidecars together, not %dM", sum, p.MemoryMB)}
 }
 
-// ValidateSidecarMemory is the same rule, seen from a sidecar among others.
+// ValidateSidecarMemory is the same rule for one sidecar among others.
 func ValidateSidecarMemory(s Sidecar, others []Sidecar, processes []Process) error {
 	if s.MemoryMB <= 0 {
 		return nil

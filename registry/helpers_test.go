@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
 )
 
 // one returns the value and stops the test on an error.
@@ -74,4 +75,46 @@ func goldenTexts(tb testing.TB) []string {
 var oddTexts = []string{
 	"", " ", "a", "yes", "NO", "~", "null", "1", "1e3", "0x1F", "1.5", ".inf", "- a", "? a", "a: b", "a #b", "#a", "'", `"`, `\`, "*a", "&a", "!a",
 	"%a", "@a", "`a", "{", "[", "|", ">", "a\nb", "a\n\nb\n", "\ta", "a ", " a", "ü", "𝄞", "\u2028", "\u0085", "a\\nb", "((a))", "2026-01-01", "<<", "=", "a,b", "64M", "\x7f", "\ufeff",
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func openDB(t *testing.T) *store.DB {
+	t.Helper()
+	db := one[*store.DB](t)(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func newRegistry(t *testing.T) *Registry {
+	t.Helper()
+	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return New(db)
+}
+
+// shop is a started app with a web and a worker process and two sidecars.
+func shop(t *testing.T, r *Registry) app.App {
+	t.Helper()
+	a := one[app.App](t)(r.PutApp(app.App{Name: "shop", Space: "s1", State: app.Started, Env: map[string]string{"A": "1"}}))
+	one[app.Process](t)(r.PutProcess(app.Process{App: a.GUID, Type: "worker", Instances: 2, MemoryMB: 256}))
+	one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: a.GUID, Name: "config server", Command: "./config", ProcessTypes: []string{"web"}, MemoryMB: 64}))
+	one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: a.GUID, Name: "agent", Command: "./agent", ProcessTypes: []string{"web", "worker"}, MemoryMB: 32}))
+	return a
+}
+
+// versions returns the version of each process type.
+func versions(t *testing.T, r *Registry, a app.App) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, p := range one[[]app.Process](t)(r.Processes(a.GUID)) {
+		out[p.Type] = p.Version
+		if len(p.Current) == 0 || p.Current[len(p.Current)-1] != p.Version || !p.Keeps(p.Version) {
+			t.Errorf("%s: current = %v, want the version %s last", p.Type, p.Current, p.Version)
+		}
+	}
+	return out
 }

@@ -48,7 +48,7 @@ func (d desired) ports() []int {
 // be started in its desired state; the part read so far comes with every error.
 func (s *Supervisor) desiredInstance(id SlotID) (d desired, err error) {
 	var sidecars []app.Sidecar
-	if d.app, d.process, sidecars, err = s.c.Registry.WishAt(id.Process, id.Generation); err != nil {
+	if d.app, d.process, sidecars, err = s.c.Registry.DesiredAt(id.Process, id.Generation); err != nil {
 		if d, ok, serr := s.desiredServer(id.Process); ok || serr != nil {
 			return d, serr
 		}

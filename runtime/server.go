@@ -148,7 +148,7 @@ func (s *Supervisor) ReleaseAddress(guid string) error { return s.addresses.unre
 
 // process reads what the process of a slot should be: an app's, or else a server.
 func (s *Supervisor) process(id SlotID) (app.Process, error) {
-	_, p, _, err := s.c.Registry.WishAt(id.Process, id.Generation)
+	_, p, _, err := s.c.Registry.DesiredAt(id.Process, id.Generation)
 	if !errors.Is(err, app.ErrNotFound) {
 		return p, err
 	}
