@@ -55,8 +55,7 @@ func (s *Server) listApps(r *http.Request) (any, error) {
 
 // pageOfApps is the list of those apps that are among.
 func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, error) {
-	q, err := readQueryBy(r, append(slices.Clone(orders), "state"),
-		"names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

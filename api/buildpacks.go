@@ -58,7 +58,7 @@ func (s *Server) since() (at time.Time, err error) {
 func buildpackGUID(b droplet.Buildpack) string { return b.GUID }
 
 func (s *Server) listBuildpacks(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, append(slices.Clone(orders), "position", "lifecycle"), "names", "guids", "stacks", "lifecycle", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

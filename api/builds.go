@@ -169,7 +169,7 @@ func (s *Server) updateBuild(r *http.Request) (any, error) {
 }
 
 func (s *Server) listAppBuilds(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", "package_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (s *Server) listAppBuilds(r *http.Request) (any, error) {
 }
 
 func (s *Server) listBuilds(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

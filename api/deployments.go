@@ -57,7 +57,7 @@ func (s *Server) deploymentOf(r *http.Request) (app.Deployment, error) {
 }
 
 func (s *Server) listDeployments(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "app_guids", "status_values", "status_reasons", "states", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (see sight) domain(d app.Domain) bool {
 }
 
 func (s *Server) listDomains(r *http.Request) (any, error) {
-	return s.pageOfDomains(r, func(app.Domain) bool { return true }, "names", "guids", "organization_guids", paramSelector)
+	return s.pageOfDomains(r, func(app.Domain) bool { return true })
 }
 
 func (s *Server) listOrgDomains(r *http.Request) (any, error) {
@@ -63,11 +63,11 @@ func (s *Server) listOrgDomains(r *http.Request) (any, error) {
 		return nil, err
 	}
 	usable := func(d app.Domain) bool { return d.UsableIn(o.GUID) }
-	return s.pageOfDomains(r, usable, "names", "guids", "organization_guids", paramSelector)
+	return s.pageOfDomains(r, usable)
 }
 
-func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool, filters ...string) (any, error) {
-	q, err := readQuery(r, filters...)
+func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (any, error) {
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (s *Server) updateDroplet(r *http.Request) (any, error) {
 }
 
 func (s *Server) listDroplets(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", "app_guids", "space_guids", "organization_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) listDroplets(r *http.Request) (any, error) {
 // listAppDroplets gives all droplets of an app, or with current the one that its
 // next instances run.
 func (s *Server) listAppDroplets(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", "current", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

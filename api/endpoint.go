@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -98,4 +99,17 @@ func (s *Server) endpoints() []Endpoint {
 		s.usageSummaryEndpoints(),
 		s.usersEndpoints(),
 	)
+}
+
+type shapeKey struct{}
+
+// withShape hands the shape of an endpoint to its handler.
+func withShape(ctx context.Context, shape operation) context.Context {
+	return context.WithValue(ctx, shapeKey{}, shape)
+}
+
+// shapeOf is the shape of the endpoint that a request is for.
+func shapeOf(ctx context.Context) operation {
+	shape, _ := ctx.Value(shapeKey{}).(operation)
+	return shape
 }

@@ -81,7 +81,7 @@ func (w wish) record(kind string, a app.App, data map[string]any) error {
 }
 
 func (s *Server) listEvents(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

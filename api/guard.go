@@ -304,7 +304,7 @@ func (s *Server) guard(e Endpoint, next http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(withShape(r.Context(), e.Shape)))
 	})
 }
 

@@ -90,7 +90,7 @@ func (s *Server) segmentOf(r *http.Request) (app.Segment, sight, error) {
 }
 
 func (s *Server) listSegments(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "organization_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *Server) deleteSegment(r *http.Request) (any, error) {
 
 // listSegmentOrgs lists the orgs that may use a segment.
 func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -350,7 +350,7 @@ func FuzzReadQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		r := httptest.NewRequest("GET", "/v3/apps", nil)
 		r.URL.RawQuery = raw
-		q, err := readQuery(r, "names", "include", paramSelector)
+		q, err := readQuery(r.WithContext(withShape(r.Context(), pageOf[v3.App]("names", "include", paramSelector))))
 		if err != nil {
 			if status, body := toError(err); status != 400 || body.Errors[0].Detail == "" {
 				t.Errorf("%q = %d %+v, want 400", raw, status, body)

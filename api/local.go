@@ -128,7 +128,7 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 // and a page is as large as it can be. Clients that do not know pages get all that
 // the records of an app usually are.
 func readCrashQuery(r *http.Request) (query, error) {
-	q, err := readQueryBy(r, byTime)
+	q, err := readQuery(r)
 	given := r.URL.Query()
 	if !given.Has("order_by") {
 		q.orderBy, q.descending = "created_at", true

@@ -294,7 +294,7 @@ func FuzzWindow(f *testing.F) {
 		if err == nil && (x.limit < 1 || x.limit > maxLimit) {
 			t.Errorf("%q gives limit %d", query, x.limit)
 		}
-		if _, err := readQuery(r, "names"); err != nil {
+		if _, err := readQuery(r.WithContext(withShape(r.Context(), pageOf[v3.App]("names")))); err != nil {
 			if status, _ := toError(err); status != http.StatusBadRequest {
 				t.Errorf("%q = %d, want 400", query, status)
 			}

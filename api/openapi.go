@@ -66,7 +66,7 @@ func begins() operation {
 
 // pageOf answers with a page of a list.
 func pageOf[T any](filters ...string) operation {
-	return gives[v3.List[T]](http.StatusOK).paged().by(orders...).ask(filters...)
+	return gives[v3.List[T]](http.StatusOK).paged().by(defaultOrders...).ask(filters...)
 }
 
 // paged says that the answer is a page of a list.

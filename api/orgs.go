@@ -34,7 +34,7 @@ func (s *Server) orgsEndpoints() []Endpoint {
 const opDeleteOrg = "organization.delete"
 
 func (s *Server) listOrgs(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (s *Server) packageOf(r *http.Request) (droplet.Package, error) {
 }
 
 func (s *Server) listAppPackages(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", "types", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Server) listAppPackages(r *http.Request) (any, error) {
 }
 
 func (s *Server) listPackages(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *Server) getPackage(r *http.Request) (any, error) {
 // listPackageDroplets gives what was made of a package: how clients find out
 // whether it is staged already.
 func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "states", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

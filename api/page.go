@@ -32,10 +32,10 @@ type query struct {
 	selector      app.Selector
 }
 
-// orders are what most lists can be ordered by; byTime is for what has no name.
+// defaultOrders are what most lists can be ordered by; byTime is for what has no name.
 var (
-	orders = []string{"created_at", "updated_at", "name"}
-	byTime = orders[:2:2]
+	defaultOrders = []string{"created_at", "updated_at", "name"}
+	byTime        = defaultOrders[:2:2]
 )
 
 // The parameters that are more than lists of values.
@@ -45,15 +45,15 @@ const (
 	paramUpdated  = "updated_ats"
 )
 
-// readQuery reads the parameters of a list. One that the list does not know is
-// refused: a filter that is passed over gives wrong answers. The times of creation
-// and change, pages and orders are known to every list.
-func readQuery(r *http.Request, filters ...string) (query, error) {
-	return readQueryBy(r, orders, filters...)
-}
-
-// readQueryBy is readQuery for a list with orders of its own.
-func readQueryBy(r *http.Request, orders []string, filters ...string) (query, error) {
+// readQuery reads the parameters that the endpoint's row names. One that the row does
+// not name is refused: a filter that is ignored gives wrong answers. Every list knows
+// the times of creation and change, pages and orders.
+func readQuery(r *http.Request) (query, error) {
+	shape := shapeOf(r.Context())
+	filters, orders := shape.asks, shape.orders
+	if len(orders) == 0 {
+		orders = defaultOrders
+	}
 	q := query{page: 1, perPage: defaultPerPage, filters: map[string][]string{}}
 	values := r.URL.Query()
 	if err := allKnown(values, filters); err != nil {
@@ -192,7 +192,7 @@ func (q query) includes(known ...string) (map[string]bool, error) {
 
 // readInclude reads what a request for a single thing wants to see beside it.
 func readInclude(r *http.Request, known []string) (map[string]bool, error) {
-	q, err := readQuery(r, "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

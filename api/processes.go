@@ -89,7 +89,7 @@ func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
 }
 
 func (s *Server) listAppProcesses(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "types", "embed", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Server) listAppProcesses(r *http.Request) (any, error) {
 
 // listProcesses reads apps and processes once, however many there are.
 func (s *Server) listProcesses(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func concealed(text string, open bool) string {
 
 // listInstances tells in short how the instances of a process are.
 func (s *Server) listInstances(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func (s *Server) orgQuota(guid string) (app.Quota, error) {
 }
 
 func (s *Server) listOrgQuotas(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "organization_guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *Server) listOrgQuotas(r *http.Request) (any, error) {
 }
 
 func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "organization_guids", "space_guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ var aRevision = noun{noun: "Revision", find: func(s *Server, guid string) (place
 }}
 
 func (s *Server) listRevisions(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "versions", "deployable", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Server) listRevisions(r *http.Request) (any, error) {
 // listDeployedRevisions gives those that instances run now: several while a
 // deployment is under way, none of an app that is stopped.
 func (s *Server) listDeployedRevisions(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

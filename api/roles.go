@@ -35,8 +35,7 @@ const opDeleteRole = "role.delete"
 const noOrgRole = "Users cannot be assigned roles in a space if they do not have a role in that space's organization."
 
 func (s *Server) listRoles(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime,
-		"guids", "types", "user_guids", "organization_guids", "space_guids", "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +88,7 @@ func (s *Server) besideRoles(with map[string]bool, roles []v3.Role) (map[string]
 }
 
 func (s *Server) getRole(r *http.Request) (any, error) {
-	q, err := readQuery(r, "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

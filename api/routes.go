@@ -44,7 +44,7 @@ func (s *Server) listRoutes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfRoutes(r, all, "space_guids", "organization_guids", "app_guids", "service_instance_guids")
+	return s.pageOfRoutes(r, all)
 }
 
 func (s *Server) listAppRoutes(r *http.Request) (any, error) {
@@ -56,11 +56,11 @@ func (s *Server) listAppRoutes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfRoutes(r, all, "space_guids")
+	return s.pageOfRoutes(r, all)
 }
 
-func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...string) (any, error) {
-	q, err := readQueryBy(r, byTime, append(filters, "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector)...)
+func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

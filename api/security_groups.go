@@ -99,7 +99,7 @@ func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, sight, error) {
 }
 
 func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
 // listSpaceGroups lists the groups of a space, those for all spaces too.
 func (s *Server) listSpaceGroups(of side) handler {
 	return func(r *http.Request) (any, error) {
-		q, err := readQuery(r, "names", "guids")
+		q, err := readQuery(r)
 		if err != nil {
 			return nil, err
 		}

@@ -58,8 +58,7 @@ func (s *Server) serviceBindingsEndpoints() []Endpoint {
 var credentialTypes = []services.BindingType{services.AppBinding, services.KeyBinding}
 
 func (s *Server) listCredentialBindings(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names",
-		"service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (s *Server) serviceBindingOf(r *http.Request) (services.Binding, error) {
 }
 
 func (s *Server) getCredentialBinding(r *http.Request) (any, error) {
-	q, err := readQuery(r, "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

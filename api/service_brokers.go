@@ -32,7 +32,7 @@ func (s *Server) serviceBrokersEndpoints() []Endpoint {
 }
 
 func (s *Server) listBrokers(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "space_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -55,9 +55,7 @@ func (s *Server) serviceInstancesEndpoints() []Endpoint {
 var fieldsOfInstance = []string{fieldsOfSpace, fieldsOfOrg, fieldsOfPlan, fieldsOfPlanOffering, fieldsOfPlanBroker}
 
 func (s *Server) listServices(r *http.Request) (any, error) {
-	q, err := readQuery(r, append([]string{
-		"names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type", paramSelector,
-	}, fieldsOfInstance...)...)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +112,7 @@ func (s *Server) serviceOf(r *http.Request) (services.Instance, error) {
 }
 
 func (s *Server) getService(r *http.Request) (any, error) {
-	q, err := readQuery(r, fieldsOfInstance...)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,7 @@ func (s *Server) serviceOfferingsEndpoints() []Endpoint {
 }
 
 func (s *Server) listOfferings(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
-		"service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +89,7 @@ func (s *Server) offeringOf(r *http.Request) (o services.Offering, err error) {
 }
 
 func (s *Server) getOffering(r *http.Request) (any, error) {
-	q, err := readQuery(r, fieldsOfBroker)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +122,7 @@ func (s *Server) updateOffering(r *http.Request) (any, error) {
 
 // readPurge tells whether something is to be forgotten without a word to its broker.
 func readPurge(r *http.Request) (bool, error) {
-	q, err := readQuery(r, "purge")
+	q, err := readQuery(r)
 	if err != nil {
 		return false, err
 	}

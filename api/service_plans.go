@@ -40,9 +40,7 @@ func (s *Server) servicePlansEndpoints() []Endpoint {
 }
 
 func (s *Server) listPlans(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
-		"service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids",
-		"include", fieldsOfOfferingBroker, paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +154,7 @@ func (s *Server) seenPlans(see sight, f services.PlanFilter) ([]services.Plan, e
 }
 
 func (s *Server) getPlan(r *http.Request) (any, error) {
-	q, err := readQuery(r, "include", fieldsOfOfferingBroker)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

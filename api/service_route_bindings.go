@@ -33,7 +33,7 @@ func (s *Server) serviceRouteBindingsEndpoints() []Endpoint {
 }
 
 func (s *Server) listRouteBindings(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *Server) besideRouteBindings(asked map[string]bool, all []v3.ServiceRout
 }
 
 func (s *Server) getRouteBinding(r *http.Request) (any, error) {
-	q, err := readQuery(r, "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

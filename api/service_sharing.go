@@ -33,7 +33,7 @@ func (s *Server) serviceSharingEndpoints() []Endpoint {
 }
 
 func (s *Server) getSharedSpaces(r *http.Request) (any, error) {
-	q, err := readQuery(r, fieldsOfSpace, fieldsOfOrg)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

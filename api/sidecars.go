@@ -34,7 +34,7 @@ func (s *Server) sidecarsEndpoints() []Endpoint {
 }
 
 func (s *Server) listAppSidecars(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *Server) listAppSidecars(r *http.Request) (any, error) {
 }
 
 func (s *Server) listProcessSidecars(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

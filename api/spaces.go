@@ -47,7 +47,7 @@ func (s *Server) spacesEndpoints() []Endpoint {
 const opDeleteSpace = "space.delete"
 
 func (s *Server) listSpaces(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "organization_guids", paramSelector, "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 }
 
 func (s *Server) getSpace(r *http.Request) (any, error) {
-	q, err := readQuery(r, "include")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

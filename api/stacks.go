@@ -54,7 +54,7 @@ func (s *Server) usable() ([]stack.Record, error) {
 }
 
 func (s *Server) listStacks(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "default", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

@@ -204,7 +204,7 @@ func (s *Server) cancelTask(r *http.Request) (any, error) {
 }
 
 func (s *Server) listAppTasks(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "names", "states", "sequence_ids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (s *Server) listAppTasks(r *http.Request) (any, error) {
 }
 
 func (s *Server) listTasks(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "names", "states", "app_guids", "space_guids", "organization_guids", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

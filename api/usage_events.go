@@ -54,7 +54,7 @@ func (w wish) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
 }
 
 func (s *Server) listAppUsage(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "after_guid", "guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Server) listAppUsage(r *http.Request) (any, error) {
 }
 
 func (s *Server) listServiceUsage(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, byTime, "after_guid", "guids", "service_instance_types", "service_offering_guids")
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}

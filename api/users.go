@@ -190,7 +190,7 @@ func (s *Server) holders(r *http.Request, roles []auth.Role) (any, error) {
 }
 
 func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
-	q, err := readQueryBy(r, byTime, "guids", "usernames", "partial_usernames", "origins", paramSelector)
+	q, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
