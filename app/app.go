@@ -47,6 +47,7 @@ type App struct {
 	UpdatedAt   time.Time `json:"updated_at"`
 }
 
+// Clone returns a copy that shares nothing with a.
 func (a App) Clone() App {
 	a.Env = maps.Clone(a.Env)
 	a.Buildpacks = slices.Clone(a.Buildpacks)
@@ -64,6 +65,7 @@ const LifecycleDocker = "docker"
 // Docker reports whether the app is a Docker image, and not staged from files.
 func (a App) Docker() bool { return a.Lifecycle == LifecycleDocker }
 
+// AsStopped returns a in state Stopped.
 func (a App) AsStopped() App {
 	a.State = Stopped
 	return a

@@ -34,6 +34,7 @@ func (d Domain) UsableIn(org string) bool {
 // TCP reports whether the routes of the domain have ports instead of names.
 func (d Domain) TCP() bool { return d.RouterGroup != "" }
 
+// Clone returns a copy that shares nothing with d.
 func (d Domain) Clone() Domain {
 	d.SharedWith, d.Metadata = slices.Clone(d.SharedWith), d.Metadata.Clone()
 	return d

@@ -43,6 +43,7 @@ type EventFilter struct {
 	Newest                       bool // newest first, else oldest first
 }
 
+// Matches reports whether the filter selects e.
 func (f EventFilter) Matches(e Event) bool {
 	among := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 	return among(f.Types, e.Type) && among(f.Targets, e.Target.GUID) && among(f.Spaces, e.Space) && among(f.Orgs, e.Org)

@@ -47,6 +47,7 @@ func Unlimited() Quota { return Quota{GUID: "6b3c4f5e-2a1d-4c0b-9e8f-7d6a5b4c3d2
 // ErrBuiltIn says that a resource cannot be changed because it is built in.
 var ErrBuiltIn = errors.New("is built in")
 
+// Taken returns the error for a name that another quota has.
 func (q Quota) Taken() error {
 	if q.Org == "" {
 		return NewRefusal("Organization Quota '%s' already exists.", q.Name)
@@ -54,6 +55,7 @@ func (q Quota) Taken() error {
 	return NewRefusal("Space Quota '%s' already exists.", q.Name)
 }
 
+// Validate checks the name and the limits of a quota.
 func (q Quota) Validate() error {
 	var ps Violations
 	ps.Name("name", q.Name)
@@ -120,6 +122,7 @@ type SecurityRule struct {
 	Log         bool   `json:"log,omitempty"`
 }
 
+// Validate checks the name and the rules of a security group.
 func (g SecurityGroup) Validate() error {
 	var ps Violations
 	ps.Name("name", g.Name)

@@ -140,6 +140,7 @@ func (m *ManifestApp) CheckProtocol(i int, rt Route) error {
 	return nil
 }
 
+// RouteKey returns the key of the route with index i in messages.
 func RouteKey(i int) string { return fmt.Sprintf("routes[%d].route", i) }
 
 // checkManifestRoute checks the parts of a route that do not depend on the domains.

@@ -25,6 +25,7 @@ const (
 	keySeconds
 )
 
+// ProcessKeys is the table of all keys of a process.
 var ProcessKeys = []ProcessKey{
 	{
 		Name: "command", kind: keyCommand,

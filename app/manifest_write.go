@@ -104,6 +104,7 @@ func addList[T any](out *yaml.MapSlice, key string, list []T, render func(v *T) 
 	*out = append(*out, yaml.MapItem{Key: key, Value: items})
 }
 
+// Rendered returns the process as a map of YAML, in the order of its keys.
 func (m *ManifestProcess) Rendered() yaml.MapSlice {
 	var out yaml.MapSlice
 	if m.Type != "" {
@@ -118,6 +119,7 @@ func (m *ManifestProcess) Rendered() yaml.MapSlice {
 	return out
 }
 
+// Rendered returns the sidecar as a map of YAML, in the order of its keys.
 func (m *ManifestSidecar) Rendered() yaml.MapSlice {
 	out := yaml.MapSlice{
 		{Key: "name", Value: m.Name},
@@ -130,6 +132,7 @@ func (m *ManifestSidecar) Rendered() yaml.MapSlice {
 	return out
 }
 
+// Rendered returns the route as a map of YAML, in the order of its keys.
 func (m *ManifestRoute) Rendered() yaml.MapSlice {
 	out := yaml.MapSlice{{Key: "route", Value: m.Route}}
 	if m.Protocol != "" {

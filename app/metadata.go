@@ -79,14 +79,17 @@ func checkLabelKey(ps *Violations, key, k string) {
 	}
 }
 
+// Clone returns a copy that shares nothing with m.
 func (m Metadata) Clone() Metadata {
 	return Metadata{Labels: maps.Clone(m.Labels), Annotations: maps.Clone(m.Annotations)}
 }
 
+// Equal reports whether labels and annotations are the same.
 func (m Metadata) Equal(o Metadata) bool {
 	return maps.Equal(m.Labels, o.Labels) && maps.Equal(m.Annotations, o.Annotations)
 }
 
+// MergeTexts returns old with the change. A nil value removes a key.
 func MergeTexts(old map[string]string, change map[string]*string) map[string]string {
 	out := maps.Clone(old)
 	for k, v := range change {

@@ -50,6 +50,7 @@ type Process struct {
 // older than the last start or restart and must be replaced.
 func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, version) }
 
+// Clone returns a copy that shares nothing with p that can change.
 func (p Process) Clone() Process {
 	p.Ports = slices.Clone(p.Ports)
 	p.Current = slices.Clone(p.Current)

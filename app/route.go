@@ -20,6 +20,7 @@ const (
 	maxPath = 128
 )
 
+// HostLabel matches one label of a host name.
 var HostLabel = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
 // Route sends requests for a host name, and a path under it, to the instances of its
@@ -56,6 +57,7 @@ func (rt Route) URL(domainName string) string {
 	return rt.Host + "." + domainName + rt.Path
 }
 
+// Clone returns a copy that shares nothing with rt.
 func (rt Route) Clone() Route {
 	rt.Destinations = slices.Clone(rt.Destinations)
 	for i, d := range rt.Destinations {
@@ -99,6 +101,7 @@ func CheckRouteOptions(ps *Violations, key string, options map[string]string) {
 	}
 }
 
+// CheckPath checks the path of a route.
 func CheckPath(ps *Violations, key, path string) {
 	switch {
 	case path == "":
@@ -171,6 +174,7 @@ func (f Former) in(has []int) bool { return f.Port == 0 || slices.Contains(has, 
 // ProcessName identifies the process of a destination by app and type.
 type ProcessName struct{ app, kind string }
 
+// ProcessName returns the process of the destination.
 func (d Destination) ProcessName() ProcessName { return ProcessName{d.App, d.ProcessType} }
 
 // Same reports whether two destinations have the same process and port.
@@ -188,6 +192,7 @@ func (d Destination) clone() Destination {
 	return d
 }
 
+// WithDefaults returns d with defaults for missing values.
 func (d Destination) WithDefaults(rt Route) Destination {
 	d.ProcessType = cmp.Or(d.ProcessType, Web)
 	d.Protocol = cmp.Or(d.Protocol, rt.Protocols()[0])
@@ -238,6 +243,7 @@ func (rt Route) CheckDestinations(ds []Destination) ([]Destination, error) {
 	return out, ps.Err()
 }
 
+// DestinationTwice is the message about a destination that is given twice.
 const DestinationTwice = "is with its process type and port a destination already"
 
 // FormerAfter returns Former of d after it replaces before. Nothing older than the
@@ -259,12 +265,14 @@ func (d Destination) FormerAfter(before Destination) []Former {
 	return out
 }
 
+// CheckProtocol checks that a protocol is one of the allowed ones.
 func CheckProtocol(ps *Violations, key, protocol string, allowed ...string) {
 	if !slices.Contains(allowed, protocol) {
 		ps.Add(key, "must be %s, not %q", strings.Join(allowed, " or "), protocol)
 	}
 }
 
+// DestinationKey returns the key of a field of the destination with index i in messages.
 func DestinationKey(i int, field string) string { return fmt.Sprintf("destinations[%d].%s", i, field) }
 
 // PortsOf returns the ports, except the default one, that the route needs of a process.

@@ -26,11 +26,13 @@ type Sidecar struct {
 	UpdatedAt    time.Time `json:"updated_at"`
 }
 
+// Clone returns a copy that shares nothing with s.
 func (s Sidecar) Clone() Sidecar {
 	s.ProcessTypes = slices.Clone(s.ProcessTypes)
 	return s
 }
 
+// AttachesTo reports whether the sidecar runs in containers of the process type.
 func (s Sidecar) AttachesTo(processType string) bool {
 	return slices.Contains(s.ProcessTypes, processType)
 }
@@ -39,6 +41,7 @@ func (s Sidecar) AttachesTo(processType string) bool {
 // differ only in case would be the same there.
 func (s Sidecar) UpperName() string { return strings.ToUpper(s.Name) }
 
+// SameName reports whether two names of sidecars differ at most in case.
 func SameName(a, b string) bool {
 	return Sidecar{Name: a}.UpperName() == Sidecar{Name: b}.UpperName()
 }

@@ -79,4 +79,5 @@ func formatRate(n *int64) any {
 	return strconv.FormatInt(v, 10) + unit
 }
 
+// FormatMB writes a number of megabytes as ParseMB reads it.
 func FormatMB(mb int) string { return fmt.Sprintf("%dM", mb) }

@@ -25,6 +25,7 @@ type Refusal struct{ Text string }
 
 func (e *Refusal) Error() string { return e.Text }
 
+// NewRefusal returns a Refusal with a formatted text.
 func NewRefusal(format string, args ...any) error {
 	return &Refusal{Text: fmt.Sprintf(format, args...)}
 }
@@ -42,10 +43,12 @@ const (
 // Violations collects the errors of one value.
 type Violations []error
 
+// Add adds an Invalid with a formatted message.
 func (ps *Violations) Add(key, format string, args ...any) {
 	*ps = append(*ps, &Invalid{Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
+// Err returns all errors joined, or nil.
 func (ps Violations) Err() error { return errors.Join(ps...) }
 
 // Name checks a name, which is any printable text and can have spaces.
@@ -83,12 +86,14 @@ func (ps *Violations) Amount(key string, mb int) {
 	}
 }
 
+// Port checks a port number.
 func (ps *Violations) Port(key string, n int) {
 	if n < 1 || n > 65535 {
 		ps.Add(key, "must be 1 to 65535, not %d", n)
 	}
 }
 
+// ValidateApp checks an app.
 func ValidateApp(a App) error {
 	var ps Violations
 	ps.Name("name", a.Name)
@@ -129,10 +134,12 @@ func ValidateEnv(ps *Violations, k, v string) {
 	}
 }
 
+// KeyOfProcess returns the key of a field of a process in messages.
 func KeyOfProcess(p Process, field string) string {
 	return "processes[" + p.Type + "]." + field
 }
 
+// ValidateProcess checks a process without its sidecars.
 func ValidateProcess(p Process) error {
 	var ps Violations
 	ValidateProcessType(&ps, KeyOfProcess(p, "type"), p.Type)
@@ -171,10 +178,12 @@ func ValidateProcessType(ps *Violations, key, s string) {
 
 func notInPath(r rune) bool { return unicode.IsSpace(r) || unprintable(r) }
 
+// SidecarKey returns the key of a field of a sidecar in messages.
 func SidecarKey(s Sidecar, field string) string {
 	return "sidecars[" + s.Name + "]." + field
 }
 
+// ValidateSidecar checks a sidecar without its processes.
 func ValidateSidecar(s Sidecar) error {
 	var ps Violations
 	ps.Name(SidecarKey(s, "name"), s.Name)
