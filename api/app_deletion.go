@@ -25,7 +25,7 @@ func (s *Server) deleteApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.recordDeletion(a) })
+	err = s.change(r.Context(), func(w transaction) error { return w.recordDeletion(a) })
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Server) deleteApp(r *http.Request) (any, error) {
 // doDeleteApp removes an app and what was made for it. An app that is gone
 // already is fine: the job may be done twice.
 func (s *Server) doDeleteApp(ctx context.Context, guid string) error {
-	return s.removeApp(ctx, guid, func(wish, app.App) error { return nil })
+	return s.removeApp(ctx, guid, func(transaction, app.App) error { return nil })
 }
 
 // deleteApps removes the apps of a space. What was made of their bits goes first: a
@@ -50,13 +50,13 @@ func (s *Server) deleteApps(ctx context.Context, space string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.change(ctx, func(w wish) error { return w.recordBits(a, made) }); err != nil {
+		if err := s.change(ctx, func(w transaction) error { return w.recordBits(a, made) }); err != nil {
 			return err
 		}
 		if err := s.c.Builds.Forget(a.GUID); err != nil {
 			return err
 		}
-		if err := s.removeApp(ctx, a.GUID, wish.recordDeletion); err != nil {
+		if err := s.removeApp(ctx, a.GUID, transaction.recordDeletion); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (s *Server) deleteApps(ctx context.Context, space string) error {
 
 // removeApp removes an app with all that is its own, and records that it went, with
 // last to say more.
-func (s *Server) removeApp(ctx context.Context, guid string, last func(w wish, a app.App) error) error {
+func (s *Server) removeApp(ctx context.Context, guid string, last func(w transaction, a app.App) error) error {
 	if err := s.unbind(ctx, guid); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Server) removeApp(ctx context.Context, guid string, last func(w wish, a
 	if err != nil {
 		return err
 	}
-	err = s.change(ctx, func(w wish) error {
+	err = s.change(ctx, func(w transaction) error {
 		a, err := w.registry.App(guid)
 		if err != nil {
 			return gone(err)
@@ -103,11 +103,11 @@ func (s *Server) bitsOf(guid string) (b bits, err error) {
 	return b, err
 }
 
-func (w wish) recordDeletion(a app.App) error {
+func (w transaction) recordDeletion(a app.App) error {
 	return w.record("audit.app.delete-request", a, map[string]any{"request": map[string]any{"recursive": true}})
 }
 
-func (w wish) recordBits(a app.App, made bits) error {
+func (w transaction) recordBits(a app.App, made bits) error {
 	for _, p := range made.packages {
 		if err := w.record("audit.app.package.delete", a, map[string]any{"package_guid": p.GUID}); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (w wish) recordBits(a app.App, made bits) error {
 }
 
 // recordEnd records what ends with an app: that it runs, its routes, its processes.
-func (w wish) recordEnd(a app.App) error {
+func (w transaction) recordEnd(a app.App) error {
 	if a.State == app.Started {
 		if err := w.record("audit.app.stop", a, map[string]any{"delete_triggered": true, "reason": "stopped as part of app deletion"}); err != nil {
 			return err

@@ -16,11 +16,11 @@ import (
 func (s *Server) appsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/apps", Needs: toEnter,
+			Pattern: "GET /v3/apps", Needs: authenticated,
 			Handler: s.listApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
 		},
 		{
-			Pattern: "POST /v3/apps", Needs: toEnter, // the body names the space
+			Pattern: "POST /v3/apps", Needs: authenticated, // the body names the space
 			Handler: s.createApp, Shape: gives[v3.App](201).from(jsonOf[v3.CreateApp]()),
 		},
 		{Pattern: "GET /v3/apps/{guid}", Needs: toRead, Resource: anApp, Handler: s.getApp, Shape: gives[v3.App](200).ask("include")},
@@ -63,7 +63,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 		return nil, err
 	}
 	apps = slices.DeleteFunc(apps, func(a app.App) bool {
-		return !see.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !s.letsApp(q, a)
+		return !perms.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !s.letsApp(q, a)
 	})
 	out := list(s, r, q, apps, look[app.App, v3.App]{
 		key:     func(a app.App) key { return appKey(q, a) },
@@ -87,7 +87,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	for _, a := range out.Resources {
 		spaces = append(spaces, a.Relationships.Space.ID())
 	}
-	out.Included, err = s.included(asked, beside{spaces: spaces}, see)
+	out.Included, err = s.included(asked, beside{spaces: spaces}, perms)
 	return out, err
 }
 
@@ -112,13 +112,13 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 		Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env,
 		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.demand(r.Context(), toDevelop, a.Space); err != nil {
+	if err := s.require(r.Context(), toDevelop, a.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if err := nameIsFree(w.registry, a); err != nil {
 			return err
 		}
@@ -210,12 +210,12 @@ func (s *Server) getApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	out := s.presentApp(a)
-	out.Included, err = s.included(asked, beside{spaces: []string{a.Space}}, see)
+	out.Included, err = s.included(asked, beside{spaces: []string{a.Space}}, perms)
 	return out, err
 }
 
@@ -225,8 +225,8 @@ func (s *Server) getPermissions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
-	return v3.Permissions{ReadBasic: see.space(a.Space), ReadSensitive: see.may(toReadSecrets, a.Space)}, err
+	perms, err := s.permissions(r.Context())
+	return v3.Permissions{ReadBasic: perms.space(a.Space), ReadSensitive: perms.may(toReadSecrets, a.Space)}, err
 }
 
 func (s *Server) updateApp(r *http.Request) (any, error) {
@@ -235,7 +235,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{}
-	a, err := s.changeApp(r, "audit.app.update", request, func(w wish, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(w transaction, a *app.App) error {
 		if body.Name != nil {
 			a.Name = *body.Name
 			request["name"] = a.Name
@@ -277,8 +277,8 @@ func withoutVariables(body v3.CreateApp) map[string]any {
 }
 
 // changeApp changes the app that the path names and records it.
-func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(w wish, a *app.App) error) (a app.App, err error) {
-	err = s.change(r.Context(), func(w wish) error {
+func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(w transaction, a *app.App) error) (a app.App, err error) {
+	err = s.change(r.Context(), func(w transaction) error {
 		a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) })
 		if err != nil {
 			return missing("App", err)
@@ -289,7 +289,7 @@ func (s *Server) changeApp(r *http.Request, event string, request map[string]any
 }
 
 func (s *Server) startApp(r *http.Request) (any, error) {
-	return s.wishState(r, "audit.app.start", "Starting app with guid ", func(w wish, a *app.App) error {
+	return s.setState(r, "audit.app.start", "Starting app with guid ", func(w transaction, a *app.App) error {
 		a.State = app.Started
 		if err := s.mayStart(w.registry, a); err != nil {
 			return err
@@ -299,14 +299,14 @@ func (s *Server) startApp(r *http.Request) (any, error) {
 }
 
 func (s *Server) stopApp(r *http.Request) (any, error) {
-	return s.wishState(r, "audit.app.stop", "Stopping app with guid ", func(_ wish, a *app.App) error {
+	return s.setState(r, "audit.app.stop", "Stopping app with guid ", func(_ transaction, a *app.App) error {
 		a.State = app.Stopped
 		return nil
 	})
 }
 
 func (s *Server) restartApp(r *http.Request) (any, error) {
-	return s.wishState(r, "audit.app.restart", "Restarting app with guid ", func(w wish, a *app.App) error {
+	return s.setState(r, "audit.app.restart", "Restarting app with guid ", func(w transaction, a *app.App) error {
 		a.State = app.Started
 		if err := s.mayStart(w.registry, a); err != nil {
 			return err
@@ -325,9 +325,9 @@ func hasDroplet(a *app.App) error {
 	return nil
 }
 
-func (s *Server) wishState(r *http.Request, event, sentence string, fn func(w wish, a *app.App) error) (any, error) {
+func (s *Server) setState(r *http.Request, event, sentence string, fn func(w transaction, a *app.App) error) (any, error) {
 	var a app.App
-	err := s.change(r.Context(), func(w wish) (err error) {
+	err := s.change(r.Context(), func(w transaction) (err error) {
 		if a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
 			return missing("App", err)
 		}

@@ -369,7 +369,7 @@ func TestSidecars(t *testing.T) {
 func TestWishAndEventAreOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	err := w.s.change(t.Context(), func(x wish) error {
+	err := w.s.change(t.Context(), func(x transaction) error {
 		if _, err := x.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}); err != nil {
 			return err
 		}

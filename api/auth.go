@@ -38,7 +38,7 @@ func (s *Server) Handler() http.Handler {
 		case s.ofNotify(r):
 			s.notifications(w, r)
 		default:
-			s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), s.bearer(r))))
+			s.mux.ServeHTTP(w, r.WithContext(withCaller(r.Context(), s.bearer(r))))
 		}
 	}))
 }
@@ -50,23 +50,23 @@ func ofAccounts(r *http.Request) bool {
 
 // bearer is who the token of a request speaks for. Who comes without one, or with
 // a bad one, still reads what is open to everybody.
-func (s *Server) bearer(r *http.Request) *visitor {
+func (s *Server) bearer(r *http.Request) *caller {
 	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	token = strings.TrimSpace(token)
 	if kind == "" {
-		return &visitor{err: errNotAuthenticated}
+		return &caller{err: errNotAuthenticated}
 	}
 	if !strings.EqualFold(kind, "bearer") || token == "" {
-		return &visitor{err: errInvalidToken}
+		return &caller{err: errInvalidToken}
 	}
 	who, err := s.c.Auth.Verify(token)
 	switch {
 	case err == nil:
-		return &visitor{who: who}
+		return &caller{who: who}
 	case errors.Is(err, auth.ErrExpired) || errors.Is(err, auth.ErrRevoked) || errors.Is(err, auth.ErrInvalidToken):
-		return &visitor{err: errInvalidToken}
+		return &caller{err: errInvalidToken}
 	}
-	return &visitor{err: err}
+	return &caller{err: err}
 }
 
 // Local answers on the local socket. Its mode is the check of who comes in, so
@@ -87,7 +87,7 @@ func (s *Server) Local() http.Handler {
 			s.notifications(w, r) // it knows tokens alone
 			return
 		}
-		s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), &visitor{who: who, local: true})))
+		s.mux.ServeHTTP(w, r.WithContext(withCaller(r.Context(), &caller{who: who, local: true})))
 	}))
 }
 

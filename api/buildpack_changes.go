@@ -36,7 +36,7 @@ func (s *Server) buildpackChangesEndpoints() []Endpoint {
 		},
 		{Pattern: "POST /v3/admin/actions/clear_buildpack_cache", Needs: toAdminister, Handler: s.clearCache, Shape: begins()},
 		{
-			Pattern: "POST /v3/droplets", Needs: toEnter, // the body names the app
+			Pattern: "POST /v3/droplets", Needs: authenticated, // the body names the app
 			Handler: s.createDroplet, Shape: gives[v3.Droplet](201).from(jsonOf[v3.CreateDroplet](), jsonOf[v3.CopyDroplet]()).ask("source_guid"),
 		},
 		{Pattern: "POST /v3/droplets/{guid}/upload", Needs: toDevelop, Resource: aDroplet, Handler: s.uploadDroplet, Shape: begins().from(uploadForm)},
@@ -118,7 +118,7 @@ func (s *Server) createBuildpack(r *http.Request) (any, error) {
 
 // recordBuildpack keeps an event about a buildpack.
 func (s *Server) recordBuildpack(r *http.Request, what string, b droplet.Buildpack, data map[string]any) error {
-	return s.change(r.Context(), func(w wish) error {
+	return s.change(r.Context(), func(w transaction) error {
 		return w.recordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, place{}, data)
 	})
 }
@@ -274,7 +274,7 @@ func (s *Server) createDroplet(r *http.Request) (any, error) {
 	}
 	a, err := s.c.Registry.App(body.Relationships.App.ID())
 	if err == nil {
-		err = s.demand(r.Context(), toDevelop, a.Space)
+		err = s.require(r.Context(), toDevelop, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", body.Relationships.App.ID())
@@ -286,7 +286,7 @@ func (s *Server) createDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID})
 	})
 	if err != nil {
@@ -318,7 +318,7 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.recordDroplet("audit.app.droplet.upload", d) })
+	err = s.change(r.Context(), func(w transaction) error { return w.recordDroplet("audit.app.droplet.upload", d) })
 	if err != nil {
 		return nil, err
 	}

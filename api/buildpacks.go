@@ -17,10 +17,10 @@ import (
 func (s *Server) buildpacksEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/buildpacks", Needs: toEnter,
+			Pattern: "GET /v3/buildpacks", Needs: authenticated,
 			Handler: s.listBuildpacks, Shape: pageOf[v3.Buildpack]("names", "guids", "stacks", "lifecycle", paramSelector).by("created_at", "updated_at", "name", "position", "lifecycle"),
 		},
-		{Pattern: "GET /v3/buildpacks/{guid}", Needs: toEnter, Handler: s.getBuildpack, Shape: gives[v3.Buildpack](200)},
+		{Pattern: "GET /v3/buildpacks/{guid}", Needs: authenticated, Handler: s.getBuildpack, Shape: gives[v3.Buildpack](200)},
 	}
 }
 

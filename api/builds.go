@@ -20,7 +20,7 @@ func (s *Server) buildsEndpoints() []Endpoint {
 			Handler: s.listAppBuilds, Shape: pageOf[v3.Build]("guids", "states", "package_guids", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "GET /v3/builds", Needs: toEnter,
+			Pattern: "GET /v3/builds", Needs: authenticated,
 			Handler: s.listBuilds, Shape: pageOf[v3.Build]("guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
 		},
 		{
@@ -28,7 +28,7 @@ func (s *Server) buildsEndpoints() []Endpoint {
 			Handler: s.updateBuild, Shape: gives[v3.Build](200).from(jsonOf[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "POST /v3/builds", Needs: toEnter, // the body names the package
+			Pattern: "POST /v3/builds", Needs: authenticated, // the body names the package
 			Handler: s.createBuild, Shape: gives[v3.Build](201).from(jsonOf[v3.CreateBuild]()),
 		},
 		{Pattern: "GET /v3/builds/{guid}", Needs: toRead, Resource: aBuild, Handler: s.getBuild, Shape: gives[v3.Build](200)},
@@ -83,7 +83,7 @@ func noPackage(err error) error {
 // recordBuild keeps the events of a build and of its droplet in the transactions
 // that keep them.
 func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) error {
-	w := wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: b.By}
+	w := transaction{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: b.By}
 	a, err := w.registry.App(b.App)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil // it was deleted meanwhile
@@ -112,7 +112,7 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 }
 
 // recordStaged records a droplet, and that a build has made it.
-func (w wish) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
+func (w transaction) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
 	if err := w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "package_guid": b.Package}); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 	if p, err = s.c.Packages.Copy(source, a.GUID); err != nil {
 		return nil, notStaged(err, "The package has no bits to copy.")
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"source_package_guid": source}})
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 	if d, err = s.c.Builds.Copy(source, a.GUID); err != nil {
 		return nil, missing("Droplet", notStaged(err, "source droplet is not staged"))
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "request": map[string]any{"source_droplet_guid": source}})
 	})
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Server) deleteDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Droplet", err)
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		if err := notRun(w.registry, d.GUID); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func notRun(reg *registry.Registry, guid string) error {
 }
 
 // recordDroplet keeps an event about a droplet, if its app is there.
-func (w wish) recordDroplet(event string, d droplet.Droplet) error {
+func (w transaction) recordDroplet(event string, d droplet.Droplet) error {
 	a, err := w.registry.App(d.App)
 	if err != nil {
 		return missing("App", err)

@@ -14,7 +14,7 @@ import (
 
 // who are those that a need is for, as docs/api.md calls them.
 var who = map[need]string{
-	toLook: "everybody", toEnter: "any token", toRead: "readers", toReadEnv: "readers of variables",
+	public: "everybody", authenticated: "any token", toRead: "readers", toReadEnv: "readers of variables",
 	toReadRoute: "readers, org auditors", toReadQuota: "org managers, readers where it applies", toDownload: "readers but supporters",
 	toReadSecrets: "readers of secrets", toSupport: "supporters", toDevelop: "developers", toManage: "managers",
 	toManageOrg: "org managers", toReadAll: "readers of all", toAdminister: "administrators",

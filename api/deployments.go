@@ -18,11 +18,11 @@ import (
 func (s *Server) deploymentsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/deployments", Needs: toEnter,
+			Pattern: "GET /v3/deployments", Needs: authenticated,
 			Handler: s.listDeployments, Shape: pageOf[v3.Deployment]("guids", "app_guids", "status_values", "status_reasons", "states", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "POST /v3/deployments", Needs: toEnter, // the body names the app
+			Pattern: "POST /v3/deployments", Needs: authenticated, // the body names the app
 			Handler: s.createDeployment, Shape: gives[v3.Deployment](201).from(jsonOf[v3.CreateDeployment]()),
 		},
 		{Pattern: "GET /v3/deployments/{guid}", Needs: toRead, Resource: aDeployment, Handler: s.getDeployment, Shape: gives[v3.Deployment](200)},
@@ -42,14 +42,14 @@ func (s *Server) deploymentsEndpoints() []Endpoint {
 }
 
 // aDeployment is what a path names; see the other nouns.
-var aDeployment = noun{noun: "Deployment", find: func(s *Server, guid string) (place, error) {
+var aDeployment = resource{name: "Deployment", find: func(s *Server, guid string) (place, error) {
 	d, err := s.c.Registry.Deployment(guid)
 	return s.inApp(d.App, err)
 }}
 
 // aMovingDeployment is one for those who may end it or let it go on: to others it is
 // not there.
-var aMovingDeployment = noun{noun: aDeployment.noun, find: aDeployment.find, shown: toSupport}
+var aMovingDeployment = resource{name: aDeployment.name, find: aDeployment.find, shown: toSupport}
 
 func (s *Server) deploymentOf(r *http.Request) (app.Deployment, error) {
 	d, err := s.c.Registry.Deployment(r.PathValue("guid"))
@@ -101,7 +101,7 @@ func (s *Server) updateDeployment(r *http.Request) (any, error) {
 	return s.presentDeployment(d), nil
 }
 
-// createDeployment wishes for instances of a new generation.
+// createDeployment asks for instances of a new generation.
 func (s *Server) createDeployment(r *http.Request) (any, error) {
 	body, err := decode[v3.CreateDeployment](r)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var d app.Deployment
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		image, err := w.deployedDroplet(n)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 	a, err := s.c.Registry.App(guid)
 	if err == nil {
-		err = s.demand(ctx, toSupport, a.Space)
+		err = s.require(ctx, toSupport, a.Space)
 	}
 	if invisible(err) || errors.Is(err, errNotAuthorized) {
 		return a, unprocessable("Unable to use app. Ensure that the app exists and you have access to it.")
@@ -154,9 +154,9 @@ func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 	return a, err
 }
 
-// deployedDroplet is what is to be deployed: what the wish names, the revision's, or
+// deployedDroplet is what is to be deployed: what the request names, the revision's, or
 // the app's current one.
-func (w wish) deployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
+func (w transaction) deployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 	a, err := w.registry.App(n.App)
 	if err != nil {
 		return droplet.Droplet{}, missing("App", err)
@@ -189,7 +189,7 @@ func (w wish) deployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 
 // recordDeployment keeps the events of a deployment that begins, and refuses one
 // whose instances could not start.
-func (s *Server) recordDeployment(w wish, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
+func (s *Server) recordDeployment(w transaction, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
 	a, err := w.registry.App(d.App)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (s *Server) continueDeployment(r *http.Request) (any, error) {
 // body, as on the platform.
 func (s *Server) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
 	var d app.Deployment
-	err := s.change(r.Context(), func(w wish) (err error) {
+	err := s.change(r.Context(), func(w transaction) (err error) {
 		if d, err = fn(w.registry, r.PathValue("guid")); err != nil {
 			return err
 		}

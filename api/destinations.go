@@ -72,7 +72,7 @@ func (s *Server) updateDestination(r *http.Request) (any, error) {
 		}
 	}
 	var rt app.Route
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if _, err := w.registry.Route(r.PathValue("guid")); err != nil {
 			return missing("Route", err)
 		}
@@ -98,7 +98,7 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 	if err := s.mayUnmap(r); err != nil {
 		return nil, err
 	}
-	err := s.change(r.Context(), func(w wish) error {
+	err := s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
 			return missing("Route", err)
@@ -137,7 +137,7 @@ func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Regis
 		}
 	}
 	var rt app.Route
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
 			return missing("Route", err)
@@ -194,7 +194,7 @@ func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
 
 // recordMapping records the apps that a route leads to now and did not before,
 // and the other way round.
-func (w wish) recordMapping(old, rt app.Route, marks map[string]any) error {
+func (w transaction) recordMapping(old, rt app.Route, marks map[string]any) error {
 	before, after := destinationsByGUID(old), destinationsByGUID(rt)
 	for _, way := range []struct {
 		event   string
@@ -215,7 +215,7 @@ func (w wish) recordMapping(old, rt app.Route, marks map[string]any) error {
 	return nil
 }
 
-func (w wish) recordDestination(event string, rt app.Route, d app.Destination, marks map[string]any) error {
+func (w transaction) recordDestination(event string, rt app.Route, d app.Destination, marks map[string]any) error {
 	a, err := w.registry.App(d.App)
 	if err != nil {
 		return err

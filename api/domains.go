@@ -23,24 +23,24 @@ func (s *Server) domainsEndpoints() []Endpoint {
 			Handler: s.getDefaultDomain, Shape: gives[v3.Domain](200),
 		},
 		{
-			Pattern: "GET /v3/domains", Needs: toEnter,
+			Pattern: "GET /v3/domains", Needs: authenticated,
 			Handler: s.listDomains, Shape: pageOf[v3.Domain]("names", "guids", "organization_guids", paramSelector),
 		},
 		{
-			Pattern: "POST /v3/domains", Needs: toEnter, // the body names the org
+			Pattern: "POST /v3/domains", Needs: authenticated, // the body names the org
 			Handler: s.createDomain, Shape: gives[v3.Domain](201).from(jsonOf[v3.CreateDomain]()),
 		},
 		{
-			Pattern: "GET /v3/domains/{guid}", Needs: toEnter, // some have one org, some several, some none
+			Pattern: "GET /v3/domains/{guid}", Needs: authenticated, // some have one org, some several, some none
 			Handler: s.getDomain, Shape: gives[v3.Domain](200),
 		},
-		{Pattern: "PATCH /v3/domains/{guid}", Needs: toEnter, Handler: s.updateDomain, Shape: gives[v3.Domain](200).from(jsonOf[v3.UpdateDomain]())},
-		{Pattern: "DELETE /v3/domains/{guid}", Needs: toEnter, Handler: s.deleteDomain, Shape: begins()},
+		{Pattern: "PATCH /v3/domains/{guid}", Needs: authenticated, Handler: s.updateDomain, Shape: gives[v3.Domain](200).from(jsonOf[v3.UpdateDomain]())},
+		{Pattern: "DELETE /v3/domains/{guid}", Needs: authenticated, Handler: s.deleteDomain, Shape: begins()},
 		{
-			Pattern: "POST /v3/domains/{guid}/relationships/shared_organizations", Needs: toEnter,
+			Pattern: "POST /v3/domains/{guid}/relationships/shared_organizations", Needs: authenticated,
 			Handler: s.shareDomain, Shape: gives[v3.ToMany](200).from(jsonOf[v3.ToMany]()),
 		},
-		{Pattern: "DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}", Needs: toEnter, Handler: s.unshareDomain, Shape: ends(204)},
+		{Pattern: "DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}", Needs: authenticated, Handler: s.unshareDomain, Shape: ends(204)},
 	}
 }
 
@@ -49,8 +49,8 @@ const opDeleteDomain = "domain.delete"
 
 // domain tells whether a domain is seen: one that all share by everybody, another
 // by who works in one of its orgs.
-func (see sight) domain(d app.Domain) bool {
-	return see.all || d.Org == "" || see.inside[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return see.inside[org] })
+func (perms permissions) domain(d app.Domain) bool {
+	return perms.all || d.Org == "" || perms.memberOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.memberOrgs[org] })
 }
 
 func (s *Server) listDomains(r *http.Request) (any, error) {
@@ -71,7 +71,7 @@ func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +81,13 @@ func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (
 	}
 	var found []app.Domain
 	for _, d := range all {
-		if among(d) && see.domain(d) && q.letsFold("names", d.Name) && q.lets("guids", d.GUID) && q.lets("organization_guids", d.Org) {
+		if among(d) && perms.domain(d) && q.letsFold("names", d.Name) && q.lets("guids", d.GUID) && q.lets("organization_guids", d.Org) {
 			found = append(found, d)
 		}
 	}
 	return list(s, r, q, found, look[app.Domain, v3.Domain]{
 		key:     func(d app.Domain) key { return key{d.Name, d.CreatedAt, d.UpdatedAt, d.GUID} },
-		present: func(d app.Domain) v3.Domain { return s.presentDomain(d, see) },
+		present: func(d app.Domain) v3.Domain { return s.presentDomain(d, perms) },
 		labels:  func(d app.Domain) map[string]string { return d.Metadata.Labels },
 	}), nil
 }
@@ -97,7 +97,7 @@ func (s *Server) getDefaultDomain(r *http.Request) (any, error) {
 	if _, err := s.orgOf(r); err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -105,41 +105,41 @@ func (s *Server) getDefaultDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Domain", err)
 	}
-	return s.presentDomain(d, see), nil
+	return s.presentDomain(d, perms), nil
 }
 
 func (s *Server) getDomain(r *http.Request) (any, error) {
-	d, see, err := s.domainOf(r)
+	d, perms, err := s.domainOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.presentDomain(d, see), nil
+	return s.presentDomain(d, perms), nil
 }
 
 // domainOf is the domain that the path names, if the principal sees it.
-func (s *Server) domainOf(r *http.Request) (d app.Domain, see sight, err error) {
-	if see, err = s.sight(r.Context()); err != nil {
-		return d, see, err
+func (s *Server) domainOf(r *http.Request) (d app.Domain, perms permissions, err error) {
+	if perms, err = s.permissions(r.Context()); err != nil {
+		return d, perms, err
 	}
 	d, err = s.c.Registry.Domain(r.PathValue("guid"))
-	if err == nil && !see.domain(d) {
+	if err == nil && !perms.domain(d) {
 		err = notFound("Domain")
 	}
-	return d, see, missing("Domain", err)
+	return d, perms, missing("Domain", err)
 }
 
 // ownDomain is the same for those who may change it: the managers of its org, and
 // administrators.
-func (s *Server) ownDomain(r *http.Request) (d app.Domain, see sight, err error) {
-	d, see, err = s.domainOf(r)
+func (s *Server) ownDomain(r *http.Request) (d app.Domain, perms permissions, err error) {
+	d, perms, err = s.domainOf(r)
 	switch {
 	case err != nil:
-	case !see.mayInOrg(toManageOrg, d.Org):
+	case !perms.mayInOrg(toManageOrg, d.Org):
 		err = errNotAuthorized
-	case see.suspended(d.Org):
+	case perms.suspended(d.Org):
 		err = errOrgSuspended
 	}
-	return d, see, err
+	return d, perms, err
 }
 
 func (s *Server) createDomain(r *http.Request) (any, error) {
@@ -161,11 +161,11 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err := s.mayOwn(r.Context(), d); err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if _, err := w.registry.DomainByName(d.Name); err == nil {
 			return unprocessable("The domain name \"%s\" is already in use", d.Name)
 		}
@@ -175,7 +175,7 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentDomain(d, see)}, nil
+	return answer{status: http.StatusCreated, body: s.presentDomain(d, perms)}, nil
 }
 
 // groupFor is the router group that a new domain names.
@@ -217,7 +217,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 		}
 		return nil
 	}
-	err := s.demandOrg(ctx, d.Org)
+	err := s.requireOrg(ctx, d.Org)
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", d.Org)
 	}
@@ -234,7 +234,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 // it must manage them too.
 func (s *Server) mayShare(ctx context.Context, owner string, orgs []string) error {
 	for _, org := range orgs {
-		err := s.demandOrg(ctx, org)
+		err := s.requireOrg(ctx, org)
 		switch {
 		case org == owner:
 			return unprocessable("Domain cannot be shared with owning organization.")
@@ -265,7 +265,7 @@ func (s *Server) updateDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, see, err := s.ownDomain(r)
+	d, perms, err := s.ownDomain(r)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +276,7 @@ func (s *Server) updateDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Domain", err)
 	}
-	return s.presentDomain(d, see), nil
+	return s.presentDomain(d, perms), nil
 }
 
 func (s *Server) deleteDomain(r *http.Request) (any, error) {
@@ -306,7 +306,7 @@ func (s *Server) shareDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, see, err := s.ownDomain(r)
+	d, perms, err := s.ownDomain(r)
 	if err != nil {
 		return nil, err
 	}
@@ -326,25 +326,25 @@ func (s *Server) shareDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Domain", err)
 	}
-	return sharedWith(d, see), nil
+	return sharedWith(d, perms), nil
 }
 
 // unshareDomain takes a domain from an org; its owner may do so, and that org.
 func (s *Server) unshareDomain(r *http.Request) (any, error) {
-	d, see, err := s.domainOf(r)
+	d, perms, err := s.domainOf(r)
 	if err != nil {
 		return nil, err
 	}
 	org := r.PathValue("org")
 	switch {
-	case !see.org(org):
+	case !perms.org(org):
 		return nil, unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", org)
-	case !see.mayInOrg(toManageOrg, d.Org) && !see.mayInOrg(toManageOrg, org):
+	case !perms.mayInOrg(toManageOrg, d.Org) && !perms.mayInOrg(toManageOrg, org):
 		return nil, errNotAuthorized
-	case see.suspended(d.Org) && see.suspended(org):
+	case perms.suspended(d.Org) && perms.suspended(org):
 		return nil, errOrgSuspended
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		if err := unused(w.registry, d.GUID, org); err != nil {
 			return err
 		}
@@ -383,17 +383,17 @@ func unused(reg *registry.Registry, domain, org string) error {
 }
 
 // sharedWith are the orgs that a domain is shared with, as far as they are seen.
-func sharedWith(d app.Domain, see sight) v3.ToMany {
+func sharedWith(d app.Domain, perms permissions) v3.ToMany {
 	out := v3.ToMany{Data: []v3.GUID{}}
 	for _, org := range d.SharedWith {
-		if see.org(org) {
+		if perms.org(org) {
 			out.Data = append(out.Data, v3.GUID{GUID: org})
 		}
 	}
 	return out
 }
 
-func (s *Server) presentDomain(d app.Domain, see sight) v3.Domain {
+func (s *Server) presentDomain(d app.Domain, perms permissions) v3.Domain {
 	self := s.href("v3", "domains", d.GUID)
 	links := v3.Links{"self": {Href: self}}
 	if d.Org != "" {
@@ -408,7 +408,7 @@ func (s *Server) presentDomain(d app.Domain, see sight) v3.Domain {
 	return v3.Domain{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Name: d.Name, Internal: d.Internal,
 		SupportedProtocols: protocols, RouterGroup: group, Metadata: presentMetadata(d.Metadata),
-		Relationships: v3.DomainRelationships{Organization: v3.To(d.Org), SharedOrganizations: sharedWith(d, see)},
+		Relationships: v3.DomainRelationships{Organization: v3.To(d.Org), SharedOrganizations: sharedWith(d, perms)},
 		Links:         links,
 	}
 }

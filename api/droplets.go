@@ -33,7 +33,7 @@ func (s *Server) dropletsEndpoints() []Endpoint {
 			Handler: s.listAppDroplets, Shape: pageOf[v3.Droplet]("guids", "states", "current", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "GET /v3/droplets", Needs: toEnter,
+			Pattern: "GET /v3/droplets", Needs: authenticated,
 			Handler: s.listDroplets, Shape: pageOf[v3.Droplet]("guids", "states", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
 		},
 		{Pattern: "GET /v3/droplets/{guid}", Needs: toRead, Resource: aDroplet, Handler: s.getDroplet, Shape: gives[v3.Droplet](200)},
@@ -148,7 +148,7 @@ func (s *Server) downloadDroplet(r *http.Request) (any, error) {
 	if d.Image == "" {
 		return nil, unprocessable("The droplet has no files of its own: there is nothing to download")
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.recordDroplet("audit.app.droplet.download", d) })
+	err = s.change(r.Context(), func(w transaction) error { return w.recordDroplet("audit.app.droplet.download", d) })
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		return nil, unprocessable("data must name a droplet: a current droplet cannot be taken away")
 	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
-	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w wish, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w transaction, a *app.App) error {
 		d, err := w.droplet(body.Data.GUID)
 		if err != nil && !errors.Is(err, droplet.ErrNotFound) {
 			return err
@@ -235,7 +235,7 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 
 // addProcesses gives an app the process types of a droplet, without instances:
 // what a Procfile names waits until somebody scales it.
-func (w wish) addProcesses(a app.App, d droplet.Droplet) error {
+func (w transaction) addProcesses(a app.App, d droplet.Droplet) error {
 	ps, err := w.registry.Processes(a.GUID)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 type Endpoint struct {
 	Pattern  string    // as http.ServeMux reads it, with the method
 	Needs    need      // what the caller must be allowed to do
-	Resource noun      // what {guid} in the path names; zero: the need is the same everywhere
+	Resource resource  // what {guid} in the path names; zero: the need is the same everywhere
 	Shape    operation // the query, the body and the responses
 	Handler  handler
 	Raw      http.Handler // answers instead of Handler where the response is no value, such as a stream

@@ -49,12 +49,12 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	system := map[string]any{"VCAP_SERVICES": services}
-	if !see.may(toReadSecrets, a.Space) {
+	if !perms.may(toReadSecrets, a.Space) {
 		system = map[string]any{"redacted_message": hidden}
 	}
 	if err := s.recordRead(r, "audit.app.environment.show", a); err != nil {
@@ -169,7 +169,7 @@ func (s *Server) getVariables(r *http.Request) (any, error) {
 
 // recordRead records that somebody was shown variables.
 func (s *Server) recordRead(r *http.Request, event string, a app.App) error {
-	return s.change(r.Context(), func(w wish) error { return w.record(event, a, nil) })
+	return s.change(r.Context(), func(w transaction) error { return w.record(event, a, nil) })
 }
 
 func (s *Server) updateVariables(r *http.Request) (any, error) {
@@ -178,7 +178,7 @@ func (s *Server) updateVariables(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{"environment_variables": hidden}
-	a, err := s.changeApp(r, "audit.app.update", request, func(_ wish, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ transaction, a *app.App) error {
 		if a.Env == nil {
 			a.Env = map[string]string{}
 		}

@@ -12,7 +12,7 @@ import (
 func (s *Server) environmentVariableGroupsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: toEnter, // all apps see them
+			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: authenticated, // all apps see them
 			Handler: s.getVariableGroup, Shape: gives[v3.EnvVarGroup](200),
 		},
 		{
@@ -38,7 +38,7 @@ func (s *Server) updateVariableGroup(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var g app.EnvGroup
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if g, err = w.registry.UpdateEnvGroup(r.PathValue("name"), body.Var); err != nil {
 			return missing(nounVariableGroup, err)
 		}

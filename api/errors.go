@@ -140,7 +140,7 @@ func toError(err error) (int, v3.Errors) {
 	}}
 }
 
-// problems are all the things that err says are wrong with a wish.
+// problems are all the things that err says are wrong with a request.
 func problems(err error) []v3.Error {
 	var out []v3.Error
 	for _, one := range leaves(err) {

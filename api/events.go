@@ -24,16 +24,16 @@ import (
 func (s *Server) eventsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/audit_events", Needs: toEnter,
+			Pattern: "GET /v3/audit_events", Needs: authenticated,
 			Handler: s.listEvents, Shape: pageOf[v3.Event]("guids", "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids").by(byTime...),
 		},
-		{Pattern: "GET /v3/audit_events/{guid}", Needs: toEnter, Handler: s.getEvent, Shape: gives[v3.Event](200)},
+		{Pattern: "GET /v3/audit_events/{guid}", Needs: authenticated, Handler: s.getEvent, Shape: gives[v3.Event](200)},
 	}
 }
 
-// wish is a change that somebody asks for, with its events, in one transaction:
+// transaction is a change that somebody asks for, with its events, in one transaction:
 // what is kept is recorded, and what is recorded is kept.
-type wish struct {
+type transaction struct {
 	registry *registry.Registry
 	events   *registry.Events
 	roles    *auth.Roles
@@ -44,16 +44,16 @@ type wish struct {
 
 // afterwards does fn when the change is kept, and not if it is refused: nothing else
 // waits for it then.
-func (w wish) afterwards(fn func()) { *w.after = append(*w.after, fn) }
+func (w transaction) afterwards(fn func()) { *w.after = append(*w.after, fn) }
 
-func (s *Server) change(ctx context.Context, fn func(w wish) error) error {
+func (s *Server) change(ctx context.Context, fn func(w transaction) error) error {
 	return s.changeAs(actor(ctx), fn)
 }
 
-func (s *Server) changeAs(who app.Actor, fn func(w wish) error) error {
+func (s *Server) changeAs(who app.Actor, fn func(w transaction) error) error {
 	var after []func()
 	err := s.c.DB.Update(func(tx *store.Tx) error {
-		return fn(wish{
+		return fn(transaction{
 			registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx),
 			droplet: func(guid string) (droplet.Droplet, error) { return s.c.Shelf.GetIn(tx, guid) },
 			actor:   who, after: &after,
@@ -69,7 +69,7 @@ func (s *Server) changeAs(who app.Actor, fn func(w wish) error) error {
 }
 
 // record keeps an event about an app.
-func (w wish) record(kind string, a app.App, data map[string]any) error {
+func (w transaction) record(kind string, a app.App, data map[string]any) error {
 	e := app.Event{
 		Type: kind, Actor: w.actor, Data: data, Space: a.Space,
 		Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name},
@@ -85,7 +85,7 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	}
 	all := slices.DeleteFunc(append(events, crashes...), func(e app.Event) bool {
 		_, not := q.filters["target_guids[not]"]
-		return !see.event(e) || !q.lets("guids", e.GUID) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
+		return !perms.event(e) || !q.lets("guids", e.GUID) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
 	})
 	return list(s, r, q, all, look[app.Event, v3.Event]{
 		key:     func(e app.Event) key { return key{e.Type, e.CreatedAt, e.CreatedAt, e.GUID} },
@@ -117,13 +117,13 @@ var hears = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.SpaceSu
 // event tells whether an event is seen: it is where it happened that counts. What
 // happens in an org is for its auditors: it names people and places that a member may
 // not know.
-func (see sight) event(e app.Event) bool {
+func (perms permissions) event(e app.Event) bool {
 	heard := func(r auth.RoleType) bool { return slices.Contains(hears, r) }
-	return see.all || slices.ContainsFunc(see.roles[e.Space], heard) || slices.Contains(see.roles[e.Org], auth.OrgAuditor)
+	return perms.all || slices.ContainsFunc(perms.roles[e.Space], heard) || slices.Contains(perms.roles[e.Org], auth.OrgAuditor)
 }
 
 func (s *Server) getEvent(r *http.Request) (any, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *Server) getEvent(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !see.event(e) {
+	if !perms.event(e) {
 		return nil, notFound("Event")
 	}
 	return s.presentEvent(e), nil

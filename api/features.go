@@ -20,7 +20,7 @@ func (s *Server) featuresEndpoints() []Endpoint {
 			Handler: s.updateFeature, Shape: gives[v3.AppFeature](200).from(jsonOf[v3.UpdateAppFeature]()),
 		},
 		{
-			Pattern: "POST /dew/v1/ssh-code", Needs: toEnter, // the door decides what it opens
+			Pattern: "POST /dew/v1/ssh-code", Needs: authenticated, // the door decides what it opens
 			Handler: s.createSSHCode, Shape: gives[v3.SSHCode](201),
 		},
 	}
@@ -108,7 +108,7 @@ func (s *Server) updateFeature(r *http.Request) (any, error) {
 		return nil, unprocessable("Enabled must be a boolean")
 	}
 	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
-	a, err := s.changeApp(r, "audit.app.update", request, func(_ wish, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ transaction, a *app.App) error {
 		if name == v3.FeatureSSH {
 			a.NoSSH = !*body.Enabled
 		} else {
@@ -148,11 +148,11 @@ func (s *Server) createSSHCode(r *http.Request) (any, error) {
 // AllowSSH tells why somebody may not enter the instances of an app; nil: they
 // may. It takes the right to change what runs, and a door that is open.
 func (s *Server) AllowSSH(who auth.Principal, a app.App) error {
-	see, err := s.sightOf(who)
+	perms, err := s.permissionsOf(who)
 	if err != nil {
 		return err
 	}
-	if !scoped(who, http.MethodPost) || !see.may(toDevelop, a.Space) || see.suspended(see.orgOf[a.Space]) {
+	if !scoped(who, http.MethodPost) || !perms.may(toDevelop, a.Space) || perms.suspended(perms.orgOf[a.Space]) {
 		return errors.New("there is no such process, or you may not enter it")
 	}
 	why, err := s.closed(a)
@@ -169,7 +169,7 @@ func (s *Server) RecordSSH(who auth.Principal, a app.App, index int, refused err
 	if refused != nil {
 		kind = "audit.app.ssh-unauthorized"
 	}
-	err := s.changeAs(Actor(who), func(w wish) error {
+	err := s.changeAs(Actor(who), func(w transaction) error {
 		return w.record(kind, a, map[string]any{"index": index})
 	})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // flagsEndpoints are the endpoints of this file.
 func (s *Server) flagsEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /v3/feature_flags", Needs: toEnter, Handler: s.listFlags, Shape: pageOf[v3.FeatureFlag]()},
-		{Pattern: "GET /v3/feature_flags/{name}", Needs: toEnter, Handler: s.getFlag, Shape: gives[v3.FeatureFlag](200)},
+		{Pattern: "GET /v3/feature_flags", Needs: authenticated, Handler: s.listFlags, Shape: pageOf[v3.FeatureFlag]()},
+		{Pattern: "GET /v3/feature_flags/{name}", Needs: authenticated, Handler: s.getFlag, Shape: gives[v3.FeatureFlag](200)},
 		{
 			Pattern: "PATCH /v3/feature_flags/{name}", Needs: toAdminister,
 			Handler: s.updateFlag, Shape: gives[v3.FeatureFlag](200).from(jsonOf[v3.UpdateFeatureFlag]()),

@@ -10,7 +10,7 @@ import (
 // part is a process as clients see it. While a deployment is under way its new
 // instances are a process of their own, as on the platform.
 type part struct {
-	process app.Process // the wish
+	process app.Process // the desired state
 	guid    string
 	shares  []share // what is to run of it, oldest first
 }

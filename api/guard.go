@@ -16,48 +16,48 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// need is what somebody wants to do at a place. The roles there decide.
+// need is what a caller wants to do with a resource. The roles in its space and org decide.
 type need int
 
 const (
-	// toLook is for what everybody may know: no token is asked for.
-	toLook need = iota + 1
-	// toEnter asks for a token and no role: the handler shows what its bearer sees.
-	toEnter
-	// toRead asks for any role in the space, or for the org's manager.
+	// public needs no token.
+	public need = iota + 1
+	// authenticated needs a token and no role: the handler shows what the caller can see.
+	authenticated
+	// toRead needs any role in the space, or the org manager.
 	toRead
-	// toReadRoute is the same for routes, which the auditors of the org see, too.
+	// toReadRoute is the same for routes, which org auditors can see as well.
 	toReadRoute
-	// toReadQuota is for a quota of spaces, which the manager of the org made.
+	// toReadQuota is for a space quota, which the org manager can see.
 	toReadQuota
-	// toDownload is for the files of a droplet: for all who read but supporters.
+	// toDownload is for the files of a droplet: everyone who can read except supporters.
 	toDownload
-	// toReadEnv is for an app's variables, which auditors and managers must not see.
+	// toReadEnv is for an app's environment variables, which auditors and managers must not see.
 	toReadEnv
-	// toReadSecrets is for the credentials of what is bound, too.
+	// toReadSecrets is for credentials, including those of bound services.
 	toReadSecrets
-	// toSupport is to keep what there is running: start, stop, scale, map routes.
+	// toSupport is for keeping apps running: start, stop, scale, map routes.
 	toSupport
-	// toDevelop is to change what runs.
+	// toDevelop is for changing apps.
 	toDevelop
-	// toManage is to change the space itself, or the org where there is no space.
+	// toManage is for changing the space, or the org where there is no space.
 	toManage
-	// toManageOrg is to change the org, also at a space of it.
+	// toManageOrg is for changing the org, even at one of its spaces.
 	toManageOrg
-	// toReadAll is for those who see everything.
+	// toReadAll is for global readers.
 	toReadAll
-	// toAdminister is for administrators alone.
+	// toAdminister is for administrators only.
 	toAdminister
 )
 
-// reads tells the needs of those who see everything.
+// reads tells whether global readers have the need.
 func (n need) reads() bool { return n >= toRead && n <= toDownload }
 
-// changes tells the needs that a suspended org refuses.
+// changes tells whether a suspended org refuses the need.
 func (n need) changes() bool { return n >= toSupport && n <= toManageOrg }
 
-// spaceRoles may do it in their space, orgRoles in their org and in all spaces of
-// it. A need that is not here is no matter of roles.
+// spaceRoles have a need in their space, orgRoles in their org and in all its spaces.
+// No role gives a need that is not listed.
 var (
 	spaceRoles = map[need][]auth.RoleType{
 		toRead:        {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
@@ -79,82 +79,82 @@ var (
 	}
 )
 
-// place is where something lives: a space with its org, or an org alone.
+// place is where a resource belongs: a space with its org, or an org.
 type place struct{ org, space string }
 
-// sight is what somebody sees, and may do there.
-type sight struct {
+// permissions are what a caller can see and do.
+type permissions struct {
 	all     bool // everything: administrators and global readers
 	admin   bool // may do everything
 	secrets bool // may read all secrets
 
-	orgs   map[string]bool            // that have a role of the user, or a space with one
-	inside map[string]bool            // those of them where the user works, and is no mere member
-	roles  map[string][]auth.RoleType // by the guid of an org or a space
-	orgOf  map[string]string          // of every space
-	frozen map[string]bool            // orgs that are suspended
+	orgs          map[string]bool            // that have a role of the user, or a space with one
+	memberOrgs    map[string]bool            // those of them where the user works, and is no mere member
+	roles         map[string][]auth.RoleType // by the guid of an org or a space
+	orgOf         map[string]string          // of every space
+	suspendedOrgs map[string]bool            // orgs that are suspended
 }
 
 // space tells whether the space and what is in it is seen.
-func (see sight) space(guid string) bool {
-	return see.all || see.may(toRead, guid)
+func (perms permissions) space(guid string) bool {
+	return perms.all || perms.may(toRead, guid)
 }
 
 // org tells whether the org is seen. That says nothing of its spaces.
-func (see sight) org(guid string) bool { return see.all || see.orgs[guid] }
+func (perms permissions) org(guid string) bool { return perms.all || perms.orgs[guid] }
 
 // may tells whether the need is granted in a space.
-func (see sight) may(n need, space string) bool {
-	return see.allows(n, place{org: see.orgOf[space], space: space})
+func (perms permissions) may(n need, space string) bool {
+	return perms.allows(n, place{org: perms.orgOf[space], space: space})
 }
 
 // mayInOrg tells whether the need is granted in an org.
-func (see sight) mayInOrg(n need, org string) bool { return see.allows(n, place{org: org}) }
+func (perms permissions) mayInOrg(n need, org string) bool { return perms.allows(n, place{org: org}) }
 
-func (see sight) allows(n need, p place) bool {
+func (perms permissions) allows(n need, p place) bool {
 	switch {
-	case see.admin, n == toLook, n == toEnter:
+	case perms.admin, n == public, n == authenticated:
 		return true
 	case n == toReadAll:
-		return see.all
-	case n.reads() && see.all, (n == toReadEnv || n == toReadSecrets) && see.secrets:
+		return perms.all
+	case n.reads() && perms.all, (n == toReadEnv || n == toReadSecrets) && perms.secrets:
 		return true
 	case n == toRead && p.space == "":
-		return see.org(p.org)
+		return perms.org(p.org)
 	}
 	has := func(guid string, one []auth.RoleType) bool {
-		return guid != "" && slices.ContainsFunc(see.roles[guid], func(r auth.RoleType) bool { return slices.Contains(one, r) })
+		return guid != "" && slices.ContainsFunc(perms.roles[guid], func(r auth.RoleType) bool { return slices.Contains(one, r) })
 	}
 	return has(p.space, spaceRoles[n]) || has(p.org, orgRoles[n])
 }
 
 // suspended tells whether the org refuses changes of whoever this is.
-func (see sight) suspended(org string) bool { return !see.admin && see.frozen[org] }
+func (perms permissions) suspended(org string) bool { return !perms.admin && perms.suspendedOrgs[org] }
 
-// visitor is who makes a request; it stands in the request's context.
-type visitor struct {
-	who   auth.Principal
-	err   error // why nobody is let in: no token, or a bad one
-	seen  *sight
-	local bool
+// caller is who makes a request; it stands in the request's context.
+type caller struct {
+	who         auth.Principal
+	err         error // why nobody is let in: no token, or a bad one
+	permissions *permissions
+	local       bool
 }
 
-type visitorKey struct{}
+type callerKey struct{}
 
-func withVisitor(ctx context.Context, v *visitor) context.Context {
-	return context.WithValue(ctx, visitorKey{}, v)
+func withCaller(ctx context.Context, v *caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, v)
 }
 
-func visitorOf(ctx context.Context) *visitor {
-	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
+func callerOf(ctx context.Context) *caller {
+	if v, ok := ctx.Value(callerKey{}).(*caller); ok {
 		return v
 	}
-	return &visitor{err: errNotAuthenticated}
+	return &caller{err: errNotAuthenticated}
 }
 
 // principal is who makes the request. Behind the guard there is always one,
 // except at what is open to everybody.
-func principal(ctx context.Context) auth.Principal { return visitorOf(ctx).who }
+func principal(ctx context.Context) auth.Principal { return callerOf(ctx).who }
 
 // actorKey is where the one stands whom a job acts for.
 type actorKey struct{}
@@ -192,101 +192,101 @@ func origin(ctx context.Context) services.Origin {
 	return services.ByUser
 }
 
-// sight is what the request's principal sees. It is read once in a request.
-func (s *Server) sight(ctx context.Context) (sight, error) {
-	v := visitorOf(ctx)
-	if v.seen != nil {
-		return *v.seen, nil
+// permissions is what the request's principal sees. It is read once in a request.
+func (s *Server) permissions(ctx context.Context) (permissions, error) {
+	v := callerOf(ctx)
+	if v.permissions != nil {
+		return *v.permissions, nil
 	}
-	see, err := s.sightOf(v.who)
+	perms, err := s.permissionsOf(v.who)
 	if err != nil {
-		return see, err
+		return perms, err
 	}
-	v.seen = &see
-	return see, nil
+	v.permissions = &perms
+	return perms, nil
 }
 
-func (s *Server) sightOf(who auth.Principal) (sight, error) {
-	see := sight{
+func (s *Server) permissionsOf(who auth.Principal) (permissions, error) {
+	perms := permissions{
 		all: who.GlobalReader(), admin: who.Admin(), secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),
-		orgs: map[string]bool{}, inside: map[string]bool{}, roles: map[string][]auth.RoleType{}, orgOf: map[string]string{}, frozen: map[string]bool{},
+		orgs: map[string]bool{}, memberOrgs: map[string]bool{}, roles: map[string][]auth.RoleType{}, orgOf: map[string]string{}, suspendedOrgs: map[string]bool{},
 	}
-	if see.admin || who.ID == "" {
-		return see, nil
+	if perms.admin || who.ID == "" {
+		return perms, nil
 	}
 	spaces, err := s.c.Registry.Spaces()
 	if err != nil {
-		return see, err
+		return perms, err
 	}
 	for _, sp := range spaces {
-		see.orgOf[sp.GUID] = sp.Org
+		perms.orgOf[sp.GUID] = sp.Org
 	}
 	orgs, err := s.c.Registry.Orgs()
 	if err != nil {
-		return see, err
+		return perms, err
 	}
 	for _, o := range orgs {
-		see.frozen[o.GUID] = o.Suspended
+		perms.suspendedOrgs[o.GUID] = o.Suspended
 	}
 	roles, err := s.c.Roles.OfUser(who.ID)
 	if err != nil {
-		return see, fmt.Errorf("cannot read the roles of %s: %w", who.ID, err)
+		return perms, fmt.Errorf("cannot read the roles of %s: %w", who.ID, err)
 	}
 	for _, role := range roles {
-		see.add(role)
+		perms.add(role)
 	}
-	return see, nil
+	return perms, nil
 }
 
 // add notes a role. One in a place that is gone gives nothing.
-func (see sight) add(role auth.Role) {
+func (perms permissions) add(role auth.Role) {
 	at := role.Org + role.Space // exactly one of them
-	see.roles[at] = append(see.roles[at], role.Type)
+	perms.roles[at] = append(perms.roles[at], role.Type)
 	org := role.Org
 	if role.Space != "" {
-		org = see.orgOf[role.Space]
+		org = perms.orgOf[role.Space]
 	}
 	if org == "" {
 		return
 	}
-	see.orgs[org] = true
+	perms.orgs[org] = true
 	if role.Space != "" || role.Type == auth.OrgManager || role.Type == auth.OrgAuditor {
-		see.inside[org] = true
+		perms.memberOrgs[org] = true
 	}
 }
 
-// demand asks for a need in a space that no path named. What the principal does
+// require asks for a need in a space that no path named. What the principal does
 // not see is app.ErrNotFound, so that a handler can say which noun it looked for.
-func (s *Server) demand(ctx context.Context, n need, spaceGUID string) error {
+func (s *Server) require(ctx context.Context, n need, spaceGUID string) error {
 	sp, err := s.c.Registry.Space(spaceGUID)
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, n, place{org: sp.Org, space: sp.GUID}, toRead)
+	return s.authorize(ctx, n, place{org: sp.Org, space: sp.GUID}, toRead)
 }
 
-// demandOrg wants the principal to manage an org that no path named.
-func (s *Server) demandOrg(ctx context.Context, orgGUID string) error {
+// requireOrg wants the principal to manage an org that no path named.
+func (s *Server) requireOrg(ctx context.Context, orgGUID string) error {
 	o, err := s.c.Registry.Org(orgGUID)
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, toManageOrg, place{org: o.GUID}, toRead)
+	return s.authorize(ctx, toManageOrg, place{org: o.GUID}, toRead)
 }
 
-// ask asks for a need in a place. To whom the other need is not granted there, it
+// authorize asks for a need in a place. To whom the other need is not granted there, it
 // does not exist.
-func (s *Server) ask(ctx context.Context, n need, p place, shown need) error {
-	see, err := s.sight(ctx)
+func (s *Server) authorize(ctx context.Context, n need, p place, shown need) error {
+	perms, err := s.permissions(ctx)
 	if err != nil {
 		return err
 	}
 	switch {
-	case !see.allows(shown, p):
+	case !perms.allows(shown, p):
 		return fmt.Errorf("%s%s is not seen: %w", p.org, p.space, app.ErrNotFound)
-	case !see.allows(n, p):
+	case !perms.allows(n, p):
 		return errNotAuthorized
-	case n.changes() && see.suspended(p.org):
+	case n.changes() && perms.suspended(p.org):
 		return errOrgSuspended
 	}
 	return nil
@@ -324,10 +324,10 @@ func readable(r *http.Request) error {
 }
 
 func (s *Server) admit(r *http.Request, e Endpoint) error {
-	if e.Needs == toLook {
+	if e.Needs == public {
 		return nil
 	}
-	v := visitorOf(r.Context())
+	v := callerOf(r.Context())
 	switch {
 	case e.Open && errors.Is(v.err, errNotAuthenticated):
 		return s.browse()
@@ -337,28 +337,28 @@ func (s *Server) admit(r *http.Request, e Endpoint) error {
 		return errUnknownRequest
 	case !scoped(v.who, r.Method):
 		return errNotAuthorized
-	case e.Needs == toEnter || v.who.Admin():
+	case e.Needs == authenticated || v.who.Admin():
 		return nil // the handler knows what there is
 	}
 	if e.Resource.find == nil {
-		return s.askAll(r, e)
+		return s.authorizeGlobally(r, e)
 	}
 	p, err := e.Resource.find(s, r.PathValue("guid"))
 	if err != nil {
-		return missing(e.Resource.noun, err)
+		return missing(e.Resource.name, err)
 	}
-	err = s.ask(r.Context(), e.Needs, p, e.Resource.shownTo())
+	err = s.authorize(r.Context(), e.Needs, p, e.Resource.shownTo())
 	if (invisible(err) || errors.Is(err, errNotAuthorized) && e.Resource.shared) && e.Resource.readers != nil {
-		err = s.askReader(r, e, err)
+		err = s.authorizeReader(r, e, err)
 	}
-	return missing(e.Resource.noun, err)
+	return missing(e.Resource.name, err)
 }
 
-// askAll asks for a need that is no matter of a place. What is named and not seen
+// authorizeGlobally asks for a need that is no matter of a place. What is named and not seen
 // is not there; only then it is refused.
-func (s *Server) askAll(r *http.Request, e Endpoint) error {
-	see, err := s.sight(r.Context())
-	if err != nil || see.allows(e.Needs, place{}) {
+func (s *Server) authorizeGlobally(r *http.Request, e Endpoint) error {
+	perms, err := s.permissions(r.Context())
+	if err != nil || perms.allows(e.Needs, place{}) {
 		return err
 	}
 	if e.Hidden {
@@ -382,18 +382,18 @@ func (s *Server) browse() error {
 	return err
 }
 
-// askReader lets those read who see the thing in another space. To do more, they
+// authorizeReader lets those read who see the thing in another space. To do more, they
 // must see where it belongs.
-func (s *Server) askReader(r *http.Request, e Endpoint, refused error) error {
+func (s *Server) authorizeReader(r *http.Request, e Endpoint, refused error) error {
 	spaces, err := e.Resource.readers(s, r.PathValue("guid"))
 	if err != nil {
 		return err
 	}
-	see, err := s.sight(r.Context())
-	if err != nil || !slices.ContainsFunc(spaces, see.space) {
+	perms, err := s.permissions(r.Context())
+	if err != nil || !slices.ContainsFunc(spaces, perms.space) {
 		return errors.Join(refused, err)
 	}
-	may := func(space string) bool { return s.demand(r.Context(), e.Needs, space) == nil }
+	may := func(space string) bool { return s.require(r.Context(), e.Needs, space) == nil }
 	if e.Needs == e.Resource.shownTo() || e.Resource.shared && slices.ContainsFunc(spaces, may) {
 		return nil
 	}
@@ -408,9 +408,9 @@ func scoped(p auth.Principal, method string) bool {
 	return p.Admin() || p.Has(auth.ScopeWrite)
 }
 
-// noun is what the {guid} of a path names, and how its place is found.
-type noun struct {
-	noun string // as answers call it
+// resource is what the {guid} of a path names, and how its place is found.
+type resource struct {
+	name string // as answers call it
 	find func(s *Server, guid string) (place, error)
 	// readers are the guids of further spaces whose people may read it; nil: none.
 	readers func(s *Server, guid string) ([]string, error)
@@ -423,7 +423,7 @@ type noun struct {
 }
 
 // shownTo is the need of those who see it at its place.
-func (n noun) shownTo() need {
+func (n resource) shownTo() need {
 	if n.shown == 0 {
 		return toRead
 	}
@@ -432,59 +432,59 @@ func (n noun) shownTo() need {
 
 // The nouns of paths.
 var (
-	anOrg = noun{noun: "Organization", find: func(s *Server, guid string) (place, error) {
+	anOrg = resource{name: "Organization", find: func(s *Server, guid string) (place, error) {
 		o, err := s.c.Registry.Org(guid)
 		return place{org: o.GUID}, err
 	}}
-	aSpace = noun{noun: "Space", find: (*Server).spacePlace}
-	anApp  = noun{noun: "App", find: (*Server).appPlace}
+	aSpace = resource{name: "Space", find: (*Server).spacePlace}
+	anApp  = resource{name: "App", find: (*Server).appPlace}
 
-	aProcess = noun{noun: "Process", find: func(s *Server, guid string) (place, error) {
+	aProcess = resource{name: "Process", find: func(s *Server, guid string) (place, error) {
 		process, _, _ := app.SplitGeneration(guid)
 		p, err := s.c.Registry.Process(process)
 		return s.inApp(p.App, err)
 	}}
-	aSidecar = noun{noun: "Sidecar", find: func(s *Server, guid string) (place, error) {
+	aSidecar = resource{name: "Sidecar", find: func(s *Server, guid string) (place, error) {
 		sc, err := s.c.Registry.Sidecar(guid)
 		return s.inApp(sc.App, err)
 	}}
-	aPackage = noun{noun: "Package", find: func(s *Server, guid string) (place, error) {
+	aPackage = resource{name: "Package", find: func(s *Server, guid string) (place, error) {
 		p, err := s.c.Packages.Get(guid)
 		return s.inApp(p.App, err)
 	}}
-	aBuild = noun{noun: "Build", find: func(s *Server, guid string) (place, error) {
+	aBuild = resource{name: "Build", find: func(s *Server, guid string) (place, error) {
 		b, err := s.c.Builds.Get(guid)
 		return s.inApp(b.App, err)
 	}}
-	aDroplet = noun{noun: "Droplet", find: func(s *Server, guid string) (place, error) {
+	aDroplet = resource{name: "Droplet", find: func(s *Server, guid string) (place, error) {
 		d, err := s.c.Shelf.Get(guid)
 		return s.inApp(d.App, err)
 	}}
-	aRole = noun{noun: "Role", find: func(s *Server, guid string) (place, error) {
+	aRole = resource{name: "Role", find: func(s *Server, guid string) (place, error) {
 		role, err := s.c.Roles.Get(guid)
 		if err != nil || role.Space == "" {
 			return place{org: role.Org}, err
 		}
 		return s.spacePlace(role.Space)
 	}}
-	aRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders, shown: toReadRoute}
+	aRoute = resource{name: "Route", find: (*Server).routePlace, readers: routeReaders, shown: toReadRoute}
 	// aSharedRoute is a route for what those that it is shared with may do, too.
-	aSharedRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders, shared: true, shown: toReadRoute}
+	aSharedRoute = resource{name: "Route", find: (*Server).routePlace, readers: routeReaders, shared: true, shown: toReadRoute}
 
 	// What has no place: who looks does not see it, or it is not there.
-	aUser = noun{noun: "User", look: func(s *Server, r *http.Request) error {
+	aUser = resource{name: "User", look: func(s *Server, r *http.Request) error {
 		_, err := s.userOf(r)
 		return err
 	}}
-	aGroup = noun{noun: nounSecurityGroup, look: func(s *Server, r *http.Request) error {
+	aGroup = resource{name: nounSecurityGroup, look: func(s *Server, r *http.Request) error {
 		_, _, err := s.groupOf(r)
 		return err
 	}}
-	aBuildpack = noun{noun: "Buildpack", look: func(s *Server, r *http.Request) error {
+	aBuildpack = resource{name: "Buildpack", look: func(s *Server, r *http.Request) error {
 		_, err := s.buildpackOf(r)
 		return err
 	}}
-	aStack = noun{noun: "Stack", look: func(s *Server, r *http.Request) error {
+	aStack = resource{name: "Stack", look: func(s *Server, r *http.Request) error {
 		_, err := s.stackOf(r)
 		return err
 	}}

@@ -9,8 +9,8 @@ import (
 // infoEndpoints are the endpoints of this file.
 func (s *Server) infoEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /v3", Needs: toEnter, Handler: s.index, Shape: gives[v3.Index](200)},
-		{Pattern: "GET /v3/info", Needs: toEnter, Handler: s.platformInfo, Shape: gives[v3.Info](200)},
+		{Pattern: "GET /v3", Needs: authenticated, Handler: s.index, Shape: gives[v3.Index](200)},
+		{Pattern: "GET /v3/info", Needs: authenticated, Handler: s.platformInfo, Shape: gives[v3.Info](200)},
 	}
 }
 

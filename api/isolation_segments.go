@@ -14,7 +14,7 @@ import (
 func (s *Server) isolationSegmentsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/isolation_segments", Needs: toEnter,
+			Pattern: "GET /v3/isolation_segments", Needs: authenticated,
 			Handler: s.listSegments, Shape: pageOf[v3.IsolationSegment]("names", "guids", "organization_guids", paramSelector),
 		},
 		{
@@ -22,7 +22,7 @@ func (s *Server) isolationSegmentsEndpoints() []Endpoint {
 			Handler: s.createSegment, Shape: gives[v3.IsolationSegment](201).from(jsonOf[v3.ChangeIsolationSegment]()),
 		},
 		{
-			Pattern: "GET /v3/isolation_segments/{guid}", Needs: toEnter, // those of orgs that one sees
+			Pattern: "GET /v3/isolation_segments/{guid}", Needs: authenticated, // those of orgs that one sees
 			Handler: s.getSegment, Shape: gives[v3.IsolationSegment](200),
 		},
 		{
@@ -31,11 +31,11 @@ func (s *Server) isolationSegmentsEndpoints() []Endpoint {
 		},
 		{Pattern: "DELETE /v3/isolation_segments/{guid}", Needs: toAdminister, Handler: s.deleteSegment, Shape: ends(204)},
 		{
-			Pattern: "GET /v3/isolation_segments/{guid}/organizations", Needs: toEnter,
+			Pattern: "GET /v3/isolation_segments/{guid}/organizations", Needs: authenticated,
 			Handler: s.listSegmentOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector),
 		},
 		{
-			Pattern: "GET /v3/isolation_segments/{guid}/relationships/organizations", Needs: toEnter,
+			Pattern: "GET /v3/isolation_segments/{guid}/relationships/organizations", Needs: authenticated,
 			Handler: s.getSegmentOrgs, Shape: gives[v3.RelatedMany](200),
 		},
 		{
@@ -47,7 +47,7 @@ func (s *Server) isolationSegmentsEndpoints() []Endpoint {
 			Handler: s.disentitleOrg, Shape: ends(204),
 		},
 		{
-			Pattern: "GET /v3/isolation_segments/{guid}/relationships/spaces", Needs: toEnter,
+			Pattern: "GET /v3/isolation_segments/{guid}/relationships/spaces", Needs: authenticated,
 			Handler: s.getSegmentSpaces, Shape: gives[v3.RelatedMany](200),
 		},
 		{
@@ -72,21 +72,21 @@ func (s *Server) isolationSegmentsEndpoints() []Endpoint {
 const nounSegment = "Isolation segment"
 
 // seesSegment tells whether a segment is seen: one that an org may use that is.
-func (see sight) seesSegment(g app.Segment) bool {
-	return see.all || slices.ContainsFunc(g.Orgs, see.org)
+func (perms permissions) seesSegment(g app.Segment) bool {
+	return perms.all || slices.ContainsFunc(g.Orgs, perms.org)
 }
 
 // segmentOf is the segment that the path names, if who asks sees it.
-func (s *Server) segmentOf(r *http.Request) (app.Segment, sight, error) {
-	see, err := s.sight(r.Context())
+func (s *Server) segmentOf(r *http.Request) (app.Segment, permissions, error) {
+	perms, err := s.permissions(r.Context())
 	if err != nil {
-		return app.Segment{}, see, err
+		return app.Segment{}, perms, err
 	}
 	g, err := s.c.Registry.Segment(r.PathValue("guid"))
-	if err == nil && !see.seesSegment(g) {
+	if err == nil && !perms.seesSegment(g) {
 		err = app.ErrNotFound
 	}
-	return g, see, missing(nounSegment, err)
+	return g, perms, missing(nounSegment, err)
 }
 
 func (s *Server) listSegments(r *http.Request) (any, error) {
@@ -94,7 +94,7 @@ func (s *Server) listSegments(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *Server) listSegments(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(g app.Segment) bool {
-		return !see.seesSegment(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !q.lets("organization_guids", see.among(g.Orgs)...)
+		return !perms.seesSegment(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !q.lets("organization_guids", perms.among(g.Orgs)...)
 	})
 	return list(s, r, q, all, look[app.Segment, v3.IsolationSegment]{
 		key:     func(g app.Segment) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
@@ -163,7 +163,7 @@ func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, see, err := s.segmentOf(r)
+	g, perms, err := s.segmentOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(o app.Org) bool {
-		return !slices.Contains(g.Orgs, o.GUID) || !see.org(o.GUID) || !q.lets("names", o.Name) || !q.lets("guids", o.GUID)
+		return !slices.Contains(g.Orgs, o.GUID) || !perms.org(o.GUID) || !q.lets("names", o.Name) || !q.lets("guids", o.GUID)
 	})
 	return list(s, r, q, all, look[app.Org, v3.Organization]{
 		key:     func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
@@ -182,27 +182,27 @@ func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
 }
 
 func (s *Server) getSegmentOrgs(r *http.Request) (any, error) {
-	g, see, err := s.segmentOf(r)
+	g, perms, err := s.segmentOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.entitled(g, see), nil
+	return s.entitled(g, perms), nil
 }
 
 // among are those of the orgs that are seen.
-func (see sight) among(orgs []string) []string {
-	return slices.DeleteFunc(slices.Clone(orgs), func(guid string) bool { return !see.org(guid) })
+func (perms permissions) among(orgs []string) []string {
+	return slices.DeleteFunc(slices.Clone(orgs), func(guid string) bool { return !perms.org(guid) })
 }
 
-func (s *Server) entitled(g app.Segment, see sight) v3.RelatedMany {
-	return v3.RelatedMany{Data: toMany(see.among(g.Orgs)).Data, Links: v3.Links{
+func (s *Server) entitled(g app.Segment, perms permissions) v3.RelatedMany {
+	return v3.RelatedMany{Data: toMany(perms.among(g.Orgs)).Data, Links: v3.Links{
 		"self":    {Href: s.href("v3", "isolation_segments", g.GUID, "relationships", "organizations")},
 		"related": {Href: s.href("v3", "isolation_segments", g.GUID, "organizations")},
 	}}
 }
 
 func (s *Server) getSegmentSpaces(r *http.Request) (any, error) {
-	g, see, err := s.segmentOf(r)
+	g, perms, err := s.segmentOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (s *Server) getSegmentSpaces(r *http.Request) (any, error) {
 	}
 	var spaces []string
 	for _, sp := range all {
-		if sp.Segment == g.GUID && see.space(sp.GUID) {
+		if sp.Segment == g.GUID && perms.space(sp.GUID) {
 			spaces = append(spaces, sp.GUID)
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Server) entitleOrgs(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var g app.Segment
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		for _, org := range guids(&body) {
 			if _, err := w.registry.Org(org); err != nil {
 				return noOrg(org, err)
@@ -242,8 +242,8 @@ func (s *Server) entitleOrgs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
-	return s.entitled(g, see), err
+	perms, err := s.permissions(r.Context())
+	return s.entitled(g, perms), err
 }
 
 func noOrg(guid string, err error) error {
@@ -282,7 +282,7 @@ func (s *Server) setSpaceSegment(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var sp app.Space
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error {
 			sp.Segment = body.ID()
 			return mayUse(w.registry, sp.Segment, sp.Org)
@@ -321,7 +321,7 @@ func (s *Server) setDefaultSegment(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var o app.Org
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		o, err = w.registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
 			o.Segment = body.ID()
 			return mayUse(w.registry, o.Segment, o.GUID)

@@ -14,7 +14,7 @@ import (
 func (s *Server) jobsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/jobs/{guid}", Needs: toEnter, // told to who began it
+			Pattern: "GET /v3/jobs/{guid}", Needs: authenticated, // told to who began it
 			Handler: s.getJob, Shape: gives[v3.Job](200),
 		},
 	}

@@ -19,12 +19,12 @@ import (
 // logcacheEndpoints are the endpoints of this file.
 func (s *Server) logcacheEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /api/v1/info", Needs: toLook, Handler: s.logCacheInfo, Shape: gives[v3.LogCacheInfo](200)},
+		{Pattern: "GET /api/v1/info", Needs: public, Handler: s.logCacheInfo, Shape: gives[v3.LogCacheInfo](200)},
 		{
 			Pattern: "GET /api/v1/read/{guid}", Needs: toRead, Resource: anApp,
 			Handler: s.logCacheRead, Shape: gives[v3.LogCacheRead](200).ask("start_time", "end_time", "limit", "descending", "envelope_types"),
 		},
-		{Pattern: "GET /api/v1/meta", Needs: toEnter, Handler: s.logCacheMeta, Shape: gives[v3.LogCacheMeta](200)},
+		{Pattern: "GET /api/v1/meta", Needs: authenticated, Handler: s.logCacheMeta, Shape: gives[v3.LogCacheMeta](200)},
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *Server) logCacheMeta(r *http.Request) (any, error) {
 	for name := range r.URL.Query() {
 		return nil, badQuery("Unknown query parameter(s): '%s'", name)
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (s *Server) logCacheMeta(r *http.Request) (any, error) {
 	}
 	out := v3.LogCacheMeta{Meta: map[string]v3.LogCacheSource{}}
 	for _, a := range apps {
-		if !see.space(a.Space) {
+		if !perms.space(a.Space) {
 			continue
 		}
 		l, err := s.c.Logs.App(a.GUID)

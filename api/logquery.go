@@ -252,7 +252,7 @@ const (
 	created  = "Successfully created container"
 )
 
-// narrowToStart finds where the instances that are wished for now began: the
+// narrowToStart finds where the desired instances began: the
 // earliest of their starts.
 func (s *Server) narrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	ps, err := s.c.Registry.Processes(a.GUID)

@@ -101,7 +101,7 @@ func (s *Server) doApplyManifest(ctx context.Context, j app.Job) ([]string, erro
 		return nil, err
 	}
 	var made []app.App
-	err = s.changeAs(args.Actor, func(w wish) (err error) {
+	err = s.changeAs(args.Actor, func(w transaction) (err error) {
 		made, err = w.applyManifest(args, m)
 		return err
 	})
@@ -137,7 +137,7 @@ func (s *Server) checkManifest(args application, m app.Manifest) error {
 }
 
 // applyManifest applies and records, and gives the new apps.
-func (w wish) applyManifest(args application, m app.Manifest) ([]app.App, error) {
+func (w transaction) applyManifest(args application, m app.Manifest) ([]app.App, error) {
 	before, err := w.registry.AllProcesses()
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (w wish) applyManifest(args application, m app.Manifest) ([]app.App, error)
 
 // recordRoutes records what became of the routes. That there are new ones may be
 // forbidden.
-func (w wish) recordRoutes(old []app.Route, noNew bool) error {
+func (w transaction) recordRoutes(old []app.Route, noNew bool) error {
 	now, err := w.registry.Routes()
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (s *Server) getManifest(r *http.Request) (any, error) {
 }
 
 // recordApplied records what was done to each app, and gives the new ones.
-func (w wish) recordApplied(applied []app.App, known map[string][]app.Process, m app.Manifest) (made []app.App, err error) {
+func (w transaction) recordApplied(applied []app.App, known map[string][]app.Process, m app.Manifest) (made []app.App, err error) {
 	for _, a := range applied {
 		if known[a.GUID] == nil {
 			made = append(made, a)
@@ -227,7 +227,7 @@ func (w wish) recordApplied(applied []app.App, known map[string][]app.Process, m
 		if err := w.recordNew(a, known[a.GUID], map[string]any{byManifest: true}); err != nil {
 			return nil, err
 		}
-		if err := w.recordWished(a, m); err != nil {
+		if err := w.recordDesired(a, m); err != nil {
 			return nil, err
 		}
 		text, err := withoutSecrets(m, a.Name)

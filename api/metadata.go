@@ -37,14 +37,14 @@ type beside struct {
 
 // included are the related resources that the request asks for, as far as who asks sees
 // them: a route may be shared from a space that is none of theirs.
-func (s *Server) included(asked map[string]bool, b beside, see sight) (map[string]any, error) {
+func (s *Server) included(asked map[string]bool, b beside, perms permissions) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil
 	}
 	out := map[string]any{}
 	in := include{}
 	if asked["space"] {
-		in.spaces = append([]string{}, seen(b.spaces, see)...)
+		in.spaces = append([]string{}, seen(b.spaces, perms)...)
 	}
 	if asked["space.organization"] || asked["org"] {
 		orgs, err := s.orgsOfSpaces()
@@ -53,7 +53,7 @@ func (s *Server) included(asked map[string]bool, b beside, see sight) (map[strin
 		}
 		in.orgs = []string{}
 		for _, space := range b.spaces {
-			if see.org(orgs[space]) {
+			if perms.org(orgs[space]) {
 				in.orgs = append(in.orgs, orgs[space])
 			}
 		}
@@ -72,7 +72,7 @@ func (s *Server) included(asked map[string]bool, b beside, see sight) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		domains = append(domains, s.presentDomain(d, see))
+		domains = append(domains, s.presentDomain(d, perms))
 	}
 	out["domains"] = domains
 	return out, nil

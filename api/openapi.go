@@ -14,7 +14,7 @@ import (
 // openapiEndpoints are the endpoints of this file.
 func (s *Server) openapiEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /openapi.json", Needs: toLook, Handler: s.getDescription, Shape: gives[map[string]any](200)},
+		{Pattern: "GET /openapi.json", Needs: public, Handler: s.getDescription, Shape: gives[map[string]any](200)},
 	}
 }
 
@@ -152,7 +152,7 @@ func describe(e Endpoint, in, out *shapes) object {
 	if len(o.takes) > 0 {
 		d["requestBody"] = object{"required": true, "content": contents(o.takes, in)}
 	}
-	if e.Needs == toLook {
+	if e.Needs == public {
 		d["security"] = []object{}
 	}
 	if e.Open {
@@ -190,7 +190,7 @@ func (e Endpoint) responses(out *shapes) object {
 func (e Endpoint) failures() []int {
 	var all []int
 	o := e.Shape
-	if e.Needs != toLook {
+	if e.Needs != public {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
 	}
 	if e.Local || e.Hidden || strings.Contains(e.Pattern, "{") && !strings.HasSuffix(e.Pattern, "{$}") {

@@ -234,7 +234,7 @@ func FuzzBodies(f *testing.F) {
 	h := &home{world: w, app: a.GUID, org: app.Org{GUID: "none"}, guids: map[string]string{"Space": w.space.GUID, "Organization": w.space.Org}}
 	var patterns []string
 	for pattern, o := range operations() {
-		if noun := rights[pattern].Resource.noun; h.guids[noun] == "" {
+		if noun := rights[pattern].Resource.name; h.guids[noun] == "" {
 			h.guids[noun] = a.GUID
 		}
 		if len(o.takes) > 0 && o.takes[0].of != nil {

@@ -12,9 +12,9 @@ import (
 // orgsEndpoints are the endpoints of this file.
 func (s *Server) orgsEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /v3/organizations", Needs: toEnter, Handler: s.listOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector)},
+		{Pattern: "GET /v3/organizations", Needs: authenticated, Handler: s.listOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector)},
 		{
-			Pattern: "POST /v3/organizations", Needs: toEnter, // a feature flag lets users, too
+			Pattern: "POST /v3/organizations", Needs: authenticated, // a feature flag lets users, too
 			Handler: s.createOrg, Shape: gives[v3.Organization](201).from(jsonOf[v3.CreateOrganization]()),
 		},
 		{Pattern: "GET /v3/organizations/{guid}", Needs: toRead, Resource: anOrg, Handler: s.getOrg, Shape: gives[v3.Organization](200)},
@@ -38,7 +38,7 @@ func (s *Server) listOrgs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (s *Server) listOrgs(r *http.Request) (any, error) {
 	}
 	var found []app.Org
 	for _, o := range all {
-		if see.org(o.GUID) && q.lets("names", o.Name) && q.lets("guids", o.GUID) {
+		if perms.org(o.GUID) && q.lets("names", o.Name) && q.lets("guids", o.GUID) {
 			found = append(found, o)
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Server) createOrg(r *http.Request) (any, error) {
 		return nil, errNotAuthorized
 	}
 	o := app.Org{Name: body.Name, Suspended: body.Suspended, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))}
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if err := orgNameIsFree(w.registry, o); err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (s *Server) updateOrg(r *http.Request) (any, error) {
 	}
 	request := map[string]any{}
 	var o app.Org
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		o, err = w.registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
 			if body.Name != nil {
 				o.Name = *body.Name
@@ -160,7 +160,7 @@ func (s *Server) deleteOrg(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		return w.recordOrg("audit.organization.delete-request", o, map[string]any{"request": map[string]any{"recursive": true}})
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Server) deleteOrg(r *http.Request) (any, error) {
 }
 
 // recordOrg keeps an event about an org.
-func (w wish) recordOrg(kind string, o app.Org, data map[string]any) error {
+func (w transaction) recordOrg(kind string, o app.Org, data map[string]any) error {
 	return w.events.Record(app.Event{
 		Type: kind, Actor: w.actor, Data: data, Org: o.GUID,
 		Target: app.Target{GUID: o.GUID, Type: "organization", Name: o.Name},

@@ -24,15 +24,15 @@ func (s *Server) packagesEndpoints() []Endpoint {
 			Handler: s.listAppPackages, Shape: pageOf[v3.Package]("guids", "states", "types", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "POST /v3/resource_matches", Needs: toEnter,
+			Pattern: "POST /v3/resource_matches", Needs: authenticated,
 			Handler: s.matchResources, Shape: gives[v3.ResourceMatches](201).from(jsonOf[v3.ResourceMatches]()),
 		},
 		{
-			Pattern: "GET /v3/packages", Needs: toEnter,
+			Pattern: "GET /v3/packages", Needs: authenticated,
 			Handler: s.listPackages, Shape: pageOf[v3.Package]("guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "POST /v3/packages", Needs: toEnter, // the body names the app
+			Pattern: "POST /v3/packages", Needs: authenticated, // the body names the app
 			Handler: s.createPackage, Shape: gives[v3.Package](201).from(jsonOf[v3.CreatePackage](), jsonOf[v3.CopyPackage]()).ask("source_guid"),
 		},
 		{Pattern: "GET /v3/packages/{guid}", Needs: toRead, Resource: aPackage, Handler: s.getPackage, Shape: gives[v3.Package](200)},
@@ -148,7 +148,7 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"type": body.Type}})
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Server) appInBody(ctx context.Context, n need, guid string) (app.App, e
 	if err != nil {
 		return a, err
 	}
-	return a, s.demand(ctx, n, a.Space)
+	return a, s.require(ctx, n, a.Space)
 }
 
 func (s *Server) updatePackage(r *http.Request) (any, error) {
@@ -189,7 +189,7 @@ func (s *Server) updatePackage(r *http.Request) (any, error) {
 }
 
 func (s *Server) recordPackage(ctx context.Context, event string, p droplet.Package) error {
-	return s.change(ctx, func(w wish) error {
+	return s.change(ctx, func(w transaction) error {
 		a, err := w.registry.App(p.App)
 		if err != nil {
 			return missing("App", err)

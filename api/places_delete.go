@@ -28,7 +28,7 @@ func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
 		if err := s.clearOrg(ctx, o); err != nil {
 			return err
 		}
-		return s.changeAs(app.Actor{}, func(w wish) error { return w.dropOrg(guid) })
+		return s.changeAs(app.Actor{}, func(w transaction) error { return w.dropOrg(guid) })
 	})
 }
 
@@ -51,7 +51,7 @@ func (s *Server) clearOrg(ctx context.Context, o app.Org) error {
 	}
 	var left []error
 	for _, sp := range spaces {
-		left = append(left, s.removeSpace(ctx, sp.GUID, wish.recordSpaceDeletion))
+		left = append(left, s.removeSpace(ctx, sp.GUID, transaction.recordSpaceDeletion))
 		if ctx.Err() != nil {
 			return ctx.Err() // the next daemon goes on
 		}
@@ -75,7 +75,7 @@ func (s *Server) sharedDomains(org string) (left []error, err error) {
 }
 
 // dropOrg removes the record of an org that was cleared.
-func (w wish) dropOrg(guid string) error {
+func (w transaction) dropOrg(guid string) error {
 	spaces, err := w.registry.SpacesOf(guid)
 	if err != nil {
 		return err
@@ -95,11 +95,11 @@ func (w wish) dropOrg(guid string) error {
 // doDeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
 func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
-	return s.removeSpace(ctx, guid, func(wish, app.Space) error { return nil })
+	return s.removeSpace(ctx, guid, func(transaction, app.Space) error { return nil })
 }
 
 // removeSpace is doDeleteSpace, with last to say more when all of it is gone.
-func (s *Server) removeSpace(ctx context.Context, guid string, last func(w wish, sp app.Space) error) error {
+func (s *Server) removeSpace(ctx context.Context, guid string, last func(w transaction, sp app.Space) error) error {
 	return untilEmpty(func() error {
 		sp, err := s.c.Registry.Space(guid)
 		if errors.Is(err, app.ErrNotFound) {
@@ -117,12 +117,12 @@ func (s *Server) removeSpace(ctx context.Context, guid string, last func(w wish,
 		if err := s.deleteApps(ctx, guid); err != nil {
 			return err
 		}
-		return s.change(ctx, func(w wish) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
+		return s.change(ctx, func(w transaction) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
 	})
 }
 
 // dropSpace removes the record of a space that was cleared.
-func (w wish) dropSpace(guid string) error {
+func (w transaction) dropSpace(guid string) error {
 	apps, err := w.registry.AppsIn(guid)
 	if err != nil {
 		return err

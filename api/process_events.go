@@ -20,7 +20,7 @@ const (
 const byManifest = "manifest_triggered"
 
 // unmoved refuses to change a web process that a deployment moves: what the new
-// instances are started from would be another wish than the one that is deployed.
+// instances are started from would be another desired state than the one that is deployed.
 func unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 	if p.Type != app.Web {
 		return nil
@@ -33,7 +33,7 @@ func unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 }
 
 // recordNew records the processes that an app has and had not before.
-func (w wish) recordNew(a app.App, before []app.Process, marks map[string]any) error {
+func (w transaction) recordNew(a app.App, before []app.Process, marks map[string]any) error {
 	now, err := w.registry.Processes(a.GUID)
 	if err != nil {
 		return err
@@ -50,19 +50,19 @@ func (w wish) recordNew(a app.App, before []app.Process, marks map[string]any) e
 }
 
 // recordProcess keeps an event about a process of an app, with what marks it.
-func (w wish) recordProcess(what string, a app.App, p app.Process, marks map[string]any) error {
+func (w transaction) recordProcess(what string, a app.App, p app.Process, marks map[string]any) error {
 	data := map[string]any{"process_guid": p.GUID, "process_type": p.Type}
 	maps.Copy(data, marks)
 	return w.record("audit.app.process."+what, a, data)
 }
 
-// recordWished records what a manifest has asked of the processes of an app.
-func (w wish) recordWished(a app.App, m app.Manifest) error {
+// recordDesired records what a manifest has asked of the processes of an app.
+func (w transaction) recordDesired(a app.App, m app.Manifest) error {
 	i := slices.IndexFunc(m.Applications, func(one app.ManifestApp) bool { return one.Name == a.Name })
 	if i < 0 {
 		return nil
 	}
-	for _, asked := range wishedProcesses(m.Applications[i]) {
+	for _, asked := range processesOf(m.Applications[i]) {
 		update, scale := updatesOf(asked), scalesOf(asked)
 		if len(update)+len(scale) == 0 {
 			continue
@@ -81,14 +81,14 @@ func (w wish) recordWished(a app.App, m app.Manifest) error {
 	return nil
 }
 
-func (w wish) recordAsked(what string, a app.App, p app.Process, request map[string]any) error {
+func (w transaction) recordAsked(what string, a app.App, p app.Process, request map[string]any) error {
 	if len(request) == 0 {
 		return nil
 	}
 	return w.recordProcess(what, a, p, map[string]any{"request": request, byManifest: true})
 }
 
-func (w wish) processIn(a app.App, kind string) (app.Process, error) {
+func (w transaction) processIn(a app.App, kind string) (app.Process, error) {
 	ps, err := w.registry.Processes(a.GUID)
 	if err != nil {
 		return app.Process{}, err
@@ -102,7 +102,7 @@ func (w wish) processIn(a app.App, kind string) (app.Process, error) {
 
 // checkUnmoved refuses a manifest that asks something of a web process that a
 // deployment moves.
-func (w wish) checkUnmoved(space string, m app.Manifest) error {
+func (w transaction) checkUnmoved(space string, m app.Manifest) error {
 	for _, one := range m.Applications {
 		a, err := w.registry.AppIn(space, one.Name)
 		if invisible(err) {
@@ -111,7 +111,7 @@ func (w wish) checkUnmoved(space string, m app.Manifest) error {
 		if err != nil {
 			return err
 		}
-		for _, asked := range wishedProcesses(one) {
+		for _, asked := range processesOf(one) {
 			refusal := noUpdateNow
 			switch {
 			case len(updatesOf(asked)) > 0:
@@ -132,9 +132,9 @@ func (w wish) checkUnmoved(space string, m app.Manifest) error {
 	return nil
 }
 
-// wishedProcesses are the processes that a manifest says something about; what it
+// processesOf are the processes that a manifest says something about; what it
 // says about the app is about its web process.
-func wishedProcesses(m app.ManifestApp) []app.ManifestProcess {
+func processesOf(m app.ManifestApp) []app.ManifestProcess {
 	if slices.ContainsFunc(m.Processes, func(p app.ManifestProcess) bool { return p.Type == app.Web }) {
 		return m.Processes
 	}

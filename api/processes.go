@@ -22,7 +22,7 @@ func (s *Server) processesEndpoints() []Endpoint {
 			Handler: s.listAppProcesses, Shape: pageOf[v3.Process]("guids", "types", "embed", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "GET /v3/processes", Needs: toEnter,
+			Pattern: "GET /v3/processes", Needs: authenticated,
 			Handler: s.listProcesses, Shape: pageOf[v3.Process]("guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector).by(byTime...),
 		},
 		{Pattern: "GET /v3/processes/{guid}", Needs: toRead, Resource: aProcess, Handler: s.getProcess, Shape: gives[v3.Process](200)},
@@ -124,7 +124,7 @@ func (s *Server) listProcesses(r *http.Request) (any, error) {
 // appsSeen are the apps that the request may know of and that the query's filters
 // for apps, spaces and orgs let through, by guid.
 func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) 
 	}
 	out := map[string]app.App{}
 	for _, a := range apps {
-		if see.space(a.Space) && q.lets("app_guids", a.GUID) && q.lets("space_guids", a.Space) && q.lets("organization_guids", orgs[a.Space]) {
+		if perms.space(a.Space) && q.lets("app_guids", a.GUID) && q.lets("space_guids", a.Space) && q.lets("organization_guids", orgs[a.Space]) {
 			out[a.GUID] = a
 		}
 	}
@@ -200,13 +200,13 @@ func (s *Server) partsAmong(all []app.Process, apps map[string]app.App) ([]part,
 // secrets tells of an app whether who asks may read its secrets. Commands are
 // among them: they carry passwords.
 func (s *Server) secrets(r *http.Request) (func(app string) bool, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	return func(guid string) bool {
-		if see.secrets {
+		if perms.secrets {
 			return true
 		}
 		a, err := s.c.Registry.App(guid)
-		return err == nil && see.may(toReadSecrets, a.Space)
+		return err == nil && perms.may(toReadSecrets, a.Space)
 	}, err
 }
 
@@ -287,7 +287,7 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 // changeProcess changes the process that the path names and records what was done,
 // an update or a scale.
 func (s *Server) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		if p, err = findProcess(w.registry, r); err != nil {
 			return err
 		}
@@ -386,7 +386,7 @@ func checkScale(b v3.Scale) error {
 	return nil
 }
 
-// logRate is a limit as a wish has it: nil is none.
+// logRate is a limit as the desired state has it: nil is none.
 func logRate(n v3.Int) *int64 {
 	if n <= noLogLimit {
 		return nil
@@ -422,7 +422,7 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	if err := s.c.Processes.RestartInstance(guid, index); err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(p.App)
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 
 // recordQuota keeps an event about a quota, which is in its org or in none, and
 // about a place that it was given to.
-func (w wish) recordQuota(what string, k app.Quota, at place, data map[string]any) error {
+func (w transaction) recordQuota(what string, k app.Quota, at place, data map[string]any) error {
 	kind := "organization_quota"
 	if k.Org != "" {
 		kind = "space_quota"
@@ -21,13 +21,13 @@ func (w wish) recordQuota(what string, k app.Quota, at place, data map[string]an
 }
 
 // recordAt keeps an event about something in a place.
-func (w wish) recordAt(kind string, target app.Target, at place, data map[string]any) error {
+func (w transaction) recordAt(kind string, target app.Target, at place, data map[string]any) error {
 	return w.events.Record(app.Event{Type: kind, Actor: w.actor, Target: target, Space: at.space, Org: at.org, Data: data})
 }
 
 // beginQuotaRemoval records who wants a quota to go, and begins.
 func (s *Server) beginQuotaRemoval(r *http.Request, k app.Quota, operation string) (any, error) {
-	if err := s.change(r.Context(), func(w wish) error { return w.recordQuota("delete", k, place{}, nil) }); err != nil {
+	if err := s.change(r.Context(), func(w transaction) error { return w.recordQuota("delete", k, place{}, nil) }); err != nil {
 		return nil, err
 	}
 	return s.begin(r.Context(), operation, removal{GUID: k.GUID})
@@ -38,7 +38,7 @@ func (s *Server) doDeleteQuota(_ context.Context, guid string) error {
 }
 
 // applyToOrgs gives orgs a quota.
-func (w wish) applyToOrgs(k app.Quota, orgs []string) error {
+func (w transaction) applyToOrgs(k app.Quota, orgs []string) error {
 	guid := k.GUID
 	if guid == app.Unlimited().GUID {
 		guid = ""
@@ -59,7 +59,7 @@ func (w wish) applyToOrgs(k app.Quota, orgs []string) error {
 }
 
 // applyToSpaces gives spaces of its org a quota.
-func (w wish) applyToSpaces(k app.Quota, spaces []string) error {
+func (w transaction) applyToSpaces(k app.Quota, spaces []string) error {
 	for _, guid := range spaces {
 		sp, err := w.registry.UpdateSpace(guid, func(sp *app.Space) error {
 			if sp.Org != k.Org {

@@ -13,7 +13,7 @@ import (
 func (s *Server) quotasEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/organization_quotas", Needs: toEnter,
+			Pattern: "GET /v3/organization_quotas", Needs: authenticated,
 			Handler: s.listOrgQuotas, Shape: pageOf[v3.Quota]("names", "guids", "organization_guids"),
 		},
 		{
@@ -21,7 +21,7 @@ func (s *Server) quotasEndpoints() []Endpoint {
 			Handler: s.createOrgQuota, Shape: gives[v3.Quota](201).from(jsonOf[v3.ChangeQuota]()),
 		},
 		{
-			Pattern: "GET /v3/organization_quotas/{guid}", Needs: toEnter, // what there is to have is no secret; who has it is
+			Pattern: "GET /v3/organization_quotas/{guid}", Needs: authenticated, // what there is to have is no secret; who has it is
 			Handler: s.getQuota, Shape: gives[v3.Quota](200),
 		},
 		{
@@ -30,11 +30,11 @@ func (s *Server) quotasEndpoints() []Endpoint {
 		},
 		{Pattern: "DELETE /v3/organization_quotas/{guid}", Needs: toAdminister, Handler: s.deleteOrgQuota, Shape: begins()},
 		{
-			Pattern: "GET /v3/space_quotas", Needs: toEnter,
+			Pattern: "GET /v3/space_quotas", Needs: authenticated,
 			Handler: s.listSpaceQuotas, Shape: pageOf[v3.Quota]("names", "guids", "organization_guids", "space_guids"),
 		},
 		{
-			Pattern: "POST /v3/space_quotas", Needs: toEnter, // the body names the org
+			Pattern: "POST /v3/space_quotas", Needs: authenticated, // the body names the org
 			Handler: s.createSpaceQuota, Shape: gives[v3.Quota](201).from(jsonOf[v3.ChangeQuota]()),
 		},
 		{Pattern: "GET /v3/space_quotas/{guid}", Needs: toReadQuota, Resource: aSpaceQuota, Handler: s.getSpaceQuota, Shape: gives[v3.Quota](200)},
@@ -60,8 +60,8 @@ func (s *Server) quotasEndpoints() []Endpoint {
 
 // aSpaceQuota is what the path of a space quota names: it lives in an org, and its
 // managers see it, and who works in a space that has it.
-var aSpaceQuota = noun{
-	noun: nounSpaceQuota,
+var aSpaceQuota = resource{
+	name: nounSpaceQuota,
 	find: func(s *Server, guid string) (place, error) {
 		q, err := s.spaceQuota(guid)
 		return place{org: q.Org}, err
@@ -122,7 +122,7 @@ func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(k app.Quota) bool {
-		return !see.mayInOrg(toReadQuota, k.Org) && len(has(k)) == 0 || !q.lets("organization_guids", k.Org)
+		return !perms.mayInOrg(toReadQuota, k.Org) && len(has(k)) == 0 || !q.lets("organization_guids", k.Org)
 	})
 	return s.pageOfQuotas(r, q, all, "space_guids")
 }
@@ -158,7 +158,7 @@ func (s *Server) pageOfQuotas(r *http.Request, q query, all []app.Quota, members
 // quotaHolders finds the guids of the orgs, or spaces, that have a quota, as far as who
 // asks sees them.
 func (s *Server) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +172,12 @@ func (s *Server) quotaHolders(r *http.Request) (func(k app.Quota) []string, erro
 	}
 	by := map[string][]string{}
 	for _, o := range orgs {
-		if see.org(o.GUID) {
+		if perms.org(o.GUID) {
 			by[quotaOf(o)] = append(by[quotaOf(o)], o.GUID)
 		}
 	}
 	for _, sp := range spaces {
-		if see.space(sp.GUID) {
+		if perms.space(sp.GUID) {
 			by[sp.Quota] = append(by[sp.Quota], sp.GUID)
 		}
 	}
@@ -230,7 +230,7 @@ func (s *Server) createOrgQuota(r *http.Request) (any, error) {
 	}
 	k := app.Quota{Name: body.Name}
 	changeLimits(&k.Limits, body)
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if k, err = w.registry.PutQuota(k); err != nil {
 			return err
 		}
@@ -259,14 +259,14 @@ func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
 		return nil, unprocessable("Unknown field(s): 'domains'")
 	}
 	k := app.Quota{Name: body.Name, Org: body.Relationships.Organization.ID()}
-	if err := s.demandOrg(r.Context(), k.Org); err != nil {
+	if err := s.requireOrg(r.Context(), k.Org); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
 			return nil, unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", k.Org)
 		}
 		return nil, err
 	}
 	changeLimits(&k.Limits, body)
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if k, err = w.registry.PutQuota(k); err != nil {
 			return err
 		}
@@ -305,7 +305,7 @@ func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
 		return nil, unprocessable("Unknown field(s): 'relationships'")
 	}
 	var k app.Quota
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		k, err = w.registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
 			if body.Name != "" { // clients send an empty one when it stays
 				k.Name = body.Name
@@ -390,7 +390,7 @@ func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.applyToOrgs(k, guids(&body)) })
+	err = s.change(r.Context(), func(w transaction) error { return w.applyToOrgs(k, guids(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +406,7 @@ func (s *Server) applySpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.applyToSpaces(k, guids(&body)) })
+	err = s.change(r.Context(), func(w transaction) error { return w.applyToSpaces(k, guids(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +430,7 @@ func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		sp, err := w.registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
 			if sp.Quota != k.GUID {
 				return unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)

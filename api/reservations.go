@@ -17,7 +17,7 @@ func (s *Server) reservationsEndpoints() []Endpoint {
 	return []Endpoint{
 		{Pattern: "DELETE /v3/spaces/{guid}/routes", Needs: toSupport, Resource: aSpace, Handler: s.deleteUnmapped, Shape: begins().ask("unmapped")},
 		{
-			Pattern: "GET /v3/domains/{guid}/route_reservations", Needs: toEnter,
+			Pattern: "GET /v3/domains/{guid}/route_reservations", Needs: authenticated,
 			Handler: s.getReservation, Shape: gives[v3.Reservation](200).ask("host", "path", "port"),
 		},
 	}
@@ -29,11 +29,11 @@ func (s *Server) getReservation(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Domain", err)
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if !see.domain(d) {
+	if !perms.domain(d) {
 		return nil, notFound("Domain")
 	}
 	values := r.URL.Query()
@@ -85,7 +85,7 @@ func (s *Server) doDeleteUnmapped(_ context.Context, j app.Job) ([]string, error
 	if err := json.Unmarshal(j.Args, &args); err != nil {
 		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 	}
-	return nil, s.changeAs(args.Actor, func(w wish) error {
+	return nil, s.changeAs(args.Actor, func(w transaction) error {
 		all, err := w.registry.Routes()
 		if err != nil {
 			return err

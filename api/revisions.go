@@ -35,7 +35,7 @@ func (s *Server) revisionsEndpoints() []Endpoint {
 }
 
 // aRevision is what a path names; see the other nouns.
-var aRevision = noun{noun: "Revision", find: func(s *Server, guid string) (place, error) {
+var aRevision = resource{name: "Revision", find: func(s *Server, guid string) (place, error) {
 	v, err := s.c.Registry.Revision(guid)
 	return s.inApp(v.App, err)
 }}
@@ -140,7 +140,7 @@ func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Revision", err)
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(v.App)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
 }
 
 // revise keeps the app as it is about to be started.
-func (s *Server) revise(w wish, a app.App) error {
+func (s *Server) revise(w transaction, a app.App) error {
 	v, made, err := w.registry.Revise(a)
 	if err != nil || !made {
 		return err
@@ -167,7 +167,7 @@ func (s *Server) revise(w wish, a app.App) error {
 	return s.recordRevision(w, a, v.GUID, v.Version)
 }
 
-func (s *Server) recordRevision(w wish, a app.App, guid string, version int) error {
+func (s *Server) recordRevision(w transaction, a app.App, guid string, version int) error {
 	w.afterwards(func() { s.say(a.GUID, "Creating revision for app with guid "+a.GUID) })
 	return w.record("audit.app.revision.create", a, map[string]any{"revision_guid": guid, "revision_version": version})
 }

@@ -130,7 +130,7 @@ func (c *court) body(pattern string) string {
 func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	got := httptest.NewRecorder()
-	c.s.mux.ServeHTTP(got, r.WithContext(withVisitor(r.Context(), &visitor{who: c.who[who]})))
+	c.s.mux.ServeHTTP(got, r.WithContext(withCaller(r.Context(), &caller{who: c.who[who]})))
 	return got
 }
 

@@ -151,7 +151,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 			case rt.Local || rt.Hidden:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-NotFound", "Unknown request"})
 			case rt.Resource.find != nil:
-				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.Resource.noun + " not found"})
+				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.Resource.name + " not found"})
 			case judge.answerTo(who) == 403 && rt.Resource.look == nil:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{403, "CF-NotAuthorized", ""})
 			}
@@ -326,7 +326,7 @@ func TestSuspendedOrg(t *testing.T) {
 	if got := h.as(h.tokens["admin"], "POST", "/v3/apps/"+h.app+"/actions/stop", ""); got.Code != 200 {
 		t.Errorf("an administrator in a suspended org = %d %s, want 200", got.Code, got.Body)
 	}
-	if err := h.s.demand(withVisitor(context.Background(), &visitor{who: must(h.c.Auth.Verify(dev))(t)}), toRead, h.space.GUID); err != nil {
+	if err := h.s.require(withCaller(context.Background(), &caller{who: must(h.c.Auth.Verify(dev))(t)}), toRead, h.space.GUID); err != nil {
 		t.Errorf("demand to read in a suspended org = %v", err)
 	}
 }

@@ -17,11 +17,11 @@ import (
 func (s *Server) rolesEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/roles", Needs: toEnter,
+			Pattern: "GET /v3/roles", Needs: authenticated,
 			Handler: s.listRoles, Shape: pageOf[v3.Role]("guids", "types", "user_guids", "organization_guids", "space_guids", "include").by(byTime...),
 		},
 		{
-			Pattern: "POST /v3/roles", Needs: toEnter, // the body names the place
+			Pattern: "POST /v3/roles", Needs: authenticated, // the body names the place
 			Handler: s.createRole, Shape: gives[v3.Role](201).from(jsonOf[v3.CreateRole]()),
 		},
 		{Pattern: "GET /v3/roles/{guid}", Needs: toRead, Resource: aRole, Handler: s.getRole, Shape: gives[v3.Role](200).ask("include")},
@@ -43,7 +43,7 @@ func (s *Server) listRoles(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *Server) listRoles(r *http.Request) (any, error) {
 	}
 	var found []auth.Role
 	for _, role := range all {
-		if !see.org(role.Org) && (role.Space == "" || !see.space(role.Space)) {
+		if !perms.org(role.Org) && (role.Space == "" || !perms.space(role.Space)) {
 			continue
 		}
 		if q.lets("guids", role.GUID) && q.lets("types", string(role.Type)) && q.lets("user_guids", role.User) &&
@@ -122,7 +122,7 @@ func (s *Server) createRole(r *http.Request) (any, error) {
 		return nil, err
 	}
 	role.User = p.guid
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		at, err := w.placeOf(role)
 		if err != nil {
 			return err
@@ -166,9 +166,9 @@ func checkRole(role auth.Role, user *v3.UserName) error {
 // mayGrant wants the principal to manage the place of a role.
 func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
-		return invalidSpace(s.demand(ctx, toManage, role.Space))
+		return invalidSpace(s.require(ctx, toManage, role.Space))
 	}
-	err := s.demandOrg(ctx, role.Org)
+	err := s.requireOrg(ctx, role.Org)
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("Invalid organization. Ensure that the organization exists and you have access to it.")
 	}
@@ -248,7 +248,7 @@ func (at roleAt) String() string {
 	return fmt.Sprintf("organization '%s'", at.org.Name)
 }
 
-func (w wish) placeOf(role auth.Role) (at roleAt, err error) {
+func (w transaction) placeOf(role auth.Role) (at roleAt, err error) {
 	org := role.Org
 	if role.Space != "" {
 		if at.space, err = w.registry.Space(role.Space); err != nil {
@@ -261,13 +261,13 @@ func (w wish) placeOf(role auth.Role) (at roleAt, err error) {
 }
 
 // belongs tells whether somebody has a role in the org itself.
-func (w wish) belongs(user, org string) bool {
+func (w transaction) belongs(user, org string) bool {
 	roles, err := w.roles.OfUser(user)
 	return err == nil && slices.ContainsFunc(roles, func(r auth.Role) bool { return r.Org == org })
 }
 
 // recordRole keeps an event about a role that somebody got or lost.
-func (w wish) recordRole(what string, role auth.Role, p person, at roleAt) error {
+func (w transaction) recordRole(what string, role auth.Role, p person, at roleAt) error {
 	return w.events.Record(app.Event{
 		Type: "audit.user." + string(role.Type) + "_" + what, Actor: w.actor, Space: at.space.GUID, Org: at.org.GUID,
 		Target: app.Target{GUID: p.guid, Type: "user", Name: p.called()},
@@ -284,7 +284,7 @@ func (s *Server) deleteRole(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		at, err := w.placeOf(role)
 		if err != nil {
 			return err
@@ -311,7 +311,7 @@ func (s *Server) deleteRole(r *http.Request) (any, error) {
 }
 
 // mayLeave refuses to take somebody out of an org who still has roles in it.
-func (w wish) mayLeave(role auth.Role) error {
+func (w transaction) mayLeave(role auth.Role) error {
 	roles, err := w.roles.OfUser(role.User)
 	if err != nil {
 		return err

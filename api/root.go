@@ -9,8 +9,8 @@ import (
 // rootEndpoints are the endpoints of this file.
 func (s *Server) rootEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /{$}", Needs: toLook, Handler: s.root, Shape: gives[v3.Root](200)},
-		{Pattern: "GET /healthz", Needs: toLook, Handler: s.healthz, Shape: gives[map[string]string](200)},
+		{Pattern: "GET /{$}", Needs: public, Handler: s.root, Shape: gives[v3.Root](200)},
+		{Pattern: "GET /healthz", Needs: public, Handler: s.healthz, Shape: gives[map[string]string](200)},
 	}
 }
 

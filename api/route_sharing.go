@@ -70,7 +70,7 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 	}
 	var spaces []string
 	for _, d := range body.Data {
-		if err := noRouteThere("share", d.GUID, s.demand(r.Context(), toDevelop, d.GUID)); err != nil {
+		if err := noRouteThere("share", d.GUID, s.require(r.Context(), toDevelop, d.GUID)); err != nil {
 			return nil, err
 		}
 		spaces = append(spaces, d.GUID)
@@ -96,7 +96,7 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	if space == rt.Space {
 		return nil, unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
 	}
-	if err := noRouteThere("unshare", space, s.demand(r.Context(), toSupport, space)); err != nil {
+	if err := noRouteThere("unshare", space, s.require(r.Context(), toSupport, space)); err != nil {
 		return nil, err
 	}
 	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -124,7 +124,7 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
 		return nil, err
 	}
-	if err := noRouteThere("transfer owner of", body.ID(), s.demand(r.Context(), toSupport, body.ID())); err != nil {
+	if err := noRouteThere("transfer owner of", body.ID(), s.require(r.Context(), toSupport, body.ID())); err != nil {
 		return nil, err
 	}
 	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -153,7 +153,7 @@ func noRouteThere(what, space string, err error) error {
 
 // giveRoute changes who has a route, and records it.
 func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
 			return missing("Route", err)
@@ -178,7 +178,7 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 // mayUnmap refuses those who have a route by sharing to take away apps of others.
 func (s *Server) mayUnmap(r *http.Request) error {
 	rt, err := s.routeOf(r)
-	if err != nil || s.demand(r.Context(), toSupport, rt.Space) == nil {
+	if err != nil || s.require(r.Context(), toSupport, rt.Space) == nil {
 		return err
 	}
 	d, ok := destinationsByGUID(rt)[r.PathValue("destination")]

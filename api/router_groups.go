@@ -10,8 +10,8 @@ import (
 // routerGroupsEndpoints are the endpoints of this file.
 func (s *Server) routerGroupsEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /routing/v1/router_groups", Needs: toEnter, Handler: s.listRouterGroups, Shape: gives[[]v3.RouterGroup](200).ask("name")},
-		{Pattern: "GET /routing/v1/router_groups/{guid}", Needs: toEnter, Handler: s.getRouterGroup, Shape: gives[v3.RouterGroup](200)},
+		{Pattern: "GET /routing/v1/router_groups", Needs: authenticated, Handler: s.listRouterGroups, Shape: gives[[]v3.RouterGroup](200).ask("name")},
+		{Pattern: "GET /routing/v1/router_groups/{guid}", Needs: authenticated, Handler: s.getRouterGroup, Shape: gives[v3.RouterGroup](200)},
 	}
 }
 

@@ -19,11 +19,11 @@ import (
 func (s *Server) routesEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/routes", Needs: toEnter,
+			Pattern: "GET /v3/routes", Needs: authenticated,
 			Handler: s.listRoutes, Shape: pageOf[v3.Route]("space_guids", "organization_guids", "app_guids", "service_instance_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "POST /v3/routes", Needs: toEnter, // the body names the space
+			Pattern: "POST /v3/routes", Needs: authenticated, // the body names the space
 			Handler: s.createRoute, Shape: gives[v3.Route](201).from(jsonOf[v3.CreateRoute]()),
 		},
 		{
@@ -68,7 +68,7 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(rt app.Route) bool {
-		seen := see.may(toReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, see.space)
+		seen := perms.may(toReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, perms.space)
 		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
 	out := list(s, r, q, all, look[app.Route, v3.Route]{
@@ -98,7 +98,7 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 		b.spaces = append(b.spaces, rt.Relationships.Space.ID())
 		b.domains = append(b.domains, rt.Relationships.Domain.ID())
 	}
-	out.Included, err = s.included(asked, b, see)
+	out.Included, err = s.included(asked, b, perms)
 	return out, err
 }
 
@@ -148,7 +148,7 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := s.presentRoute(rt, names[rt.Domain])
-	out.Included, err = s.included(asked, beside{spaces: []string{rt.Space}, domains: []string{rt.Domain}}, see)
+	out.Included, err = s.included(asked, beside{spaces: []string{rt.Space}, domains: []string{rt.Domain}}, perms)
 	return out, err
 }
 
@@ -171,7 +171,7 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
 		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.demand(r.Context(), toSupport, rt.Space); err != nil {
+	if err := s.require(r.Context(), toSupport, rt.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagRouteCreation); err != nil {
@@ -181,7 +181,7 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 		rt.Port = int(*body.Port)
 	}
 	var domain app.Domain
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if domain, err = w.domainFor(rt); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 }
 
 // domainFor is the domain of a new route, if its space may have routes there.
-func (w wish) domainFor(rt app.Route) (app.Domain, error) {
+func (w transaction) domainFor(rt app.Route) (app.Domain, error) {
 	d, err := w.registry.Domain(rt.Domain)
 	if err != nil && !errors.Is(err, app.ErrNotFound) {
 		return d, err
@@ -298,7 +298,7 @@ func (s *Server) updateRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		rt, err := w.registry.UpdateRoute(r.PathValue("guid"), func(rt *app.Route) error {
 			rt.Options = changedOptions(rt.Options, body.Options)
 			rt.Metadata = rt.Metadata.Merge(metadataChange(body.Metadata))
@@ -316,7 +316,7 @@ func (s *Server) updateRoute(r *http.Request) (any, error) {
 }
 
 // recordRoute keeps an event about a route.
-func (w wish) recordRoute(kind string, rt app.Route, data map[string]any) error {
+func (w transaction) recordRoute(kind string, rt app.Route, data map[string]any) error {
 	d, err := w.registry.Domain(rt.Domain)
 	if err != nil {
 		return err
@@ -339,7 +339,7 @@ func (s *Server) deleteRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.recordRoute("audit.route.delete-request", rt, nil) })
+	err = s.change(r.Context(), func(w transaction) error { return w.recordRoute("audit.route.delete-request", rt, nil) })
 	if err != nil {
 		return nil, err
 	}

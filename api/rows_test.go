@@ -10,7 +10,7 @@ import (
 
 // rights are the rows of the API by pattern, and the one for every other path.
 var rights = func() map[string]Endpoint {
-	out := map[string]Endpoint{"/": {Pattern: "/", Needs: toEnter}}
+	out := map[string]Endpoint{"/": {Pattern: "/", Needs: authenticated}}
 	s := &Server{c: Config{Metrics: NewMetrics()}, log: slog.New(slog.DiscardHandler)}
 	for _, e := range s.endpoints() {
 		out[e.Pattern] = e

@@ -15,7 +15,7 @@ import (
 func (s *Server) securityGroupsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/security_groups", Needs: toEnter,
+			Pattern: "GET /v3/security_groups", Needs: authenticated,
 			Handler: s.listSecurityGroups, Shape: pageOf[v3.SecurityGroup]("names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging"),
 		},
 		{
@@ -23,7 +23,7 @@ func (s *Server) securityGroupsEndpoints() []Endpoint {
 			Handler: s.createSecurityGroup, Shape: gives[v3.SecurityGroup](201).from(jsonOf[v3.ChangeSecurityGroup]()),
 		},
 		{
-			Pattern: "GET /v3/security_groups/{guid}", Needs: toEnter, // those of what one sees
+			Pattern: "GET /v3/security_groups/{guid}", Needs: authenticated, // those of what one sees
 			Handler: s.getSecurityGroup, Shape: gives[v3.SecurityGroup](200),
 		},
 		{
@@ -40,19 +40,19 @@ func (s *Server) securityGroupsEndpoints() []Endpoint {
 			Handler: s.listSpaceGroups(stagesOf), Shape: pageOf[v3.SecurityGroup]("names", "guids"),
 		},
 		{
-			Pattern: "POST /v3/security_groups/{guid}/relationships/running_spaces", Needs: toEnter, // the body names the spaces
+			Pattern: "POST /v3/security_groups/{guid}/relationships/running_spaces", Needs: authenticated, // the body names the spaces
 			Handler: s.bindGroup(runsOf), Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
 		},
 		{
-			Pattern: "POST /v3/security_groups/{guid}/relationships/staging_spaces", Needs: toEnter,
+			Pattern: "POST /v3/security_groups/{guid}/relationships/staging_spaces", Needs: authenticated,
 			Handler: s.bindGroup(stagesOf), Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
 		},
 		{
-			Pattern: "DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}", Needs: toEnter,
+			Pattern: "DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}", Needs: authenticated,
 			Handler: s.unbindGroup(runsOf), Shape: ends(204),
 		},
 		{
-			Pattern: "DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}", Needs: toEnter,
+			Pattern: "DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}", Needs: authenticated,
 			Handler: s.unbindGroup(stagesOf), Shape: ends(204),
 		},
 	}
@@ -81,21 +81,21 @@ var (
 
 // seesGroup tells whether a group is seen: one for all spaces, or for a space that
 // is.
-func (see sight) seesGroup(g app.SecurityGroup) bool {
-	return see.all || g.Running || g.Staging || slices.ContainsFunc(slices.Concat(g.Runs, g.Stages), see.space)
+func (perms permissions) seesGroup(g app.SecurityGroup) bool {
+	return perms.all || g.Running || g.Staging || slices.ContainsFunc(slices.Concat(g.Runs, g.Stages), perms.space)
 }
 
 // groupOf is the group that the path names, if who asks sees it.
-func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, sight, error) {
-	see, err := s.sight(r.Context())
+func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, permissions, error) {
+	perms, err := s.permissions(r.Context())
 	if err != nil {
-		return app.SecurityGroup{}, see, err
+		return app.SecurityGroup{}, perms, err
 	}
 	g, err := s.c.Registry.SecurityGroup(r.PathValue("guid"))
-	if err == nil && !see.seesGroup(g) {
+	if err == nil && !perms.seesGroup(g) {
 		err = app.ErrNotFound
 	}
-	return g, see, missing(nounSecurityGroup, err)
+	return g, perms, missing(nounSecurityGroup, err)
 }
 
 func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
@@ -103,13 +103,13 @@ func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	return s.pageOfGroups(r, q, func(g app.SecurityGroup) bool {
 		return q.lets("globally_enabled_running", strconv.FormatBool(g.Running)) && q.lets("globally_enabled_staging", strconv.FormatBool(g.Staging)) &&
-			q.lets("running_space_guids", seen(g.Runs, see)...) && q.lets("staging_space_guids", seen(g.Stages, see)...)
+			q.lets("running_space_guids", seen(g.Runs, perms)...) && q.lets("staging_space_guids", seen(g.Stages, perms)...)
 	})
 }
 
@@ -129,7 +129,7 @@ func (s *Server) listSpaceGroups(of side) handler {
 }
 
 func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.SecurityGroup) bool) (any, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +138,11 @@ func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.Securit
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(g app.SecurityGroup) bool {
-		return !see.seesGroup(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !among(g)
+		return !perms.seesGroup(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !among(g)
 	})
 	return list(s, r, q, all, look[app.SecurityGroup, v3.SecurityGroup]{
 		key:     func(g app.SecurityGroup) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
-		present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, see) },
+		present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, perms) },
 	}), nil
 }
 
@@ -159,8 +159,8 @@ func (s *Server) createSecurityGroup(r *http.Request) (any, error) {
 	if g, err = s.c.Registry.PutSecurityGroup(g); err != nil {
 		return nil, noSpaces(err)
 	}
-	see, err := s.sight(r.Context())
-	return answer{status: http.StatusCreated, body: s.presentGroup(g, see)}, err
+	perms, err := s.permissions(r.Context())
+	return answer{status: http.StatusCreated, body: s.presentGroup(g, perms)}, err
 }
 
 // noSpaces says in the platform's words that one of the spaces is not there.
@@ -192,11 +192,11 @@ func changeGroup(g *app.SecurityGroup, b v3.ChangeSecurityGroup) {
 }
 
 func (s *Server) getSecurityGroup(r *http.Request) (any, error) {
-	g, see, err := s.groupOf(r)
+	g, perms, err := s.groupOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.presentGroup(g, see), nil
+	return s.presentGroup(g, perms), nil
 }
 
 func (s *Server) updateSecurityGroup(r *http.Request) (any, error) {
@@ -214,8 +214,8 @@ func (s *Server) updateSecurityGroup(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSecurityGroup, err)
 	}
-	see, err := s.sight(r.Context())
-	return s.presentGroup(g, see), err
+	perms, err := s.permissions(r.Context())
+	return s.presentGroup(g, perms), err
 }
 
 func (s *Server) deleteSecurityGroup(r *http.Request) (any, error) {
@@ -241,7 +241,7 @@ func (s *Server) bindGroup(of side) handler {
 			return nil, err
 		}
 		for _, space := range guids(&body) {
-			if err := s.demand(r.Context(), toManage, space); err != nil {
+			if err := s.require(r.Context(), toManage, space); err != nil {
 				return nil, noSpaces(err)
 			}
 		}
@@ -252,9 +252,9 @@ func (s *Server) bindGroup(of side) handler {
 		if err != nil {
 			return nil, noSpaces(err)
 		}
-		see, err := s.sight(r.Context())
+		perms, err := s.permissions(r.Context())
 		return v3.RelatedMany{
-			Data:  toMany(seen(*of.spaces(&g), see)).Data,
+			Data:  toMany(seen(*of.spaces(&g), perms)).Data,
 			Links: v3.Links{"self": {Href: s.href("v3", "security_groups", g.GUID, "relationships", of.name)}},
 		}, err
 	}
@@ -268,7 +268,7 @@ func (s *Server) unbindGroup(of side) handler {
 		}
 		space := r.PathValue("space")
 		unbound := unprocessable("Unable to unbind security group from space with guid '%s'. Ensure the space is bound to this security group.", space)
-		if err := s.demand(r.Context(), toManage, space); err != nil {
+		if err := s.require(r.Context(), toManage, space); err != nil {
 			if errors.Is(err, app.ErrNotFound) {
 				err = unbound
 			}
@@ -287,11 +287,11 @@ func (s *Server) unbindGroup(of side) handler {
 }
 
 // seen are the spaces among guids that somebody sees.
-func seen(guids []string, see sight) []string {
-	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !see.space(guid) })
+func seen(guids []string, perms permissions) []string {
+	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !perms.space(guid) })
 }
 
-func (s *Server) presentGroup(g app.SecurityGroup, see sight) v3.SecurityGroup {
+func (s *Server) presentGroup(g app.SecurityGroup, perms permissions) v3.SecurityGroup {
 	rules := []v3.SecurityRule{}
 	for _, rule := range g.Rules {
 		rules = append(rules, v3.SecurityRule(rule))
@@ -299,7 +299,7 @@ func (s *Server) presentGroup(g app.SecurityGroup, see sight) v3.SecurityGroup {
 	return v3.SecurityGroup{
 		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Rules: rules,
 		GloballyEnabled: v3.GloballyEnabled{Running: g.Running, Staging: g.Staging},
-		Relationships:   v3.SecurityGroupRelationships{RunningSpaces: toMany(seen(g.Runs, see)), StagingSpaces: toMany(seen(g.Stages, see))},
+		Relationships:   v3.SecurityGroupRelationships{RunningSpaces: toMany(seen(g.Runs, perms)), StagingSpaces: toMany(seen(g.Stages, perms))},
 		Links:           v3.Links{"self": {Href: s.href("v3", "security_groups", g.GUID)}},
 	}
 }

@@ -64,7 +64,7 @@ type Exits interface {
 
 // Config is what a Server needs.
 type Config struct {
-	DB        *store.DB // where Registry and Events live: a wish and its event are one transaction
+	DB        *store.DB // where Registry and Events live: a change and its event are one transaction
 	Registry  *registry.Registry
 	Events    *registry.Events
 	Jobs      *registry.Jobs // New gives it the operations that handlers start
@@ -211,7 +211,7 @@ func (s *Server) routes() error {
 		}
 		s.mux.Handle(e.Pattern, s.guard(e, h))
 	}
-	unknown := Endpoint{Pattern: "/", Needs: toEnter} // strangers learn nothing about what exists
+	unknown := Endpoint{Pattern: "/", Needs: authenticated} // strangers learn nothing about what exists
 	s.mux.Handle(unknown.Pattern, s.guard(unknown, s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest })))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot make the API: %w", err)
@@ -393,7 +393,7 @@ func requestID(ctx context.Context) string {
 func (s *Server) href(elem ...string) string { return s.public.JoinPath(elem...).String() }
 
 // say puts a sentence of the platform into an app's log. A log that cannot be
-// written must not undo a wish that is kept already.
+// written must not undo a change that is stored already.
 func (s *Server) say(appGUID, text string) {
 	l, err := s.c.Logs.App(appGUID)
 	if err == nil {

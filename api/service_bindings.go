@@ -16,11 +16,11 @@ import (
 func (s *Server) serviceBindingsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/service_credential_bindings", Needs: toEnter,
+			Pattern: "GET /v3/service_credential_bindings", Needs: authenticated,
 			Handler: s.listCredentialBindings, Shape: pageOf[v3.ServiceCredentialBinding]("names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names", "service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", paramSelector),
 		},
 		{
-			Pattern: "POST /v3/service_credential_bindings", Needs: toEnter, // the body names what is bound
+			Pattern: "POST /v3/service_credential_bindings", Needs: authenticated, // the body names what is bound
 			Handler: s.createCredentialBinding, Shape: begins().or(gives[v3.ServiceCredentialBinding](201)).from(jsonOf[v3.CreateCredentialBinding]()),
 		},
 		{
@@ -96,7 +96,7 @@ func bindingKey(b services.Binding) key { return key{b.Name, b.CreatedAt, b.Upda
 
 // seenBindings are the bindings that the filter chooses and who asks sees.
 func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]serv
 		if err != nil && !invisible(err) {
 			return nil, err
 		}
-		if err == nil && see.space(space) {
+		if err == nil && perms.space(space) {
 			seen = append(seen, b)
 		}
 	}
@@ -196,7 +196,7 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 		if to != nil {
 			return unprocessable("Unknown field(s): 'relationships.app' of a key")
 		}
-		return s.demand(r.Context(), toDevelop, i.Space)
+		return s.require(r.Context(), toDevelop, i.Space)
 	case services.AppBinding:
 		if to == nil {
 			return unprocessable("Relationships 'app' must be given: it names the app that is to be bound")
@@ -207,7 +207,7 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 	n.App = to.ID()
 	a, err := s.c.Registry.App(n.App)
 	if err == nil {
-		err = s.demand(r.Context(), toSupport, a.Space)
+		err = s.require(r.Context(), toSupport, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("The app could not be found: '%s'", n.App)
@@ -217,12 +217,12 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 
 // seenInstance is the service instance that a body names.
 func (s *Server) seenInstance(r *http.Request, guid string) (services.Instance, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return services.Instance{}, err
 	}
 	i, err := s.c.Services.Instance(guid)
-	if err == nil && !see.service(i) {
+	if err == nil && !perms.service(i) {
 		err = services.ErrNotFound
 	}
 	if invisible(err) {
@@ -284,7 +284,7 @@ func (s *Server) demandAt(ctx context.Context, n need, b services.Binding) error
 	if err != nil {
 		return err
 	}
-	return s.demand(ctx, n, space)
+	return s.require(ctx, n, space)
 }
 
 // getBindingDetails tells the credentials of a binding, and that they were told.
@@ -334,7 +334,7 @@ func (s *Server) recordBinding(r *http.Request, what string, b services.Binding,
 // recordService records what was done to something in a space that services keep; e
 // has where and what.
 func (s *Server) recordService(r *http.Request, kind string, target app.Target, e app.Event) error {
-	return s.change(r.Context(), func(w wish) error {
+	return s.change(r.Context(), func(w transaction) error {
 		e.Type, e.Actor, e.Target = kind, w.actor, target
 		if sp, err := w.registry.Space(e.Space); err == nil {
 			e.Org = sp.Org

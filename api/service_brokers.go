@@ -12,22 +12,22 @@ import (
 func (s *Server) serviceBrokersEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/service_brokers", Needs: toEnter,
+			Pattern: "GET /v3/service_brokers", Needs: authenticated,
 			Handler: s.listBrokers, Shape: pageOf[v3.ServiceBroker]("names", "guids", "space_guids", paramSelector),
 		},
 		{
-			Pattern: "POST /v3/service_brokers", Needs: toEnter, // the body may name a space
+			Pattern: "POST /v3/service_brokers", Needs: authenticated, // the body may name a space
 			Handler: s.createBroker, Shape: begins().from(jsonOf[v3.CreateServiceBroker]()),
 		},
 		{
-			Pattern: "GET /v3/service_brokers/{guid}", Needs: toEnter, // some have a space, most have none
+			Pattern: "GET /v3/service_brokers/{guid}", Needs: authenticated, // some have a space, most have none
 			Handler: s.getBroker, Shape: gives[v3.ServiceBroker](200),
 		},
 		{
-			Pattern: "PATCH /v3/service_brokers/{guid}", Needs: toEnter,
+			Pattern: "PATCH /v3/service_brokers/{guid}", Needs: authenticated,
 			Handler: s.updateBroker, Shape: begins().or(gives[v3.ServiceBroker](200)).from(jsonOf[v3.UpdateServiceBroker]()),
 		},
-		{Pattern: "DELETE /v3/service_brokers/{guid}", Needs: toEnter, Handler: s.deleteBroker, Shape: begins().or(ends(204))},
+		{Pattern: "DELETE /v3/service_brokers/{guid}", Needs: authenticated, Handler: s.deleteBroker, Shape: begins().or(ends(204))},
 	}
 }
 
@@ -36,7 +36,7 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 	}
 	var found []services.ServiceBroker
 	for _, b := range all {
-		if see.broker(b) {
+		if perms.broker(b) {
 			found = append(found, b)
 		}
 	}
@@ -61,31 +61,31 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 
 // broker tells whether a broker is seen: one of a space by those who develop or
 // support there.
-func (see sight) broker(b services.ServiceBroker) bool {
-	return see.all || b.Space != "" && see.may(toSupport, b.Space)
+func (perms permissions) broker(b services.ServiceBroker) bool {
+	return perms.all || b.Space != "" && perms.may(toSupport, b.Space)
 }
 
 // brokerOf is the broker that the path names, for a change: who sees its space is
 // told that they may not.
 func (s *Server) brokerOf(r *http.Request) (services.ServiceBroker, error) {
-	b, see, err := s.brokerAnd(r)
-	if err == nil && !see.all && (b.Space == "" || !see.space(b.Space)) {
+	b, perms, err := s.brokerAnd(r)
+	if err == nil && !perms.all && (b.Space == "" || !perms.space(b.Space)) {
 		err = services.ErrNotFound
 	}
 	return b, missing("Service broker", err)
 }
 
 // brokerAnd is that broker, and what who asks sees.
-func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, see sight, err error) {
-	if see, err = s.sight(r.Context()); err == nil {
+func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, perms permissions, err error) {
+	if perms, err = s.permissions(r.Context()); err == nil {
 		b, err = s.c.Services.Broker(r.PathValue("guid"))
 	}
-	return b, see, err
+	return b, perms, err
 }
 
 func (s *Server) getBroker(r *http.Request) (any, error) {
-	b, see, err := s.brokerAnd(r)
-	if err == nil && !see.broker(b) {
+	b, perms, err := s.brokerAnd(r)
+	if err == nil && !perms.broker(b) {
 		err = services.ErrNotFound
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Server) createBroker(r *http.Request) (any, error) {
 	}
 	if body.Relationships.Space != nil {
 		n.Space = body.Relationships.Space.ID()
-		if err := s.demand(r.Context(), toDevelop, n.Space); err != nil {
+		if err := s.require(r.Context(), toDevelop, n.Space); err != nil {
 			return nil, invalidSpace(err)
 		}
 		if err := s.feature(r.Context(), app.FlagSpaceBrokers); err != nil {

@@ -17,11 +17,11 @@ import (
 func (s *Server) serviceInstancesEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/service_instances", Needs: toEnter,
+			Pattern: "GET /v3/service_instances", Needs: authenticated,
 			Handler: s.listServices, Shape: pageOf[v3.ServiceInstance](append([]string{"names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type", paramSelector}, fieldsOfInstance...)...),
 		},
 		{
-			Pattern: "POST /v3/service_instances", Needs: toEnter, // the body names the space
+			Pattern: "POST /v3/service_instances", Needs: authenticated, // the body names the space
 			Handler: s.createService, Shape: begins().or(gives[v3.ServiceInstance](201)).from(jsonOf[v3.CreateServiceInstance]()),
 		},
 		{
@@ -59,7 +59,7 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !see.service(i) })
+	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !perms.service(i) })
 	out := list(s, r, q, all, look[services.Instance, v3.ServiceInstance]{
 		key:     func(i services.Instance) key { return key{i.Name, i.CreatedAt, i.UpdatedAt, i.GUID} },
 		present: s.presentService,
@@ -89,8 +89,8 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 
 // service tells whether a service instance is seen: in its space, or in one that
 // it is shared with.
-func (see sight) service(i services.Instance) bool {
-	return see.space(i.Space) || slices.ContainsFunc(i.SharedWith, see.space)
+func (perms permissions) service(i services.Instance) bool {
+	return perms.space(i.Space) || slices.ContainsFunc(i.SharedWith, perms.space)
 }
 
 // besideInstances is what the query wants to see beside service instances.
@@ -138,7 +138,7 @@ func (s *Server) createService(r *http.Request) (any, error) {
 	if err := checkServiceBody(body); err != nil {
 		return nil, err
 	}
-	if err := s.demand(r.Context(), toDevelop, n.Space); err != nil {
+	if err := s.require(r.Context(), toDevelop, n.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagServiceCreation); err != nil {
@@ -205,11 +205,11 @@ func checkServiceBody(body v3.CreateServiceInstance) error {
 
 // planIsSeen refuses a plan that who asks is not shown.
 func (s *Server) planIsSeen(r *http.Request, plan string) error {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return err
 	}
-	seen, err := s.c.Services.Plans(services.PlanFilter{GUIDs: []string{plan}, Viewer: s.viewer(see)})
+	seen, err := s.c.Services.Plans(services.PlanFilter{GUIDs: []string{plan}, Viewer: s.viewer(perms)})
 	if err == nil && len(seen) == 0 {
 		err = unprocessable("Invalid service plan. Ensure that the service plan exists, is available, and you have access to it.")
 	}
@@ -329,7 +329,7 @@ func (s *Server) getServiceParameters(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.demand(r.Context(), toRead, i.Space); err != nil {
+	if err := s.require(r.Context(), toRead, i.Space); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
 			err = errNotAuthorized // it is seen where it is shared
 		}
@@ -345,8 +345,8 @@ func (s *Server) getServicePermissions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
-	return v3.ServiceInstancePermissions{Read: see.service(i), Manage: see.may(toDevelop, i.Space) && !see.suspended(see.orgOf[i.Space])}, err
+	perms, err := s.permissions(r.Context())
+	return v3.ServiceInstancePermissions{Read: perms.service(i), Manage: perms.may(toDevelop, i.Space) && !perms.suspended(perms.orgOf[i.Space])}, err
 }
 
 func (s *Server) presentService(i services.Instance) v3.ServiceInstance {

@@ -13,18 +13,18 @@ import (
 func (s *Server) serviceOfferingsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/service_offerings", Needs: toEnter, Open: true,
+			Pattern: "GET /v3/service_offerings", Needs: authenticated, Open: true,
 			Handler: s.listOfferings, Shape: pageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector),
 		},
 		{
-			Pattern: "GET /v3/service_offerings/{guid}", Needs: toEnter, Open: true, // who may have a plan of it sees it
+			Pattern: "GET /v3/service_offerings/{guid}", Needs: authenticated, Open: true, // who may have a plan of it sees it
 			Handler: s.getOffering, Shape: gives[v3.ServiceOffering](200).ask(fieldsOfBroker),
 		},
 		{
-			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: toEnter, // it is its broker's
+			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: authenticated, // it is its broker's
 			Handler: s.updateOffering, Shape: gives[v3.ServiceOffering](200).from(jsonOf[v3.UpdateMetadata]()),
 		},
-		{Pattern: "DELETE /v3/service_offerings/{guid}", Needs: toEnter, Handler: s.deleteOffering, Shape: ends(204).ask("purge")},
+		{Pattern: "DELETE /v3/service_offerings/{guid}", Needs: authenticated, Handler: s.deleteOffering, Shape: ends(204).ask("purge")},
 	}
 }
 
@@ -33,7 +33,7 @@ func (s *Server) listOfferings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Server) listOfferings(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all, err := s.c.Services.Offerings(services.OfferingFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], IDs: q.filters["broker_catalog_ids"], Available: available, Viewer: s.viewer(see),
+		GUIDs: q.filters["guids"], Names: q.filters["names"], IDs: q.filters["broker_catalog_ids"], Available: available, Viewer: s.viewer(perms),
 		Brokers: q.filters["service_broker_guids"], BrokerNames: q.filters["service_broker_names"],
 		Orgs: q.filters["organization_guids"], Spaces: q.filters["space_guids"],
 	})
@@ -74,14 +74,14 @@ func (q query) truth(name string) (*bool, error) {
 
 // offeringOf is the offering that the path names, if one of its plans is seen.
 func (s *Server) offeringOf(r *http.Request) (o services.Offering, err error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return o, err
 	}
-	if o, err = s.c.Services.Offering(r.PathValue("guid")); err != nil || see.all {
+	if o, err = s.c.Services.Offering(r.PathValue("guid")); err != nil || perms.all {
 		return o, missing("Service offering", err)
 	}
-	plans, err := s.seenPlans(see, services.PlanFilter{Offerings: []string{o.GUID}})
+	plans, err := s.seenPlans(perms, services.PlanFilter{Offerings: []string{o.GUID}})
 	if err == nil && len(plans) == 0 {
 		err = notFound("Service offering")
 	}

@@ -14,28 +14,28 @@ import (
 func (s *Server) servicePlansEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/service_plans", Needs: toEnter, Open: true,
+			Pattern: "GET /v3/service_plans", Needs: authenticated, Open: true,
 			Handler: s.listPlans, Shape: pageOf[v3.ServicePlan]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids", "include", fieldsOfOfferingBroker, paramSelector),
 		},
 		{
-			Pattern: "GET /v3/service_plans/{guid}", Needs: toEnter, Open: true,
+			Pattern: "GET /v3/service_plans/{guid}", Needs: authenticated, Open: true,
 			Handler: s.getPlan, Shape: gives[v3.ServicePlan](200).ask("include", fieldsOfOfferingBroker),
 		},
 		{
-			Pattern: "PATCH /v3/service_plans/{guid}", Needs: toEnter,
+			Pattern: "PATCH /v3/service_plans/{guid}", Needs: authenticated,
 			Handler: s.updatePlan, Shape: gives[v3.ServicePlan](200).from(jsonOf[v3.UpdateMetadata]()),
 		},
-		{Pattern: "DELETE /v3/service_plans/{guid}", Needs: toEnter, Handler: s.deletePlan, Shape: ends(204)},
-		{Pattern: "GET /v3/service_plans/{guid}/visibility", Needs: toEnter, Handler: s.getVisibility, Shape: gives[v3.PlanVisibility](200)},
+		{Pattern: "DELETE /v3/service_plans/{guid}", Needs: authenticated, Handler: s.deletePlan, Shape: ends(204)},
+		{Pattern: "GET /v3/service_plans/{guid}/visibility", Needs: authenticated, Handler: s.getVisibility, Shape: gives[v3.PlanVisibility](200)},
 		{
-			Pattern: "POST /v3/service_plans/{guid}/visibility", Needs: toEnter,
+			Pattern: "POST /v3/service_plans/{guid}/visibility", Needs: authenticated,
 			Handler: s.addVisibility, Shape: gives[v3.PlanVisibility](200).from(jsonOf[v3.PlanVisibility]()),
 		},
 		{
-			Pattern: "PATCH /v3/service_plans/{guid}/visibility", Needs: toEnter,
+			Pattern: "PATCH /v3/service_plans/{guid}/visibility", Needs: authenticated,
 			Handler: s.setVisibility, Shape: gives[v3.PlanVisibility](200).from(jsonOf[v3.PlanVisibility]()),
 		},
-		{Pattern: "DELETE /v3/service_plans/{guid}/visibility/{org}", Needs: toEnter, Handler: s.removeVisibility, Shape: ends(204)},
+		{Pattern: "DELETE /v3/service_plans/{guid}/visibility/{org}", Needs: authenticated, Handler: s.removeVisibility, Shape: ends(204)},
 	}
 }
 
@@ -52,7 +52,7 @@ func (s *Server) listPlans(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) listPlans(r *http.Request) (any, error) {
 		Offerings: q.filters["service_offering_guids"], OfferingNames: q.filters["service_offering_names"],
 		Brokers: q.filters["service_broker_guids"], BrokerNames: q.filters["service_broker_names"],
 		Instances: q.filters["service_instance_guids"], Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
-		Available: available, Viewer: s.viewer(see),
+		Available: available, Viewer: s.viewer(perms),
 	})
 	if err != nil {
 		return nil, err
@@ -118,11 +118,11 @@ func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServiceP
 
 // planOf is the plan that the path names, if it is seen.
 func (s *Server) planOf(r *http.Request) (p services.Plan, err error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return p, err
 	}
-	all, err := s.seenPlans(see, services.PlanFilter{GUIDs: []string{r.PathValue("guid")}})
+	all, err := s.seenPlans(perms, services.PlanFilter{GUIDs: []string{r.PathValue("guid")}})
 	if err != nil {
 		return p, err
 	}
@@ -134,8 +134,8 @@ func (s *Server) planOf(r *http.Request) (p services.Plan, err error) {
 
 // seenPlans are the plans that the filter chooses and that are seen: those that
 // can be had, and those of service instances that are seen.
-func (s *Server) seenPlans(see sight, f services.PlanFilter) ([]services.Plan, error) {
-	f.Viewer = s.viewer(see)
+func (s *Server) seenPlans(perms permissions, f services.PlanFilter) ([]services.Plan, error) {
+	f.Viewer = s.viewer(perms)
 	all, err := s.c.Services.Plans(f)
 	if err != nil || len(all) > 0 || f.Viewer == nil {
 		return all, err
@@ -146,7 +146,7 @@ func (s *Server) seenPlans(see sight, f services.PlanFilter) ([]services.Plan, e
 	}
 	f.Viewer, f.Instances = nil, []string{"none"} // an empty list chooses all
 	for _, i := range instances {
-		if see.service(i) {
+		if perms.service(i) {
 			f.Instances = append(f.Instances, i.GUID)
 		}
 	}
@@ -267,14 +267,14 @@ func (s *Server) removeVisibility(r *http.Request) (any, error) {
 
 // presentVisibility shows who may have a plan, as far as the orgs are seen.
 func (s *Server) presentVisibility(r *http.Request, p services.Plan) (any, error) {
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	out := v3.PlanVisibility{Type: string(p.Visibility.Type)}
 	for _, guid := range p.Visibility.Orgs {
 		o, err := s.c.Registry.Org(guid)
-		if err == nil && see.org(guid) {
+		if err == nil && perms.org(guid) {
 			out.Organizations = append(out.Organizations, v3.NamedGUID{GUID: o.GUID, Name: o.Name})
 		}
 	}

@@ -14,11 +14,11 @@ import (
 func (s *Server) serviceRouteBindingsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/service_route_bindings", Needs: toEnter,
+			Pattern: "GET /v3/service_route_bindings", Needs: authenticated,
 			Handler: s.listRouteBindings, Shape: pageOf[v3.ServiceRouteBinding]("guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "POST /v3/service_route_bindings", Needs: toEnter, // the body names the route
+			Pattern: "POST /v3/service_route_bindings", Needs: authenticated, // the body names the route
 			Handler: s.createRouteBinding, Shape: begins().or(gives[v3.ServiceRouteBinding](201)).from(jsonOf[v3.CreateServiceRouteBinding]()),
 		},
 		{
@@ -112,7 +112,7 @@ func (s *Server) createRouteBinding(r *http.Request) (any, error) {
 	}
 	rt, err := s.c.Registry.Route(n.Route)
 	if err == nil {
-		err = s.demand(r.Context(), toSupport, rt.Space)
+		err = s.require(r.Context(), toSupport, rt.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, unprocessable("The route could not be found: '%s'", n.Route)

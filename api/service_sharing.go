@@ -75,7 +75,7 @@ func (s *Server) shareService(r *http.Request) (any, error) {
 	}
 	var spaces, unknown []string
 	for _, d := range body.Data {
-		err := s.demand(r.Context(), toDevelop, d.GUID)
+		err := s.require(r.Context(), toDevelop, d.GUID)
 		switch {
 		case errors.Is(err, app.ErrNotFound):
 			unknown = append(unknown, d.GUID)

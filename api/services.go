@@ -14,8 +14,8 @@ import (
 
 // The nouns of paths. What an instance is shared with sees it, too.
 var (
-	aServiceInstance = noun{
-		noun: "Service instance",
+	aServiceInstance = resource{
+		name: "Service instance",
 		find: func(s *Server, guid string) (place, error) {
 			i, err := s.c.Services.Instance(guid)
 			if err != nil {
@@ -28,13 +28,13 @@ var (
 			return i.SharedWith, err
 		},
 	}
-	aCredentialBinding = noun{noun: "Service credential binding", find: func(s *Server, guid string) (place, error) {
+	aCredentialBinding = resource{name: "Service credential binding", find: func(s *Server, guid string) (place, error) {
 		return s.bindingPlace(guid, services.AppBinding, services.KeyBinding)
 	}}
 	// aCredential is a binding for its secrets: who may not read them is not told that
 	// there are any.
-	aCredential   = noun{noun: aCredentialBinding.noun, find: aCredentialBinding.find, shown: toReadSecrets}
-	aRouteBinding = noun{noun: "Service route binding", find: func(s *Server, guid string) (place, error) {
+	aCredential   = resource{name: aCredentialBinding.name, find: aCredentialBinding.find, shown: toReadSecrets}
+	aRouteBinding = resource{name: "Service route binding", find: func(s *Server, guid string) (place, error) {
 		return s.bindingPlace(guid, services.RouteBinding)
 	}}
 )
@@ -75,13 +75,13 @@ func (s *Server) bindingSpace(b services.Binding) (string, error) {
 
 // viewer is who looks at the marketplace; nil: who sees all. What is offered in one
 // space is for who works there: not for the org's manager.
-func (s *Server) viewer(see sight) *services.Viewer {
-	if see.all {
+func (s *Server) viewer(perms permissions) *services.Viewer {
+	if perms.all {
 		return nil
 	}
-	v := &services.Viewer{Orgs: slices.Sorted(maps.Keys(see.orgs))}
-	for _, space := range slices.Sorted(maps.Keys(see.orgOf)) {
-		if len(see.roles[space]) > 0 {
+	v := &services.Viewer{Orgs: slices.Sorted(maps.Keys(perms.orgs))}
+	for _, space := range slices.Sorted(maps.Keys(perms.orgOf)) {
+		if len(perms.roles[space]) > 0 {
 			v.Spaces = append(v.Spaces, space)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *Server) administer(ctx context.Context, broker string) error {
 		return err
 	}
 	if b.Space != "" {
-		return s.demand(ctx, toDevelop, b.Space)
+		return s.require(ctx, toDevelop, b.Space)
 	}
 	if !principal(ctx).Admin() {
 		return errNotAuthorized
@@ -104,7 +104,7 @@ func (s *Server) administer(ctx context.Context, broker string) error {
 	return nil
 }
 
-// begun is the answer to a wish that takes longer: where to ask for it.
+// begun is the answer to a request that takes longer: where to ask for it.
 func (s *Server) begun(o services.Operation) answer {
 	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", o.GUID), warnings: o.Warnings}
 }

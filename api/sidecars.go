@@ -88,7 +88,7 @@ func (s *Server) createSidecar(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(c.App)
 		if err != nil {
 			return missing("App", err)
@@ -112,7 +112,7 @@ func sidecarMemory(mb v3.Int) (int, error) {
 	return int(mb), nil
 }
 
-func (w wish) recordSidecar(a app.App, how string, c app.Sidecar) error {
+func (w transaction) recordSidecar(a app.App, how string, c app.Sidecar) error {
 	return w.record("audit.app.update", a, map[string]any{"request": map[string]any{
 		"sidecar": map[string]any{"action": how, "guid": c.GUID, "name": c.Name},
 	}})
@@ -136,7 +136,7 @@ func (s *Server) updateSidecar(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var c app.Sidecar
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		c, err = w.registry.UpdateSidecar(r.PathValue("guid"), func(c *app.Sidecar) error { return setSidecar(c, body) })
 		if err != nil {
 			return missing("Sidecar", err)
@@ -173,7 +173,7 @@ func setSidecar(c *app.Sidecar, u v3.UpdateSidecar) (err error) {
 }
 
 func (s *Server) deleteSidecar(r *http.Request) (any, error) {
-	err := s.change(r.Context(), func(w wish) error {
+	err := s.change(r.Context(), func(w transaction) error {
 		c, err := w.registry.Sidecar(r.PathValue("guid"))
 		if err != nil {
 			return missing("Sidecar", err)

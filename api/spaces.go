@@ -18,11 +18,11 @@ import (
 func (s *Server) spacesEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/spaces", Needs: toEnter,
+			Pattern: "GET /v3/spaces", Needs: authenticated,
 			Handler: s.listSpaces, Shape: pageOf[v3.Space]("names", "guids", "organization_guids", paramSelector, "include"),
 		},
 		{
-			Pattern: "POST /v3/spaces", Needs: toEnter, // the body names the org
+			Pattern: "POST /v3/spaces", Needs: authenticated, // the body names the org
 			Handler: s.createSpace, Shape: gives[v3.Space](201).from(jsonOf[v3.CreateSpace]()),
 		},
 		{Pattern: "GET /v3/spaces/{guid}", Needs: toRead, Resource: aSpace, Handler: s.getSpace, Shape: gives[v3.Space](200).ask("include")},
@@ -55,7 +55,7 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(r.Context())
+	perms, err := s.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 	}
 	var found []app.Space
 	for _, sp := range all {
-		if see.space(sp.GUID) && q.lets("names", sp.Name) && q.lets("guids", sp.GUID) &&
+		if perms.space(sp.GUID) && q.lets("names", sp.Name) && q.lets("guids", sp.GUID) &&
 			q.lets("organization_guids", sp.Org) {
 			found = append(found, sp)
 		}
@@ -115,10 +115,10 @@ func (s *Server) createSpace(r *http.Request) (any, error) {
 	sp := app.Space{
 		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.demandOrg(r.Context(), sp.Org); err != nil {
+	if err := s.requireOrg(r.Context(), sp.Org); err != nil {
 		return nil, invalidOrg(err)
 	}
-	err = s.change(r.Context(), func(w wish) (err error) {
+	err = s.change(r.Context(), func(w transaction) (err error) {
 		if err := spaceNameIsFree(w.registry, sp); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 
 // changeSpace changes the space that the path names and records it.
 func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.registry, sp) })
 		if err != nil {
 			return missing("Space", err)
@@ -186,7 +186,7 @@ func (s *Server) deleteSpace(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		return w.recordSpaceDeletion(sp)
 	})
 	if err != nil {
@@ -236,12 +236,12 @@ func gone(err error) error {
 	return err
 }
 
-func (w wish) recordSpaceDeletion(sp app.Space) error {
+func (w transaction) recordSpaceDeletion(sp app.Space) error {
 	return w.recordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
 }
 
 // recordSpace keeps an event about a space.
-func (w wish) recordSpace(kind string, sp app.Space, data map[string]any) error {
+func (w transaction) recordSpace(kind string, sp app.Space, data map[string]any) error {
 	return w.events.Record(app.Event{
 		Type: kind, Actor: w.actor, Data: data, Space: sp.GUID, Org: sp.Org,
 		Target: app.Target{GUID: sp.GUID, Type: "space", Name: sp.Name},

@@ -20,25 +20,25 @@ import (
 // stacksEndpoints are the endpoints of this file.
 func (s *Server) stacksEndpoints() []Endpoint {
 	return []Endpoint{
-		{Pattern: "GET /v3/stacks", Needs: toEnter, Handler: s.listStacks, Shape: pageOf[v3.Stack]("names", "guids", "default", paramSelector)},
-		{Pattern: "GET /v3/stacks/{guid}", Needs: toEnter, Handler: s.getStack, Shape: gives[v3.Stack](200)},
+		{Pattern: "GET /v3/stacks", Needs: authenticated, Handler: s.listStacks, Shape: pageOf[v3.Stack]("names", "guids", "default", paramSelector)},
+		{Pattern: "GET /v3/stacks/{guid}", Needs: authenticated, Handler: s.getStack, Shape: gives[v3.Stack](200)},
 		{
 			Pattern: "PATCH /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack,
 			Handler: s.updateStack, Shape: gives[v3.Stack](200).from(jsonOf[v3.UpdateStack]()),
 		},
 		{
-			Pattern: "GET /v3/stacks/{guid}/apps", Needs: toEnter,
+			Pattern: "GET /v3/stacks/{guid}/apps", Needs: authenticated,
 			Handler: s.listStackApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
 		},
 		{Pattern: "POST /v3/stacks", Needs: toAdminister, Handler: s.createStack, Shape: gives[v3.Stack](201).from(jsonOf[v3.CreateStack]())},
 		{Pattern: "DELETE /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack, Handler: s.deleteStack, Shape: ends(204)},
-		{Pattern: "GET /dew/v1/stacks", Needs: toEnter, Handler: s.listStackDetails, Shape: gives[v3.Stacks](200)},
+		{Pattern: "GET /dew/v1/stacks", Needs: authenticated, Handler: s.listStackDetails, Shape: gives[v3.Stacks](200)},
 		{Pattern: "POST /dew/v1/stacks", Needs: toAdminister, Handler: s.makeStack, Shape: gives[v3.StackDetails](202).from(jsonOf[v3.MakeStack]())},
 		{
 			Pattern: "POST /dew/v1/stacks/upload", Needs: toAdminister,
 			Handler: s.uploadStack, Shape: gives[v3.StackDetails](201).from(bytesOf("application/octet-stream")).ask("name"),
 		},
-		{Pattern: "GET /dew/v1/stacks/{guid}", Needs: toEnter, Handler: s.getStackDetails, Shape: gives[v3.StackDetails](200)},
+		{Pattern: "GET /dew/v1/stacks/{guid}", Needs: authenticated, Handler: s.getStackDetails, Shape: gives[v3.StackDetails](200)},
 		{Pattern: "DELETE /dew/v1/stacks/{guid}", Needs: toAdminister, Handler: s.deleteStack, Shape: ends(204)},
 	}
 }
@@ -145,7 +145,7 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 
 // recordStack keeps an event about a stack.
 func (s *Server) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
-	return s.change(r.Context(), func(w wish) error {
+	return s.change(r.Context(), func(w transaction) error {
 		return w.recordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, place{}, data)
 	})
 }

@@ -39,7 +39,7 @@ func (s *Server) getStats(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// shown is an instance that is wished for, and what clients see of it.
+// shown is an desired instance, and what clients see of it.
 type shown struct {
 	process app.Process // as it is to be
 	place   string      // guid under which it is known
@@ -47,7 +47,7 @@ type shown struct {
 	status  runtime.Status
 }
 
-// shownInstances are the instances that are wished for, one each by index. Those
+// shownInstances are the desired instances, one each by index. Those
 // of an app that is stopped are down, as the platform shows them.
 func (s *Server) shownInstances(a app.App, p part) []shown {
 	if a.State != app.Started {
@@ -68,7 +68,7 @@ func (s *Server) shownInstances(a app.App, p part) []shown {
 		for i := range sh.instances {
 			st, there := slots[runtime.SlotID{Process: p.process.GUID, Generation: sh.generation, Index: i}]
 			if !there {
-				// The wish is younger than the slot. An empty list would mean to clients
+				// The desired state is younger than the slot. An empty list would mean to clients
 				// that there is nothing to wait for.
 				st = runtime.Status{State: runtime.Starting, Since: now}
 			}

@@ -126,8 +126,8 @@ func (s *Server) remains(ctx context.Context, n need, space string) error {
 	if err != nil {
 		return err
 	}
-	see, err := s.sightOf(who)
-	if err == nil && (!scoped(who, http.MethodGet) || n == toRead && !see.space(space) || n != toRead && !see.may(n, space)) {
+	perms, err := s.permissionsOf(who)
+	if err == nil && (!scoped(who, http.MethodGet) || n == toRead && !perms.space(space) || n != toRead && !perms.may(n, space)) {
 		err = errNotAuthorized
 	}
 	return err

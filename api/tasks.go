@@ -15,7 +15,7 @@ import (
 func (s *Server) tasksEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/tasks", Needs: toEnter,
+			Pattern: "GET /v3/tasks", Needs: authenticated,
 			Handler: s.listTasks, Shape: pageOf[v3.Task]("guids", "names", "states", "app_guids", "space_guids", "organization_guids", paramSelector),
 		},
 		{Pattern: "GET /v3/tasks/{guid}", Needs: toRead, Resource: aTask, Handler: s.getTask, Shape: gives[v3.Task](200)},
@@ -37,7 +37,7 @@ func (s *Server) tasksEndpoints() []Endpoint {
 }
 
 // aTask is what the path of a task names.
-var aTask = noun{noun: "Task", find: func(s *Server, guid string) (place, error) {
+var aTask = resource{name: "Task", find: func(s *Server, guid string) (place, error) {
 	t, err := s.c.Registry.Task(guid)
 	return s.inApp(t.App, err)
 }}
@@ -54,7 +54,7 @@ func (s *Server) createTask(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var t app.Task
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(r.PathValue("guid"))
 		if err != nil {
 			return missing("App", err)
@@ -81,9 +81,9 @@ func checkTaskBody(b v3.CreateTask) error {
 	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
 }
 
-// taskFrom is the task that a body wishes for: what it says, else what its
+// taskFrom is the task that a body asks for: what it says, otherwise what its
 // template has, else the defaults.
-func (w wish) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
+func (w transaction) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 	d, err := w.taskDroplet(a, b.DropletGUID)
 	if err != nil {
 		return app.Task{}, err
@@ -122,7 +122,7 @@ func (w wish) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 }
 
 // taskDroplet is the droplet that a body names, or the app's current one.
-func (w wish) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
+func (w transaction) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 	guid := cmp.Or(named, a.Droplet)
 	if guid == "" {
 		return droplet.Droplet{}, unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
@@ -138,7 +138,7 @@ func (w wish) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 }
 
 // recordTask keeps an event about a task of an app. Commands carry passwords.
-func (w wish) recordTask(kind string, a app.App, t app.Task) error {
+func (w transaction) recordTask(kind string, a app.App, t app.Task) error {
 	return w.record(kind, a, map[string]any{
 		"task_guid": t.GUID,
 		"request":   map[string]any{"name": t.Name, "memory_in_mb": t.MemoryMB, "command": hidden},
@@ -179,7 +179,7 @@ func (s *Server) updateTask(r *http.Request) (any, error) {
 
 func (s *Server) cancelTask(r *http.Request) (any, error) {
 	var t app.Task
-	err := s.change(r.Context(), func(w wish) (err error) {
+	err := s.change(r.Context(), func(w transaction) (err error) {
 		t, err = w.registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
 			if t.State.Ended() {
 				return unprocessable("Task state is %s and therefore cannot be canceled", t.State)

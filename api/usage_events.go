@@ -14,15 +14,15 @@ import (
 func (s *Server) usageEventsEndpoints() []Endpoint {
 	return []Endpoint{
 		{
-			Pattern: "GET /v3/app_usage_events", Needs: toEnter, // who does not see everything sees none
+			Pattern: "GET /v3/app_usage_events", Needs: authenticated, // who does not see everything sees none
 			Handler: s.listAppUsage, Shape: pageOf[v3.AppUsageEvent]("after_guid", "guids").by(byTime...),
 		},
-		{Pattern: "GET /v3/app_usage_events/{guid}", Needs: toEnter, Handler: s.getAppUsage, Shape: gives[v3.AppUsageEvent](200)},
+		{Pattern: "GET /v3/app_usage_events/{guid}", Needs: authenticated, Handler: s.getAppUsage, Shape: gives[v3.AppUsageEvent](200)},
 		{
-			Pattern: "GET /v3/service_usage_events", Needs: toEnter,
+			Pattern: "GET /v3/service_usage_events", Needs: authenticated,
 			Handler: s.listServiceUsage, Shape: pageOf[v3.ServiceUsageEvent]("after_guid", "guids", "service_instance_types", "service_offering_guids").by(byTime...),
 		},
-		{Pattern: "GET /v3/service_usage_events/{guid}", Needs: toEnter, Handler: s.getServiceUsage, Shape: gives[v3.ServiceUsageEvent](200)},
+		{Pattern: "GET /v3/service_usage_events/{guid}", Needs: authenticated, Handler: s.getServiceUsage, Shape: gives[v3.ServiceUsageEvent](200)},
 		{
 			Pattern: "POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed", Needs: toAdminister,
 			Handler: s.purgeAppUsage, Shape: gives[struct{}](200),
@@ -35,7 +35,7 @@ func (s *Server) usageEventsEndpoints() []Endpoint {
 }
 
 // buildUsage keeps that a build began, or is over.
-func (w wish) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
+func (w transaction) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
 	u := app.Usage{
 		State: app.UsageStagingStarted, Previous: string(b.State), App: app.Named{GUID: a.GUID, Name: a.Name}, Instances: app.Change{Now: 1, Before: 1},
 	}
@@ -87,8 +87,8 @@ func (s *Server) listServiceUsage(r *http.Request) (any, error) {
 
 // usageFor reads events for who sees everything; others see none.
 func (s *Server) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
-	see, err := s.sight(r.Context())
-	if err != nil || !see.all && !see.admin {
+	perms, err := s.permissions(r.Context())
+	if err != nil || !perms.all && !perms.admin {
 		return nil, err
 	}
 	return read()

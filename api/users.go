@@ -24,12 +24,12 @@ func (s *Server) usersEndpoints() []Endpoint {
 			Handler: s.listSpaceUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
 		},
 		{
-			Pattern: "GET /v3/users", Needs: toEnter,
+			Pattern: "GET /v3/users", Needs: authenticated,
 			Handler: s.listUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
 		},
 		{Pattern: "POST /v3/users", Needs: toAdminister, Handler: s.createUser, Shape: gives[v3.User](201).from(jsonOf[v3.CreateUser]())},
 		{
-			Pattern: "GET /v3/users/{guid}", Needs: toEnter, // who shares an org is seen
+			Pattern: "GET /v3/users/{guid}", Needs: authenticated, // who shares an org is seen
 			Handler: s.getUser, Shape: gives[v3.User](200),
 		},
 		{
@@ -107,7 +107,7 @@ func (s *Server) inSight(ctx context.Context) ([]person, error) {
 	if err != nil {
 		return nil, err
 	}
-	see, err := s.sight(ctx)
+	perms, err := s.permissions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +117,13 @@ func (s *Server) inSight(ctx context.Context) ([]person, error) {
 	}
 	near := map[string]bool{principal(ctx).ID: true}
 	for _, role := range roles {
-		if see.orgs[role.Org] || role.Space != "" && see.orgs[see.orgOf[role.Space]] {
+		if perms.orgs[role.Org] || role.Space != "" && perms.orgs[perms.orgOf[role.Space]] {
 			near[role.User] = true
 		}
 	}
 	var out []person
 	for guid, p := range all {
-		if see.all || near[guid] {
+		if perms.all || near[guid] {
 			out = append(out, p)
 		}
 	}
@@ -263,7 +263,7 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.User(guid)
 		if err == nil && !old.Gone {
 			return unprocessable("User with guid '%s' already exists.", guid)
@@ -314,7 +314,7 @@ func (s *Server) updateUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
+	err = s.change(r.Context(), func(w transaction) error {
 		u, err := w.registry.User(p.guid)
 		if err != nil && !errors.Is(err, app.ErrNotFound) {
 			return err
@@ -340,7 +340,7 @@ func (s *Server) deleteUser(r *http.Request) (any, error) {
 // doDeleteUser takes all roles of somebody away. The account is another matter:
 // whoever keeps it may delete it too.
 func (s *Server) doDeleteUser(_ context.Context, guid string) error {
-	return s.changeAs(app.Actor{}, func(w wish) error {
+	return s.changeAs(app.Actor{}, func(w transaction) error {
 		if err := w.roles.DeleteUser(guid); err != nil {
 			return err
 		}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// bounds are how large a package or a type may be. Tests and generated files do not
+// count.
+type bounds struct{ files, lines, methods int }
+
+// ordinary are the bounds of every package and type that is no exception.
+var ordinary = bounds{files: 25, lines: 4000, methods: 40}
+
+// exception is a package or a type with bounds of its own. A bound that is zero is
+// the ordinary one.
+type exception struct {
+	bounds
+	why string
+}
+
+// exceptions are by package, or by package and type. An exception that is no longer
+// needed fails the test.
+var exceptions = map[string]exception{
+	"api":        {bounds{files: 76, lines: 17400}, "all handlers share one Server"},
+	"api.Server": {bounds{methods: 611}, "all handlers are its methods"},
+	"api/v3":     {bounds{files: 43}, "one small file for the JSON of each resource"},
+
+	"app":      {bounds{lines: 4120}, "the manifest and the rules use each other's values"},
+	"auth":     {bounds{lines: 4860}, "the OAuth server stands on unexported parts of users and tokens"},
+	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
+
+	"cmd/dewd":        {bounds{lines: 4360}, "it wires every package"},
+	"cmd/dewd.daemon": {bounds{methods: 67}, "one method for each part that is wired"},
+
+	"droplet":              {bounds{lines: 4220}, "packages, builds and buildpacks share the staging"},
+	"droplet.Builds":       {bounds{methods: 55}, "one queue of builds with its states"},
+	"droplet/stack.Stacks": {bounds{methods: 49}, "one record of stacks with its states"},
+
+	"logstream":     {bounds{lines: 4880}, "the format of segments has no seam that would not export it"},
+	"logstream.Log": {bounds{methods: 63}, "one writer of one format"},
+
+	"runtime":            {bounds{files: 35, lines: 5930}, "Supervisor, Slot and Instance are one state machine"},
+	"runtime.Supervisor": {bounds{methods: 65}, "one owner of all slots"},
+	"runtime.Slot":       {bounds{methods: 70}, "one loop with its states"},
+
+	"runtime/containerd":           {bounds{lines: 5210}, "only this package imports containerd"},
+	"runtime/containerd.Engine":    {bounds{methods: 58}, "one implementation of runtime.Engine"},
+	"runtime/containerd.container": {bounds{methods: 67}, "one implementation of runtime.Container"},
+}
+
+// Packages and types stay small enough to be read.
+func TestBounds(t *testing.T) {
+	sizes := measure(t, filepath.Join("..", ".."))
+	if len(sizes) < 50 {
+		t.Fatalf("%d packages and types found, want all", len(sizes))
+	}
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		for _, breach := range oversize(name, sizes[name]) {
+			t.Error(breach)
+		}
+	}
+	for name, e := range exceptions {
+		size, ok := sizes[name]
+		if !ok || e.files > 0 && size.files <= ordinary.files || e.lines > 0 && size.lines <= ordinary.lines ||
+			e.methods > 0 && size.methods <= ordinary.methods || e.why == "" {
+			t.Errorf("the exception of %s is not needed: it has %+v", name, size)
+		}
+	}
+}
+
+// oversize says which bounds a package or a type is beyond.
+func oversize(name string, size bounds) []string {
+	var out []string
+	limit := exceptions[name].bounds
+	for _, one := range []struct {
+		what             string
+		has, most, usual int
+	}{
+		{"files", size.files, limit.files, ordinary.files},
+		{"lines", size.lines, limit.lines, ordinary.lines},
+		{"methods", size.methods, limit.methods, ordinary.methods},
+	} {
+		if most := max(one.most, one.usual); one.has > most {
+			out = append(out, fmt.Sprintf("%s has %d %s, more than %d: cut it, or say in exceptions why not", name, one.has, one.what, most))
+		}
+	}
+	return out
+}
+
+func TestOversize(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pkg  string
+		size bounds
+		want int
+	}{
+		"small":                 {"store", bounds{25, 4000, 40}, 0},
+		"too many files":        {"store", bounds{26, 10, 0}, 1},
+		"too long":              {"store", bounds{1, 4001, 0}, 1},
+		"too many methods":      {"store.DB", bounds{methods: 41}, 1},
+		"an exception":          {"api/v3", bounds{files: 43}, 0},
+		"beyond an exception":   {"api/v3", bounds{files: 44}, 1},
+		"an exception of files": {"api/v3", bounds{files: 43, lines: 4001}, 1},
+	} {
+		if got := oversize(tt.pkg, tt.size); len(got) != tt.want {
+			t.Errorf("%s: %v, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// measure counts the files and lines of every package below root, and the methods of
+// every type.
+func measure(t *testing.T, root string) map[string]bounds {
+	t.Helper()
+	sizes := map[string]bounds{}
+	for pkg := range storeys {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				measureFile(t, pkg, file, sizes)
+			}
+		}
+	}
+	return sizes
+}
+
+func measureFile(t *testing.T, pkg, file string, sizes map[string]bounds) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ast.IsGenerated(parsed) {
+		return
+	}
+	size := sizes[pkg]
+	size.files++
+	size.lines += bytes.Count(text, []byte("\n"))
+	sizes[pkg] = size
+	for _, d := range parsed.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+			name := pkg + "." + receiver(fn.Recv.List[0].Type)
+			size := sizes[name]
+			size.methods++
+			sizes[name] = size
+		}
+	}
+}
+
+// receiver is the name of the type that a method belongs to.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
