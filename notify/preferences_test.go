@@ -2,11 +2,12 @@ package notify
 
 import (
 	"errors"
-	"github.com/dewrun/dew/notify/delivery"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 const nothingSent = `{"global_unsubscribe":false,"clients":{}}`

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/notify/render"
-	"github.com/google/go-cmp/cmp"
 )
 
 // sample stands for every placeholder with something that has to be escaped.

@@ -43,6 +43,7 @@ func CheckCatalog(os []CatalogOffering) error {
 	return CatalogInvalid(c.wrong...)
 }
 
+// CatalogInvalid is the error for a catalog of a broker that breaks the rules.
 func CatalogInvalid(wrong ...string) error {
 	return &Refused{
 		Status: http.StatusBadGateway, Code: 270012, Title: "CF-ServiceBrokerCatalogInvalid",

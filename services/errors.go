@@ -30,10 +30,12 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Detail }
 
+// NewInvalid is the error for a key of a request.
 func NewInvalid(key, format string, args ...any) error {
 	return &Invalid{Key: key, Detail: fmt.Sprintf(format, args...)}
 }
 
+// ErrBusy is the error while an operation of a service instance is in progress.
 func ErrBusy(instance string) error {
 	return &Refused{
 		Status: http.StatusConflict, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress",

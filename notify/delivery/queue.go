@@ -45,6 +45,7 @@ type appointment struct {
 // key sorts appointments by time.
 func (a appointment) key() string { return TimeKey(a.At) + "/" + a.Message }
 
+// TimeKey is a time as a key of the store, in the order of time.
 func TimeKey(at time.Time) string { return fmt.Sprintf("%020d", max(at.UnixNano(), 0)) }
 
 type noticeTally struct {

@@ -42,11 +42,12 @@ type CourierConfig struct {
 	Composer  Composer
 	Post      Post
 	From      string // of mails that name nobody else
-	Workers   int    // 0: defaultWorkers
+	Workers   int    // 0: DefaultWorkers
 	Logger    *slog.Logger
 }
 
 const (
+	// DefaultWorkers is how many mails are sent at a time.
 	DefaultWorkers = 10
 	// sweepEvery is how often old messages are forgotten.
 	sweepEvery = time.Hour

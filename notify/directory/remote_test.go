@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/notify/delivery"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // elsewhere is a platform in a few maps, in the shapes of the API and of the

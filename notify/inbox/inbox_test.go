@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/notify/delivery"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 func newInbox(t testing.TB) *Inbox {

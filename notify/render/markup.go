@@ -8,8 +8,9 @@ import (
 	"text/template"
 	"unicode"
 
-	"github.com/dewrun/dew/notify/delivery"
 	"golang.org/x/net/html"
+
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // Placeholders is what templates are filled in with. The names are the service's.

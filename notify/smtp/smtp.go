@@ -12,9 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dewrun/dew/notify/delivery"
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
+
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // TLSUse is how a connection to the mail server is made safe.

@@ -6,12 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/notify/delivery"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 func sampleMail(n int) delivery.Mail {

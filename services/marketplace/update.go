@@ -3,9 +3,10 @@ package marketplace
 import (
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/services"
 	"net/http"
 	"slices"
+
+	"github.com/dewrun/dew/services"
 )
 
 // UpdateInstance changes an instance. The operation is empty when its broker need

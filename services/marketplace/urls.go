@@ -3,9 +3,10 @@ package marketplace
 import (
 	"cmp"
 	"fmt"
-	"github.com/dewrun/dew/services"
 	"net/url"
 	"slices"
+
+	"github.com/dewrun/dew/services"
 )
 
 // StoredURLs returns the URLs that users who are not administrators may have chosen

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/services"
 	"slices"
+
+	"github.com/dewrun/dew/services"
 )
 
 // Frozen returns what services an app sees when it is staged now: of every service

@@ -2,6 +2,7 @@ package osb
 
 import (
 	"encoding/json"
+
 	"github.com/dewrun/dew/services"
 )
 

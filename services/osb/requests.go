@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/dewrun/dew/services"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/dewrun/dew/services"
 )
 
 // wireContext is where an instance is, as brokers read it.
