@@ -60,7 +60,7 @@ var exceptions = map[string]exception{
 
 // Packages and types stay small enough to be read.
 func TestBounds(t *testing.T) {
-	sizes := measure(t, filepath.Join("..", ".."))
+	sizes := sizesOf(t, filepath.Join("..", ".."))
 	if len(sizes) < 50 {
 		t.Fatalf("%d packages and types found, want all", len(sizes))
 	}
@@ -117,9 +117,9 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// measure counts the files and lines of every package below root, and the methods of
+// sizesOf counts the files and lines of every package below root, and the methods of
 // every type.
-func measure(t *testing.T, root string) map[string]bounds {
+func sizesOf(t *testing.T, root string) map[string]bounds {
 	t.Helper()
 	sizes := map[string]bounds{}
 	for pkg := range storeys {
@@ -129,14 +129,14 @@ func measure(t *testing.T, root string) map[string]bounds {
 		}
 		for _, file := range files {
 			if !strings.HasSuffix(file, "_test.go") {
-				measureFile(t, pkg, file, sizes)
+				addSizes(t, pkg, file, sizes)
 			}
 		}
 	}
 	return sizes
 }
 
-func measureFile(t *testing.T, pkg, file string, sizes map[string]bounds) {
+func addSizes(t *testing.T, pkg, file string, sizes map[string]bounds) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
