@@ -63,7 +63,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	apps = slices.DeleteFunc(apps, func(a app.App) bool {
 		return !perms.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !s.letsApp(q, a)
 	})
-	out := list(s, r, q, apps, look[app.App, v3.App]{
+	out := list(s.links, r, q, apps, look[app.App, v3.App]{
 		key:     func(a app.App) key { return appKey(q, a) },
 		present: s.presentApp,
 		labels:  func(a app.App) map[string]string { return a.Metadata.Labels },
@@ -112,7 +112,7 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 		Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env,
 		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.require(r.Context(), toDevelop, a.Space); err != nil {
+	if err := s.access.require(r.Context(), toDevelop, a.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
@@ -210,7 +210,7 @@ func (s *Server) getApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (s *Server) getPermissions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	return v3.Permissions{ReadBasic: perms.space(a.Space), ReadSensitive: perms.may(toReadSecrets, a.Space)}, err
 }
 
@@ -341,9 +341,9 @@ func (s *Server) setState(r *http.Request, event, sentence string, fn func(w tra
 }
 
 func (s *Server) presentApp(a app.App) v3.App {
-	self := s.href("v3", "apps", a.GUID)
+	self := s.links.Href("v3", "apps", a.GUID)
 	at := func(elem ...string) v3.Link {
-		return v3.Link{Href: s.href(append([]string{"v3", "apps", a.GUID}, elem...)...)}
+		return v3.Link{Href: s.links.Href(append([]string{"v3", "apps", a.GUID}, elem...)...)}
 	}
 	return v3.App{
 		GUID: a.GUID, CreatedAt: v3.At(a.CreatedAt), UpdatedAt: v3.At(a.UpdatedAt), Name: a.Name, State: string(a.State),
@@ -352,7 +352,7 @@ func (s *Server) presentApp(a app.App) v3.App {
 		Metadata:      presentMetadata(a.Metadata),
 		Links: v3.Links{
 			"self":                  {Href: self},
-			"space":                 {Href: s.href("v3", "spaces", a.Space)},
+			"space":                 {Href: s.links.Href("v3", "spaces", a.Space)},
 			"environment_variables": at("environment_variables"),
 			"processes":             at("processes"),
 			"packages":              at("packages"),

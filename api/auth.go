@@ -26,7 +26,7 @@ func (s *Server) Handler() http.Handler {
 		case !s.names[hostname(r.Host)]:
 			s.fail(w, r, &Error{
 				Status: http.StatusMisdirectedRequest, Code: 10000, Title: "CF-MisdirectedRequest",
-				Detail: "This server is not " + strconv.Quote(hostname(r.Host)) + ": use " + s.public.String(),
+				Detail: "This server is not " + strconv.Quote(hostname(r.Host)) + ": use " + s.links.Public.String(),
 			})
 		case s.foreign(r) && !(s.ofNotify(r) && ofPreferences(r)):
 			s.fail(w, r, &Error{
@@ -116,7 +116,7 @@ func hostname(host string) string {
 func (s *Server) foreign(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	for _, o := range origins {
-		if !strings.EqualFold(o, s.public.Scheme+"://"+s.public.Host) && !strings.EqualFold(o, s.public.Scheme+"://"+r.Host) {
+		if !strings.EqualFold(o, s.links.Public.Scheme+"://"+s.links.Public.Host) && !strings.EqualFold(o, s.links.Public.Scheme+"://"+r.Host) {
 			return true
 		}
 	}

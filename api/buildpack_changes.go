@@ -22,16 +22,16 @@ func (s *Server) buildpackChangesEndpoints() []Endpoint {
 	return []Endpoint{
 		{Pattern: "POST /v3/apps/{guid}/actions/clear_buildpack_cache", Needs: toSupport, Resource: anApp, Handler: s.clearAppCache, Shape: begins()},
 		{
-			Pattern: "PATCH /v3/buildpacks/{guid}", Needs: toAdminister, Resource: aBuildpack,
+			Pattern: "PATCH /v3/buildpacks/{guid}", Needs: toAdminister, Resource: s.buildpackResource(),
 			Handler: s.updateBuildpack, Shape: gives[v3.Buildpack](200).from(jsonOf[v3.UpdateBuildpack]()),
 		},
 		{
 			Pattern: "POST /v3/buildpacks", Needs: toAdminister,
 			Handler: s.createBuildpack, Shape: gives[v3.Buildpack](201).from(jsonOf[v3.CreateBuildpack]()),
 		},
-		{Pattern: "DELETE /v3/buildpacks/{guid}", Needs: toAdminister, Resource: aBuildpack, Handler: s.deleteBuildpack, Shape: begins()},
+		{Pattern: "DELETE /v3/buildpacks/{guid}", Needs: toAdminister, Resource: s.buildpackResource(), Handler: s.deleteBuildpack, Shape: begins()},
 		{
-			Pattern: "POST /v3/buildpacks/{guid}/upload", Needs: toAdminister, Resource: aBuildpack,
+			Pattern: "POST /v3/buildpacks/{guid}/upload", Needs: toAdminister, Resource: s.buildpackResource(),
 			Handler: s.uploadBuildpack, Shape: begins().from(uploadForm),
 		},
 		{Pattern: "POST /v3/admin/actions/clear_buildpack_cache", Needs: toAdminister, Handler: s.clearCache, Shape: begins()},
@@ -274,7 +274,7 @@ func (s *Server) createDroplet(r *http.Request) (any, error) {
 	}
 	a, err := s.c.Registry.App(body.Relationships.App.ID())
 	if err == nil {
-		err = s.require(r.Context(), toDevelop, a.Space)
+		err = s.access.require(r.Context(), toDevelop, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", body.Relationships.App.ID())

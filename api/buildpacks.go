@@ -82,7 +82,7 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 		return !q.lets("names", b.thing.Name) || !q.lets("guids", b.thing.GUID) || !q.lets("lifecycle", v3.LifecycleBuildpack) ||
 			b.thing.Stack == "" && !q.lets("stacks", "", stack.Default) || b.thing.Stack != "" && !q.lets("stacks", b.thing.Stack)
 	})
-	return list(s, r, q, all, look[noted[droplet.Buildpack], v3.Buildpack]{
+	return list(s.links, r, q, all, look[noted[droplet.Buildpack], v3.Buildpack]{
 		key: func(b noted[droplet.Buildpack]) key {
 			name := b.thing.Name
 			switch q.orderBy {
@@ -146,8 +146,8 @@ func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.B
 		Position: b.thing.Position, Enabled: b.thing.Enabled, Locked: b.thing.Locked, Lifecycle: v3.LifecycleBuildpack,
 		Metadata: presentMetadata(b.notes),
 		Links: v3.Links{
-			"self":   {Href: s.href("v3", "buildpacks", b.thing.GUID)},
-			"upload": {Href: s.href("v3", "buildpacks", b.thing.GUID, "upload"), Method: http.MethodPost},
+			"self":   {Href: s.links.Href("v3", "buildpacks", b.thing.GUID)},
+			"upload": {Href: s.links.Href("v3", "buildpacks", b.thing.GUID, "upload"), Method: http.MethodPost},
 		},
 	}
 	if b.thing.Stack != "" {
@@ -157,4 +157,12 @@ func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.B
 		out.Filename = &b.thing.Filename
 	}
 	return out
+}
+
+// buildpackResource is what the path of a buildpack names.
+func (s *Server) buildpackResource() resource {
+	return resource{name: "Buildpack", look: func(r *http.Request) error {
+		_, err := s.buildpackOf(r)
+		return err
+	}}
 }

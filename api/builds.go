@@ -205,7 +205,7 @@ func (s *Server) pageOfBuilds(r *http.Request, q query, all []droplet.Build) v3.
 	all = slices.DeleteFunc(all, func(b droplet.Build) bool {
 		return !q.lets("guids", b.GUID) || !q.lets("states", string(b.State)) || !q.lets("package_guids", b.Package)
 	})
-	return list(s, r, q, all, look[droplet.Build, v3.Build]{
+	return list(s.links, r, q, all, look[droplet.Build, v3.Build]{
 		key:     func(b droplet.Build) key { return key{b.GUID, b.CreatedAt, b.UpdatedAt, b.GUID} },
 		present: s.presentBuild,
 		labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
@@ -223,8 +223,8 @@ func (s *Server) presentBuild(b droplet.Build) v3.Build {
 		Metadata:      presentMetadata(b.Metadata),
 		CreatedBy:     v3.CreatedBy{GUID: b.By.GUID, Name: b.By.Name},
 		Links: v3.Links{
-			"self": {Href: s.href("v3", "builds", b.GUID)},
-			"app":  {Href: s.href("v3", "apps", b.App)},
+			"self": {Href: s.links.Href("v3", "builds", b.GUID)},
+			"app":  {Href: s.links.Href("v3", "apps", b.App)},
 		},
 	}
 	if b.Error != "" {
@@ -232,7 +232,7 @@ func (s *Server) presentBuild(b droplet.Build) v3.Build {
 	}
 	if b.Droplet != "" {
 		out.Droplet = &v3.GUID{GUID: b.Droplet}
-		out.Links["droplet"] = v3.Link{Href: s.href("v3", "droplets", b.Droplet)}
+		out.Links["droplet"] = v3.Link{Href: s.links.Href("v3", "droplets", b.Droplet)}
 	}
 	return out
 }

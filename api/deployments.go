@@ -42,9 +42,9 @@ func (s *Server) deploymentsEndpoints() []Endpoint {
 }
 
 // aDeployment is what a path names; see the other nouns.
-var aDeployment = resource{name: "Deployment", find: func(s *Server, guid string) (place, error) {
-	d, err := s.c.Registry.Deployment(guid)
-	return s.inApp(d.App, err)
+var aDeployment = resource{name: "Deployment", find: func(c *Control, guid string) (place, error) {
+	d, err := c.Registry.Deployment(guid)
+	return c.inApp(d.App, err)
 }}
 
 // aMovingDeployment is one for those who may end it or let it go on: to others it is
@@ -74,7 +74,7 @@ func (s *Server) listDeployments(r *http.Request) (any, error) {
 		value, reason := d.Status()
 		return !seen || !q.lets("guids", d.GUID) || !q.lets("status_values", value) || !q.lets("status_reasons", reason) || !q.lets("states", string(d.State))
 	})
-	return list(s, r, q, all, look[app.Deployment, v3.Deployment]{
+	return list(s.links, r, q, all, look[app.Deployment, v3.Deployment]{
 		key:     func(d app.Deployment) key { return key{d.GUID, d.CreatedAt, d.UpdatedAt, d.GUID} },
 		present: s.presentDeployment,
 		labels:  func(d app.Deployment) map[string]string { return d.Metadata.Labels },
@@ -146,7 +146,7 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 	a, err := s.c.Registry.App(guid)
 	if err == nil {
-		err = s.require(ctx, toSupport, a.Space)
+		err = s.access.require(ctx, toSupport, a.Space)
 	}
 	if invisible(err) || errors.Is(err, errNotAuthorized) {
 		return a, unprocessable("Unable to use app. Ensure that the app exists and you have access to it.")
@@ -352,7 +352,7 @@ func setSteps(to *app.DeploymentOptions, steps []v3.CanaryStep) error {
 }
 
 func (s *Server) presentDeployment(d app.Deployment) v3.Deployment {
-	self := s.href("v3", "deployments", d.GUID)
+	self := s.links.Href("v3", "deployments", d.GUID)
 	value, reason := d.Status()
 	out := v3.Deployment{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Strategy: d.Strategy,
@@ -363,7 +363,7 @@ func (s *Server) presentDeployment(d app.Deployment) v3.Deployment {
 		NewProcesses:  []v3.NewProcess{{GUID: app.GenerationGUID(d.App, d.Generation), Type: app.Web}},
 		Relationships: v3.DeploymentRelationships{App: v3.To(d.App)},
 		Metadata:      presentMetadata(d.Metadata),
-		Links:         v3.Links{"self": {Href: self}, "app": {Href: s.href("v3", "apps", d.App)}},
+		Links:         v3.Links{"self": {Href: self}, "app": {Href: s.links.Href("v3", "apps", d.App)}},
 	}
 	if d.Revision != "" {
 		version := v3.Int(d.RevisionVersion)

@@ -244,8 +244,8 @@ const defaultPort = 8080
 
 func (s *Server) presentDestinations(rt app.Route) v3.Destinations {
 	out := v3.Destinations{Destinations: []v3.Destination{}, Links: v3.Links{
-		"self":  {Href: s.href("v3", "routes", rt.GUID, "destinations")},
-		"route": {Href: s.href("v3", "routes", rt.GUID)},
+		"self":  {Href: s.links.Href("v3", "routes", rt.GUID, "destinations")},
+		"route": {Href: s.links.Href("v3", "routes", rt.GUID)},
 	}}
 	for _, d := range rt.Destinations {
 		port := d.Port

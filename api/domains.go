@@ -71,7 +71,7 @@ func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (
 			found = append(found, d)
 		}
 	}
-	return list(s, r, q, found, look[app.Domain, v3.Domain]{
+	return list(s.links, r, q, found, look[app.Domain, v3.Domain]{
 		key:     func(d app.Domain) key { return key{d.Name, d.CreatedAt, d.UpdatedAt, d.GUID} },
 		present: func(d app.Domain) v3.Domain { return s.presentDomain(d, perms) },
 		labels:  func(d app.Domain) map[string]string { return d.Metadata.Labels },
@@ -97,7 +97,7 @@ func (s *Server) getDefaultDomain(r *http.Request) (any, error) {
 	if _, err := s.orgOf(r); err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *Server) getDomain(r *http.Request) (any, error) {
 
 // domainOf is the domain that the path names, if the principal sees it.
 func (s *Server) domainOf(r *http.Request) (d app.Domain, perms permissions, err error) {
-	if perms, err = s.permissions(r.Context()); err != nil {
+	if perms, err = s.access.permissions(r.Context()); err != nil {
 		return d, perms, err
 	}
 	d, err = s.c.Registry.Domain(r.PathValue("guid"))
@@ -161,7 +161,7 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err := s.mayOwn(r.Context(), d); err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 		}
 		return nil
 	}
-	err := s.requireOrg(ctx, d.Org)
+	err := s.access.requireOrg(ctx, d.Org)
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", d.Org)
 	}
@@ -234,7 +234,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 // it must manage them too.
 func (s *Server) mayShare(ctx context.Context, owner string, orgs []string) error {
 	for _, org := range orgs {
-		err := s.requireOrg(ctx, org)
+		err := s.access.requireOrg(ctx, org)
 		switch {
 		case org == owner:
 			return unprocessable("Domain cannot be shared with owning organization.")
@@ -394,16 +394,16 @@ func sharedWith(d app.Domain, perms permissions) v3.ToMany {
 }
 
 func (s *Server) presentDomain(d app.Domain, perms permissions) v3.Domain {
-	self := s.href("v3", "domains", d.GUID)
+	self := s.links.Href("v3", "domains", d.GUID)
 	links := v3.Links{"self": {Href: self}}
 	if d.Org != "" {
-		links["organization"] = v3.Link{Href: s.href("v3", "organizations", d.Org)}
+		links["organization"] = v3.Link{Href: s.links.Href("v3", "organizations", d.Org)}
 		links["shared_organizations"] = v3.Link{Href: self + "/relationships/shared_organizations"}
 	}
 	protocols, group := []string{"http"}, (*v3.GUID)(nil)
 	if d.TCP() {
 		protocols, group = []string{"tcp"}, &v3.GUID{GUID: d.RouterGroup}
-		links["router_group"] = v3.Link{Href: s.href("routing", "v1", "router_groups", d.RouterGroup)}
+		links["router_group"] = v3.Link{Href: s.links.Href("routing", "v1", "router_groups", d.RouterGroup)}
 	}
 	return v3.Domain{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Name: d.Name, Internal: d.Internal,

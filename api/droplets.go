@@ -114,7 +114,7 @@ func (s *Server) pageOfDroplets(r *http.Request, q query, all []droplet.Droplet)
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
 		return !q.lets("guids", d.GUID) || !q.lets("states", cmp.Or(d.State, v3.DropletStaged))
 	})
-	return list(s, r, q, all, look[droplet.Droplet, v3.Droplet]{
+	return list(s.links, r, q, all, look[droplet.Droplet, v3.Droplet]{
 		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, updatedAt(d), d.GUID} },
 		present: func(d droplet.Droplet) v3.Droplet { return s.presentDroplet(d, open(d.App)) },
 		labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
@@ -253,8 +253,8 @@ func (w transaction) addProcesses(a app.App, d droplet.Droplet) error {
 
 func (s *Server) presentCurrent(a app.App) v3.CurrentDroplet {
 	return v3.CurrentDroplet{Data: &v3.GUID{GUID: a.Droplet}, Links: v3.Links{
-		"self":    {Href: s.href("v3", "apps", a.GUID, "relationships", "current_droplet")},
-		"related": {Href: s.href("v3", "apps", a.GUID, "droplets", "current")},
+		"self":    {Href: s.links.Href("v3", "apps", a.GUID, "relationships", "current_droplet")},
+		"related": {Href: s.links.Href("v3", "apps", a.GUID, "droplets", "current")},
 	}}
 }
 
@@ -267,21 +267,21 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 		Relationships: v3.DropletRelationships{App: v3.To(d.App)},
 		Metadata:      presentMetadata(d.Metadata),
 		Links: v3.Links{
-			"self": {Href: s.href("v3", "droplets", d.GUID)},
-			"app":  {Href: s.href("v3", "apps", d.App)},
+			"self": {Href: s.links.Href("v3", "droplets", d.GUID)},
+			"app":  {Href: s.links.Href("v3", "apps", d.App)},
 
-			"download": {Href: s.href("v3", "droplets", d.GUID, "download")},
+			"download": {Href: s.links.Href("v3", "droplets", d.GUID, "download")},
 			"assign_current_droplet": {
-				Href: s.href("v3", "apps", d.App, "relationships", "current_droplet"), Method: http.MethodPatch,
+				Href: s.links.Href("v3", "apps", d.App, "relationships", "current_droplet"), Method: http.MethodPatch,
 			},
 		},
 	}
 	if d.State != "" {
 		out.State = d.State
-		out.Links["upload"] = v3.Link{Href: s.href("v3", "droplets", d.GUID, "upload"), Method: http.MethodPost}
+		out.Links["upload"] = v3.Link{Href: s.links.Href("v3", "droplets", d.GUID, "upload"), Method: http.MethodPost}
 	}
 	if d.Package != "" {
-		out.Links["package"] = v3.Link{Href: s.href("v3", "packages", d.Package)}
+		out.Links["package"] = v3.Link{Href: s.links.Href("v3", "packages", d.Package)}
 	}
 	for kind, command := range d.Commands {
 		out.ProcessTypes[kind] = concealed(command, open)

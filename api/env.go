@@ -49,7 +49,7 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 		uris = append(uris, rt.URL(names[rt.Domain]))
 	}
 	return map[string]any{
-		"cf_api": s.public.String(), "limits": map[string]any{"fds": openFiles, "mem": share, "disk": web.DiskMB},
+		"cf_api": s.links.Public.String(), "limits": map[string]any{"fds": openFiles, "mem": share, "disk": web.DiskMB},
 		"process_id": web.GUID, "process_type": web.Type, "application_version": web.Version, "version": web.Version,
 		"application_id": a.GUID, "application_name": a.Name, "name": a.Name,
 		"application_uris": uris, "uris": uris,
@@ -199,8 +199,8 @@ func (s *Server) updateVariables(r *http.Request) (any, error) {
 
 func (s *Server) presentVariables(a app.App) v3.EnvVars {
 	return v3.EnvVars{Var: variables(a), Links: v3.Links{
-		"self": {Href: s.href("v3", "apps", a.GUID, "environment_variables")},
-		"app":  {Href: s.href("v3", "apps", a.GUID)},
+		"self": {Href: s.links.Href("v3", "apps", a.GUID, "environment_variables")},
+		"app":  {Href: s.links.Href("v3", "apps", a.GUID)},
 	}}
 }
 

@@ -55,7 +55,7 @@ func (s *Server) updateVariableGroup(r *http.Request) (any, error) {
 
 func (s *Server) presentVariableGroup(g app.EnvGroup) v3.EnvVarGroup {
 	out := v3.EnvVarGroup{
-		Name: g.Name, Var: map[string]string{}, Links: v3.Links{"self": {Href: s.href("v3", "environment_variable_groups", g.Name)}},
+		Name: g.Name, Var: map[string]string{}, Links: v3.Links{"self": {Href: s.links.Href("v3", "environment_variable_groups", g.Name)}},
 	}
 	maps.Copy(out.Var, g.Var)
 	if !g.UpdatedAt.IsZero() {

@@ -32,22 +32,6 @@ func (e *Error) Error() string { return e.Title + ": " + e.Detail }
 
 // What handlers answer in more than one place.
 var (
-	errUnknownRequest = &Error{
-		Status: http.StatusNotFound, Code: v3.CodeUnknownRequest, Title: "CF-NotFound", Detail: v3.DetailUnknownRequest,
-	}
-	errNotAuthenticated = &Error{
-		Status: http.StatusUnauthorized, Code: v3.CodeNotAuthenticated, Title: v3.TitleNotAuthenticated, Detail: "Authentication error",
-	}
-	errInvalidToken = &Error{
-		Status: http.StatusUnauthorized, Code: v3.CodeInvalidAuthToken, Title: v3.TitleInvalidAuthToken, Detail: "Invalid Auth Token",
-	}
-	errNotAuthorized = &Error{
-		Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
-		Detail: "You are not authorized to perform the requested action",
-	}
-	errOrgSuspended = &Error{
-		Status: http.StatusForbidden, Code: v3.CodeOrgSuspended, Title: v3.TitleOrgSuspended, Detail: "The organization is suspended",
-	}
 	errTooSlow = &Error{
 		Status: http.StatusRequestTimeout, Code: 10004, Title: "CF-RequestTimeout", Detail: "The request body arrived too slowly",
 	}
@@ -55,6 +39,26 @@ var (
 		Status: http.StatusRequestEntityTooLarge, Code: 10013, Title: "CF-RequestEntityTooLarge", Detail: "The request body is too large",
 	}
 )
+
+// denials are the responses to what access refuses.
+var denials = map[error]*Error{
+	errUnknownRequest: {
+		Status: http.StatusNotFound, Code: v3.CodeUnknownRequest, Title: "CF-NotFound", Detail: v3.DetailUnknownRequest,
+	},
+	errNotAuthenticated: {
+		Status: http.StatusUnauthorized, Code: v3.CodeNotAuthenticated, Title: v3.TitleNotAuthenticated, Detail: "Authentication error",
+	},
+	errInvalidToken: {
+		Status: http.StatusUnauthorized, Code: v3.CodeInvalidAuthToken, Title: v3.TitleInvalidAuthToken, Detail: "Invalid Auth Token",
+	},
+	errNotAuthorized: {
+		Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
+		Detail: "You are not authorized to perform the requested action",
+	},
+	errOrgSuspended: {
+		Status: http.StatusForbidden, Code: v3.CodeOrgSuspended, Title: v3.TitleOrgSuspended, Detail: "The organization is suspended",
+	},
+}
 
 // internalError is the answer to what nobody foresaw. It tells nothing of the
 // inside: the log does, under the id of the request.
@@ -104,6 +108,11 @@ func missing(noun string, err error) error {
 func toError(err error) (int, v3.Errors) {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
+	}
+	for denial, e := range denials {
+		if errors.Is(err, denial) {
+			return toError(e)
+		}
 	}
 	if e := (*services.Refused)(nil); errors.As(err, &e) {
 		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}

@@ -85,7 +85,7 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 		_, not := q.filters["target_guids[not]"]
 		return !perms.event(e) || !q.lets("guids", e.GUID) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
 	})
-	return list(s, r, q, all, look[app.Event, v3.Event]{
+	return list(s.links, r, q, all, look[app.Event, v3.Event]{
 		key:     func(e app.Event) key { return key{e.Type, e.CreatedAt, e.CreatedAt, e.GUID} },
 		present: s.presentEvent,
 	}), nil
@@ -123,7 +123,7 @@ func (perms permissions) event(e app.Event) bool {
 }
 
 func (s *Server) getEvent(r *http.Request) (any, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (s *Server) presentEvent(e app.Event) v3.Event {
 		GUID: e.GUID, CreatedAt: v3.At(e.CreatedAt), UpdatedAt: v3.At(e.CreatedAt), Type: e.Type, Data: e.Data,
 		Actor:  v3.Party{GUID: e.Actor.GUID, Type: e.Actor.Type, Name: e.Actor.Name},
 		Target: v3.Party{GUID: e.Target.GUID, Type: e.Target.Type, Name: e.Target.Name},
-		Links:  v3.Links{"self": {Href: s.href("v3", "audit_events", e.GUID)}},
+		Links:  v3.Links{"self": {Href: s.links.Href("v3", "audit_events", e.GUID)}},
 	}
 	if e.Data == nil {
 		out.Data = map[string]any{}

@@ -63,7 +63,7 @@ func (s *Server) listFeatures(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	self := v3.Link{Href: s.href("v3", "apps", a.GUID, "features")}
+	self := v3.Link{Href: s.links.Href("v3", "apps", a.GUID, "features")}
 	return v3.AppFeatures{
 		Resources:  []v3.AppFeature{presentSSH(a), presentRevisions(a)},
 		Pagination: v3.Pagination{TotalResults: 2, TotalPages: 1, First: self, Last: self},
@@ -148,7 +148,7 @@ func (s *Server) createSSHCode(r *http.Request) (any, error) {
 // AllowSSH tells why somebody may not enter the instances of an app; nil: they
 // may. It takes the right to change what runs, and a door that is open.
 func (s *Server) AllowSSH(who auth.Principal, a app.App) error {
-	perms, err := s.permissionsOf(who)
+	perms, err := s.access.permissionsOf(who)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *Server) listFlags(r *http.Request) (any, error) {
 	if q.orderBy == "" {
 		q.orderBy = "name"
 	}
-	return list(s, r, q, all, look[app.Flag, v3.FeatureFlag]{
+	return list(s.links, r, q, all, look[app.Flag, v3.FeatureFlag]{
 		key:     func(f app.Flag) key { return key{f.Name, f.UpdatedAt, f.UpdatedAt, f.Name} },
 		present: s.presentFlag,
 	}), nil
@@ -97,7 +97,7 @@ func (s *Server) updateFlag(r *http.Request) (any, error) {
 func (s *Server) presentFlag(f app.Flag) v3.FeatureFlag {
 	out := v3.FeatureFlag{
 		Name: f.Name, Enabled: f.Enabled,
-		Links: v3.Links{"self": {Href: s.href("v3", "feature_flags", f.Name)}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", "feature_flags", f.Name)}},
 	}
 	if !f.UpdatedAt.IsZero() {
 		at := v3.At(f.UpdatedAt)

@@ -13,7 +13,18 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
+)
+
+// Why a caller is refused. Which response that is, package rest knows.
+var (
+	errUnknownRequest   = errors.New("unknown request")
+	errNotAuthenticated = errors.New("not authenticated")
+	errInvalidToken     = errors.New("invalid token")
+	errNotAuthorized    = errors.New("not authorized")
+	errOrgSuspended     = errors.New("the organization is suspended")
 )
 
 // need is what a caller wants to do with a resource. The roles in its space and org decide.
@@ -78,6 +89,16 @@ var (
 		toManageOrg: {auth.OrgManager},
 	}
 )
+
+// Control decides what callers may see and do.
+type Control struct {
+	Registry *registry.Registry
+	Roles    *auth.Roles
+	Packages *droplet.Packages
+	Builds   *droplet.Builds
+	Droplets *droplet.Droplets
+	Services *marketplace.Marketplace
+}
 
 // place is where a resource belongs: a space with its org, or an org.
 type place struct{ org, space string }
@@ -193,12 +214,12 @@ func origin(ctx context.Context) services.Origin {
 }
 
 // permissions is what the request's principal sees. It is read once in a request.
-func (s *Server) permissions(ctx context.Context) (permissions, error) {
+func (c *Control) permissions(ctx context.Context) (permissions, error) {
 	v := callerOf(ctx)
 	if v.permissions != nil {
 		return *v.permissions, nil
 	}
-	perms, err := s.permissionsOf(v.who)
+	perms, err := c.permissionsOf(v.who)
 	if err != nil {
 		return perms, err
 	}
@@ -206,7 +227,7 @@ func (s *Server) permissions(ctx context.Context) (permissions, error) {
 	return perms, nil
 }
 
-func (s *Server) permissionsOf(who auth.Principal) (permissions, error) {
+func (c *Control) permissionsOf(who auth.Principal) (permissions, error) {
 	perms := permissions{
 		all: who.GlobalReader(), admin: who.Admin(), secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),
 		orgs: map[string]bool{}, memberOrgs: map[string]bool{}, roles: map[string][]auth.RoleType{}, orgOf: map[string]string{}, suspendedOrgs: map[string]bool{},
@@ -214,21 +235,21 @@ func (s *Server) permissionsOf(who auth.Principal) (permissions, error) {
 	if perms.admin || who.ID == "" {
 		return perms, nil
 	}
-	spaces, err := s.c.Registry.Spaces()
+	spaces, err := c.Registry.Spaces()
 	if err != nil {
 		return perms, err
 	}
 	for _, sp := range spaces {
 		perms.orgOf[sp.GUID] = sp.Org
 	}
-	orgs, err := s.c.Registry.Orgs()
+	orgs, err := c.Registry.Orgs()
 	if err != nil {
 		return perms, err
 	}
 	for _, o := range orgs {
 		perms.suspendedOrgs[o.GUID] = o.Suspended
 	}
-	roles, err := s.c.Roles.OfUser(who.ID)
+	roles, err := c.Roles.OfUser(who.ID)
 	if err != nil {
 		return perms, fmt.Errorf("cannot read the roles of %s: %w", who.ID, err)
 	}
@@ -257,27 +278,27 @@ func (perms permissions) add(role auth.Role) {
 
 // require asks for a need in a space that no path named. What the principal does
 // not see is app.ErrNotFound, so that a handler can say which noun it looked for.
-func (s *Server) require(ctx context.Context, n need, spaceGUID string) error {
-	sp, err := s.c.Registry.Space(spaceGUID)
+func (c *Control) require(ctx context.Context, n need, spaceGUID string) error {
+	sp, err := c.Registry.Space(spaceGUID)
 	if err != nil {
 		return err
 	}
-	return s.authorize(ctx, n, place{org: sp.Org, space: sp.GUID}, toRead)
+	return c.authorize(ctx, n, place{org: sp.Org, space: sp.GUID}, toRead)
 }
 
 // requireOrg wants the principal to manage an org that no path named.
-func (s *Server) requireOrg(ctx context.Context, orgGUID string) error {
-	o, err := s.c.Registry.Org(orgGUID)
+func (c *Control) requireOrg(ctx context.Context, orgGUID string) error {
+	o, err := c.Registry.Org(orgGUID)
 	if err != nil {
 		return err
 	}
-	return s.authorize(ctx, toManageOrg, place{org: o.GUID}, toRead)
+	return c.authorize(ctx, toManageOrg, place{org: o.GUID}, toRead)
 }
 
 // authorize asks for a need in a place. To whom the other need is not granted there, it
 // does not exist.
-func (s *Server) authorize(ctx context.Context, n need, p place, shown need) error {
-	perms, err := s.permissions(ctx)
+func (c *Control) authorize(ctx context.Context, n need, p place, shown need) error {
+	perms, err := c.permissions(ctx)
 	if err != nil {
 		return err
 	}
@@ -343,11 +364,11 @@ func (s *Server) admit(r *http.Request, e Endpoint) error {
 	if e.Resource.find == nil {
 		return s.authorizeGlobally(r, e)
 	}
-	p, err := e.Resource.find(s, r.PathValue("guid"))
+	p, err := e.Resource.find(s.access, r.PathValue("guid"))
 	if err != nil {
 		return missing(e.Resource.name, err)
 	}
-	err = s.authorize(r.Context(), e.Needs, p, e.Resource.shownTo())
+	err = s.access.authorize(r.Context(), e.Needs, p, e.Resource.shownTo())
 	if (invisible(err) || errors.Is(err, errNotAuthorized) && e.Resource.shared) && e.Resource.readers != nil {
 		err = s.authorizeReader(r, e, err)
 	}
@@ -357,7 +378,7 @@ func (s *Server) admit(r *http.Request, e Endpoint) error {
 // authorizeGlobally asks for a need that is no matter of a place. What is named and not seen
 // is not there; only then it is refused.
 func (s *Server) authorizeGlobally(r *http.Request, e Endpoint) error {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil || perms.allows(e.Needs, place{}) {
 		return err
 	}
@@ -365,7 +386,7 @@ func (s *Server) authorizeGlobally(r *http.Request, e Endpoint) error {
 		return errUnknownRequest
 	}
 	if e.Resource.look != nil {
-		if err := e.Resource.look(s, r); err != nil {
+		if err := e.Resource.look(r); err != nil {
 			return err
 		}
 	}
@@ -385,15 +406,15 @@ func (s *Server) browse() error {
 // authorizeReader lets those read who see the thing in another space. To do more, they
 // must see where it belongs.
 func (s *Server) authorizeReader(r *http.Request, e Endpoint, refused error) error {
-	spaces, err := e.Resource.readers(s, r.PathValue("guid"))
+	spaces, err := e.Resource.readers(s.access, r.PathValue("guid"))
 	if err != nil {
 		return err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil || !slices.ContainsFunc(spaces, perms.space) {
 		return errors.Join(refused, err)
 	}
-	may := func(space string) bool { return s.require(r.Context(), e.Needs, space) == nil }
+	may := func(space string) bool { return s.access.require(r.Context(), e.Needs, space) == nil }
 	if e.Needs == e.Resource.shownTo() || e.Resource.shared && slices.ContainsFunc(spaces, may) {
 		return nil
 	}
@@ -411,15 +432,15 @@ func scoped(p auth.Principal, method string) bool {
 // resource is what the {guid} of a path names, and how its place is found.
 type resource struct {
 	name string // as answers call it
-	find func(s *Server, guid string) (place, error)
+	find func(c *Control, guid string) (place, error)
 	// readers are the guids of further spaces whose people may read it; nil: none.
-	readers func(s *Server, guid string) ([]string, error)
+	readers func(c *Control, guid string) ([]string, error)
 	shared  bool // and may do there what they may do at home
 
 	shown need // who does not have it is told that there is nothing; zero: toRead
 
 	// look fails for who does not see the thing, where find is nil.
-	look func(s *Server, r *http.Request) error
+	look func(r *http.Request) error
 }
 
 // shownTo is the need of those who see it at its place.
@@ -430,94 +451,76 @@ func (n resource) shownTo() need {
 	return n.shown
 }
 
-// The nouns of paths.
+// The resources that paths name.
 var (
-	anOrg = resource{name: "Organization", find: func(s *Server, guid string) (place, error) {
-		o, err := s.c.Registry.Org(guid)
+	anOrg = resource{name: "Organization", find: func(c *Control, guid string) (place, error) {
+		o, err := c.Registry.Org(guid)
 		return place{org: o.GUID}, err
 	}}
-	aSpace = resource{name: "Space", find: (*Server).spacePlace}
-	anApp  = resource{name: "App", find: (*Server).appPlace}
+	aSpace = resource{name: "Space", find: (*Control).spacePlace}
+	anApp  = resource{name: "App", find: (*Control).appPlace}
 
-	aProcess = resource{name: "Process", find: func(s *Server, guid string) (place, error) {
+	aProcess = resource{name: "Process", find: func(c *Control, guid string) (place, error) {
 		process, _, _ := app.SplitGeneration(guid)
-		p, err := s.c.Registry.Process(process)
-		return s.inApp(p.App, err)
+		p, err := c.Registry.Process(process)
+		return c.inApp(p.App, err)
 	}}
-	aSidecar = resource{name: "Sidecar", find: func(s *Server, guid string) (place, error) {
-		sc, err := s.c.Registry.Sidecar(guid)
-		return s.inApp(sc.App, err)
+	aSidecar = resource{name: "Sidecar", find: func(c *Control, guid string) (place, error) {
+		sc, err := c.Registry.Sidecar(guid)
+		return c.inApp(sc.App, err)
 	}}
-	aPackage = resource{name: "Package", find: func(s *Server, guid string) (place, error) {
-		p, err := s.c.Packages.Get(guid)
-		return s.inApp(p.App, err)
+	aPackage = resource{name: "Package", find: func(c *Control, guid string) (place, error) {
+		p, err := c.Packages.Get(guid)
+		return c.inApp(p.App, err)
 	}}
-	aBuild = resource{name: "Build", find: func(s *Server, guid string) (place, error) {
-		b, err := s.c.Builds.Get(guid)
-		return s.inApp(b.App, err)
+	aBuild = resource{name: "Build", find: func(c *Control, guid string) (place, error) {
+		b, err := c.Builds.Get(guid)
+		return c.inApp(b.App, err)
 	}}
-	aDroplet = resource{name: "Droplet", find: func(s *Server, guid string) (place, error) {
-		d, err := s.c.Shelf.Get(guid)
-		return s.inApp(d.App, err)
+	aDroplet = resource{name: "Droplet", find: func(c *Control, guid string) (place, error) {
+		d, err := c.Droplets.Get(guid)
+		return c.inApp(d.App, err)
 	}}
-	aRole = resource{name: "Role", find: func(s *Server, guid string) (place, error) {
-		role, err := s.c.Roles.Get(guid)
+	aRole = resource{name: "Role", find: func(c *Control, guid string) (place, error) {
+		role, err := c.Roles.Get(guid)
 		if err != nil || role.Space == "" {
 			return place{org: role.Org}, err
 		}
-		return s.spacePlace(role.Space)
+		return c.spacePlace(role.Space)
 	}}
-	aRoute = resource{name: "Route", find: (*Server).routePlace, readers: routeReaders, shown: toReadRoute}
+	aRoute = resource{name: "Route", find: (*Control).routePlace, readers: routeReaders, shown: toReadRoute}
 	// aSharedRoute is a route for what those that it is shared with may do, too.
-	aSharedRoute = resource{name: "Route", find: (*Server).routePlace, readers: routeReaders, shared: true, shown: toReadRoute}
-
-	// What has no place: who looks does not see it, or it is not there.
-	aUser = resource{name: "User", look: func(s *Server, r *http.Request) error {
-		_, err := s.userOf(r)
-		return err
-	}}
-	aGroup = resource{name: nounSecurityGroup, look: func(s *Server, r *http.Request) error {
-		_, _, err := s.groupOf(r)
-		return err
-	}}
-	aBuildpack = resource{name: "Buildpack", look: func(s *Server, r *http.Request) error {
-		_, err := s.buildpackOf(r)
-		return err
-	}}
-	aStack = resource{name: "Stack", look: func(s *Server, r *http.Request) error {
-		_, err := s.stackOf(r)
-		return err
-	}}
+	aSharedRoute = resource{name: "Route", find: (*Control).routePlace, readers: routeReaders, shared: true, shown: toReadRoute}
 )
 
-func (s *Server) routePlace(guid string) (place, error) {
-	rt, err := s.c.Registry.Route(guid)
+func (c *Control) routePlace(guid string) (place, error) {
+	rt, err := c.Registry.Route(guid)
 	if err != nil {
 		return place{}, err
 	}
-	return s.spacePlace(rt.Space)
+	return c.spacePlace(rt.Space)
 }
 
-func (s *Server) spacePlace(guid string) (place, error) {
-	sp, err := s.c.Registry.Space(guid)
+func (c *Control) spacePlace(guid string) (place, error) {
+	sp, err := c.Registry.Space(guid)
 	return place{org: sp.Org, space: sp.GUID}, err
 }
 
-func (s *Server) appPlace(guid string) (place, error) {
-	a, err := s.c.Registry.App(guid)
+func (c *Control) appPlace(guid string) (place, error) {
+	a, err := c.Registry.App(guid)
 	if err != nil {
 		return place{}, err
 	}
-	return s.spacePlace(a.Space)
+	return c.spacePlace(a.Space)
 }
 
 // inApp is the place of something that belongs to an app. What is left of an app
 // that is gone belongs to nobody.
-func (s *Server) inApp(guid string, err error) (place, error) {
+func (c *Control) inApp(guid string, err error) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return s.appPlace(guid)
+	return c.appPlace(guid)
 }
 
 // invisible tells the errors that mean "there is nothing for you".

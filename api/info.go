@@ -27,9 +27,9 @@ var indexed = []string{
 }
 
 func (s *Server) index(*http.Request) (any, error) {
-	links := v3.Links{"self": {Href: s.href("v3")}}
+	links := v3.Links{"self": {Href: s.links.Href("v3")}}
 	for _, name := range indexed {
-		links[name] = v3.Link{Href: s.href("v3", name)}
+		links[name] = v3.Link{Href: s.links.Href("v3", name)}
 	}
 	return v3.Index{Links: links}, nil
 }
@@ -38,6 +38,6 @@ func (s *Server) platformInfo(*http.Request) (any, error) {
 	return v3.Info{
 		Build: s.c.Version, Name: "dew", Description: "Cloud Foundry style apps and their sidecars on one machine",
 		BrokerVersion: brokerVersion, Custom: map[string]string{},
-		Links: v3.Links{"self": {Href: s.href("v3", "info")}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", "info")}},
 	}, nil
 }

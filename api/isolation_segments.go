@@ -78,7 +78,7 @@ func (perms permissions) seesSegment(g app.Segment) bool {
 
 // segmentOf is the segment that the path names, if who asks sees it.
 func (s *Server) segmentOf(r *http.Request) (app.Segment, permissions, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return app.Segment{}, perms, err
 	}
@@ -94,7 +94,7 @@ func (s *Server) listSegments(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Server) listSegments(r *http.Request) (any, error) {
 	all = slices.DeleteFunc(all, func(g app.Segment) bool {
 		return !perms.seesSegment(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !q.lets("organization_guids", perms.among(g.Orgs)...)
 	})
-	return list(s, r, q, all, look[app.Segment, v3.IsolationSegment]{
+	return list(s.links, r, q, all, look[app.Segment, v3.IsolationSegment]{
 		key:     func(g app.Segment) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
 		present: s.presentSegment,
 		labels:  func(g app.Segment) map[string]string { return g.Metadata.Labels },
@@ -174,7 +174,7 @@ func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
 	all = slices.DeleteFunc(all, func(o app.Org) bool {
 		return !slices.Contains(g.Orgs, o.GUID) || !perms.org(o.GUID) || !q.lets("names", o.Name) || !q.lets("guids", o.GUID)
 	})
-	return list(s, r, q, all, look[app.Org, v3.Organization]{
+	return list(s.links, r, q, all, look[app.Org, v3.Organization]{
 		key:     func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
 		present: s.presentOrg,
 		labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
@@ -196,8 +196,8 @@ func (perms permissions) among(orgs []string) []string {
 
 func (s *Server) entitled(g app.Segment, perms permissions) v3.RelatedMany {
 	return v3.RelatedMany{Data: toMany(perms.among(g.Orgs)).Data, Links: v3.Links{
-		"self":    {Href: s.href("v3", "isolation_segments", g.GUID, "relationships", "organizations")},
-		"related": {Href: s.href("v3", "isolation_segments", g.GUID, "organizations")},
+		"self":    {Href: s.links.Href("v3", "isolation_segments", g.GUID, "relationships", "organizations")},
+		"related": {Href: s.links.Href("v3", "isolation_segments", g.GUID, "organizations")},
 	}}
 }
 
@@ -217,7 +217,7 @@ func (s *Server) getSegmentSpaces(r *http.Request) (any, error) {
 		}
 	}
 	return v3.RelatedMany{Data: toMany(spaces).Data, Links: v3.Links{
-		"self": {Href: s.href("v3", "isolation_segments", g.GUID, "relationships", "spaces")},
+		"self": {Href: s.links.Href("v3", "isolation_segments", g.GUID, "relationships", "spaces")},
 	}}, nil
 }
 
@@ -242,7 +242,7 @@ func (s *Server) entitleOrgs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	return s.entitled(g, perms), err
 }
 
@@ -268,9 +268,9 @@ func (s *Server) getSpaceSegment(r *http.Request) (any, error) {
 
 // related is the relationship of a place to a segment.
 func (s *Server) related(segment, places, guid, name string) v3.Related {
-	out := v3.Related{Data: v3.To(segment).Data, Links: v3.Links{"self": {Href: s.href("v3", places, guid, "relationships", name)}}}
+	out := v3.Related{Data: v3.To(segment).Data, Links: v3.Links{"self": {Href: s.links.Href("v3", places, guid, "relationships", name)}}}
 	if segment != "" {
-		out.Links["related"] = v3.Link{Href: s.href("v3", "isolation_segments", segment)}
+		out.Links["related"] = v3.Link{Href: s.links.Href("v3", "isolation_segments", segment)}
 	}
 	return out
 }
@@ -335,7 +335,7 @@ func (s *Server) setDefaultSegment(r *http.Request) (any, error) {
 }
 
 func (s *Server) presentSegment(g app.Segment) v3.IsolationSegment {
-	self := s.href("v3", "isolation_segments", g.GUID)
+	self := s.links.Href("v3", "isolation_segments", g.GUID)
 	return v3.IsolationSegment{
 		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Metadata: presentMetadata(g.Metadata),
 		Links: v3.Links{"self": {Href: self}, "organizations": {Href: self + "/organizations"}},

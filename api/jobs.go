@@ -27,7 +27,7 @@ func (s *Server) begin(ctx context.Context, operation string, args any) (any, er
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", j.GUID)}, nil
+	return answer{status: http.StatusAccepted, location: s.links.Href("v3", "jobs", j.GUID)}, nil
 }
 
 // forJob is the refusal of a job in the words that its request would have been answered
@@ -75,7 +75,7 @@ func (s *Server) presentJob(j app.Job) v3.Job {
 	out := v3.Job{
 		GUID: j.GUID, CreatedAt: v3.At(j.CreatedAt), UpdatedAt: v3.At(j.UpdatedAt), Operation: j.Operation,
 		State: string(j.State), Errors: []v3.Error{}, Warnings: []v3.Warning{},
-		Links: v3.Links{"self": {Href: s.href("v3", "jobs", j.GUID)}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", "jobs", j.GUID)}},
 	}
 	for _, e := range j.Errors {
 		out.Errors = append(out.Errors, v3.Error{Code: e.Code, Title: e.Title, Detail: e.Detail})

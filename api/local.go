@@ -80,7 +80,7 @@ func (s *Server) credentials(*http.Request) (any, error) {
 	if err != nil && !errors.Is(err, auth.ErrNotFound) {
 		return nil, err
 	}
-	return v3.Credentials{API: s.public.String(), Username: auth.AdminName, Password: password}, nil
+	return v3.Credentials{API: s.links.Public.String(), Username: auth.AdminName, Password: password}, nil
 }
 
 // createToken gives those at the socket a token of the administrator: they could
@@ -111,7 +111,7 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 		return nil, err
 	}
 	kept := s.keptInstances()
-	page := list(s, r, q, records, look[runtime.ExitRecord, v3.Crash]{
+	page := list(s.links, r, q, records, look[runtime.ExitRecord, v3.Crash]{
 		key: func(record runtime.ExitRecord) key {
 			return key{created: record.CrashedAt, updated: record.CrashedAt, guid: fmt.Sprintf("%020d", record.Number)}
 		},

@@ -182,7 +182,7 @@ func (s *Server) logCacheMeta(r *http.Request) (any, error) {
 	for name := range r.URL.Query() {
 		return nil, badQuery("Unknown query parameter(s): '%s'", name)
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}

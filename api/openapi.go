@@ -109,7 +109,8 @@ func document(address, version string, d object) object {
 }
 
 // describeAll is the part of the description that is the same for every server.
-func describeAll(rows []Endpoint) object {
+// choices are the values that some query parameters have.
+func describeAll(rows []Endpoint, choices map[string][]string) object {
 	in, out := newShapes("Request"), newShapes("")
 	failed := object{kindJSON: object{"schema": out.of(errorsType)}}
 	paths := object{}
@@ -121,7 +122,7 @@ func describeAll(rows []Endpoint) object {
 			item = object{}
 			paths[path] = item
 		}
-		item[strings.ToLower(method)] = describe(e, in, out)
+		item[strings.ToLower(method)] = describe(e, choices, in, out)
 	}
 	maps.Copy(paths, auth.Description())
 	schemas := object{}
@@ -138,15 +139,15 @@ func describeAll(rows []Endpoint) object {
 
 // getDescription is for everybody: it tells nothing of what there is.
 func (s *Server) getDescription(*http.Request) (any, error) {
-	return document(s.public.String(), s.c.Version, s.described()), nil
+	return document(s.links.Public.String(), s.c.Version, s.described()), nil
 }
 
 // describe is one operation.
-func describe(e Endpoint, in, out *shapes) object {
+func describe(e Endpoint, choices map[string][]string, in, out *shapes) object {
 	_, path, _ := strings.Cut(e.Pattern, " ")
 	o := e.Shape
 	d := object{"operationId": operationID(e.Pattern), "tags": []string{tagOf(path)}, "responses": e.responses(out)}
-	if parameters := o.parameters(path); len(parameters) > 0 {
+	if parameters := o.parameters(path, choices); len(parameters) > 0 {
 		d["parameters"] = parameters
 	}
 	if len(o.takes) > 0 {

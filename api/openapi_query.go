@@ -16,7 +16,7 @@ var ofLists = []string{"page", "per_page", paramCreated, paramUpdated}
 var operators = []string{"gt", "gte", "lt", "lte"}
 
 // parameters are all that may be said beside the body.
-func (o operation) parameters(path string) []object {
+func (o operation) parameters(path string, choices map[string][]string) []object {
 	var all []object
 	for _, part := range pathPart.FindAllStringSubmatch(path, -1) {
 		all = append(all, object{"name": part[1], "in": "path", "required": true, "schema": object{"type": "string"}})
@@ -24,7 +24,7 @@ func (o operation) parameters(path string) []object {
 	if o.pages {
 		all = append(all, asked("order_by", object{"type": "string", "enum": bothWays(o.orders)}))
 		for _, name := range ofLists {
-			all = append(all, parameter(name))
+			all = append(all, parameter(name, choices))
 		}
 		for _, name := range []string{paramCreated, paramUpdated} {
 			for _, op := range operators {
@@ -33,7 +33,7 @@ func (o operation) parameters(path string) []object {
 		}
 	}
 	for _, name := range o.asks {
-		all = append(all, parameter(name))
+		all = append(all, parameter(name, choices))
 	}
 	return all
 }
@@ -44,7 +44,7 @@ func asked(name string, schema object) object {
 }
 
 // parameter is a query parameter. Most have values with commas between them.
-func parameter(name string) object {
+func parameter(name string, choices map[string][]string) object {
 	if schema, ok := single[name]; ok {
 		return asked(name, schema)
 	}
@@ -52,7 +52,7 @@ func parameter(name string) object {
 	if name == paramCreated || name == paramUpdated {
 		items = timeSchema()
 	}
-	if names, ok := serviceFieldNames[name]; ok {
+	if names, ok := choices[name]; ok {
 		items = object{"enum": names}
 	}
 	p := asked(name, object{"type": "array", "items": items})

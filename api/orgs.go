@@ -38,7 +38,7 @@ func (s *Server) listOrgs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *Server) listOrgs(r *http.Request) (any, error) {
 			found = append(found, o)
 		}
 	}
-	return list(s, r, q, found, look[app.Org, v3.Organization]{
+	return list(s.links, r, q, found, look[app.Org, v3.Organization]{
 		key:     func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
 		present: s.presentOrg,
 		labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
@@ -183,14 +183,14 @@ func (s *Server) getOrgQuota(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return v3.Related{Data: v3.To(quotaOf(o)).Data, Links: v3.Links{
-		"self":    {Href: s.href("v3", "organizations", o.GUID, "relationships", "quota")},
-		"related": {Href: s.href("v3", "organization_quotas", quotaOf(o))},
+		"self":    {Href: s.links.Href("v3", "organizations", o.GUID, "relationships", "quota")},
+		"related": {Href: s.links.Href("v3", "organization_quotas", quotaOf(o))},
 	}}, nil
 }
 
 func (s *Server) presentOrg(o app.Org) v3.Organization {
 	at := func(elem ...string) v3.Link {
-		return v3.Link{Href: s.href(append([]string{"v3", "organizations", o.GUID}, elem...)...)}
+		return v3.Link{Href: s.links.Href(append([]string{"v3", "organizations", o.GUID}, elem...)...)}
 	}
 	return v3.Organization{
 		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Name: o.Name, Suspended: o.Suspended,

@@ -110,7 +110,7 @@ func (s *Server) pageOfPackages(r *http.Request, q query, all []droplet.Package)
 	all = slices.DeleteFunc(all, func(p droplet.Package) bool {
 		return !q.lets("guids", p.GUID) || !q.lets("states", string(p.State)) || !q.lets("types", p.Type)
 	})
-	return list(s, r, q, all, look[droplet.Package, v3.Package]{
+	return list(s.links, r, q, all, look[droplet.Package, v3.Package]{
 		key:     func(p droplet.Package) key { return key{p.GUID, p.CreatedAt, p.UpdatedAt, p.GUID} },
 		present: s.presentPackage,
 		labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
@@ -173,7 +173,7 @@ func (s *Server) appInBody(ctx context.Context, n need, guid string) (app.App, e
 	if err != nil {
 		return a, err
 	}
-	return a, s.require(ctx, n, a.Space)
+	return a, s.access.require(ctx, n, a.Space)
 }
 
 func (s *Server) updatePackage(r *http.Request) (any, error) {
@@ -400,7 +400,7 @@ func (u *upload) close() {
 }
 
 func (s *Server) presentPackage(p droplet.Package) v3.Package {
-	self := s.href("v3", "packages", p.GUID)
+	self := s.links.Href("v3", "packages", p.GUID)
 	out := v3.Package{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Type: p.Type, State: string(p.State),
 		Relationships: v3.PackageRelationships{App: v3.To(p.App)},
@@ -408,7 +408,7 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 		Links: v3.Links{
 			"self":   {Href: self},
 			"upload": {Href: self + "/upload", Method: http.MethodPost},
-			"app":    {Href: s.href("v3", "apps", p.App)},
+			"app":    {Href: s.links.Href("v3", "apps", p.App)},
 
 			"download": {Href: self + "/download"},
 		},

@@ -246,7 +246,7 @@ type key struct {
 }
 
 // list is the page of all that the query asks for. It changes all.
-func list[T, V any](s *Server, r *http.Request, q query, all []T, look look[T, V]) v3.List[V] {
+func list[T, V any](l Links, r *http.Request, q query, all []T, look look[T, V]) v3.List[V] {
 	all = slices.DeleteFunc(all, func(v T) bool {
 		return !q.letsTimes(look.key(v)) || q.selector != nil && (look.labels == nil || !q.selector.Matches(look.labels(v)))
 	})
@@ -259,7 +259,7 @@ func list[T, V any](s *Server, r *http.Request, q query, all []T, look look[T, V
 	})
 	total := len(all)
 	from := min((q.page-1)*q.perPage, total)
-	out := v3.List[V]{Pagination: s.pagination(r, q, total), Resources: []V{}}
+	out := v3.List[V]{Pagination: l.pagination(r, q, total), Resources: []V{}}
 	for _, v := range all[from:min(from+q.perPage, total)] {
 		out.Resources = append(out.Resources, look.present(v))
 	}
@@ -281,26 +281,4 @@ func (q query) compare(a, b key) int {
 		return cmp.Or(a.updated.Compare(b.updated), cmp.Compare(a.guid, b.guid))
 	}
 	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.guid, b.guid))
-}
-
-func (s *Server) pagination(r *http.Request, q query, total int) v3.Pagination {
-	pages := max((total+q.perPage-1)/q.perPage, 1)
-	at := func(page int) v3.Link {
-		values := r.URL.Query()
-		values.Set("page", strconv.Itoa(page))
-		values.Set("per_page", strconv.Itoa(q.perPage))
-		u := s.public.JoinPath(r.URL.EscapedPath())
-		u.RawQuery = values.Encode()
-		return v3.Link{Href: u.String()}
-	}
-	p := v3.Pagination{TotalResults: total, TotalPages: pages, First: at(1), Last: at(pages)}
-	if q.page < pages {
-		next := at(q.page + 1)
-		p.Next = &next
-	}
-	if q.page > 1 {
-		previous := at(min(q.page-1, pages))
-		p.Previous = &previous
-	}
-	return p
 }

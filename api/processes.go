@@ -124,7 +124,7 @@ func (s *Server) listProcesses(r *http.Request) (any, error) {
 // appsSeen are the apps that the request may know of and that the query's filters
 // for apps, spaces and orgs let through, by guid.
 func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, ap
 		return nil, err
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return !q.lets("guids", p.guid) || !q.lets("types", p.process.Type) })
-	return list(s, r, q, parts, look[part, v3.Process]{
+	return list(s.links, r, q, parts, look[part, v3.Process]{
 		key:    func(p part) key { return key{p.process.Type, p.process.CreatedAt, p.process.UpdatedAt, p.guid} },
 		labels: func(p part) map[string]string { return p.process.Metadata.Labels },
 		present: func(p part) v3.Process {
@@ -200,7 +200,7 @@ func (s *Server) partsAmong(all []app.Process, apps map[string]app.App) ([]part,
 // secrets tells of an app whether who asks may read its secrets. Commands are
 // among them: they carry passwords.
 func (s *Server) secrets(r *http.Request) (func(app string) bool, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	return func(guid string) bool {
 		if perms.secrets {
 			return true
@@ -232,7 +232,7 @@ func (s *Server) listInstances(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("App", err)
 	}
-	return list(s, r, q, s.instancesOf(a, p), look[v3.ProcessInstance, v3.ProcessInstance]{
+	return list(s.links, r, q, s.instancesOf(a, p), look[v3.ProcessInstance, v3.ProcessInstance]{
 		key:     func(i v3.ProcessInstance) key { return key{guid: fmt.Sprintf("%09d", i.Index)} },
 		present: func(i v3.ProcessInstance) v3.ProcessInstance { return i },
 	}), nil
@@ -444,7 +444,7 @@ func (s *Server) presentPart(p part, open bool) v3.Process {
 
 // presentProcess shows a process; its command only to who may read secrets.
 func (s *Server) presentProcess(p app.Process, open bool) v3.Process {
-	self := s.href("v3", "processes", p.GUID)
+	self := s.links.Href("v3", "processes", p.GUID)
 	out := v3.Process{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
 		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: logLimit(p.LogRate),
@@ -453,7 +453,7 @@ func (s *Server) presentProcess(p app.Process, open bool) v3.Process {
 		Metadata:      presentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self":  {Href: self},
-			"app":   {Href: s.href("v3", "apps", p.App)},
+			"app":   {Href: s.links.Href("v3", "apps", p.App)},
 			"scale": {Href: self + "/actions/scale", Method: http.MethodPost},
 			"stats": {Href: self + "/stats"},
 

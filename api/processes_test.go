@@ -282,7 +282,7 @@ func TestCrashPages(t *testing.T) {
 		got, p := read(next)
 		all, next = append(all, got...), ""
 		if p.Next != nil {
-			next = strings.TrimPrefix(p.Next.Href, w.s.public.String())
+			next = strings.TrimPrefix(p.Next.Href, w.s.links.Public.String())
 		}
 	}
 	if diff := cmp.Diff(all, []int{6, 5, 4, 3, 2, 1, 0}); diff != "" {

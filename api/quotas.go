@@ -62,12 +62,12 @@ func (s *Server) quotasEndpoints() []Endpoint {
 // managers see it, and who works in a space that has it.
 var aSpaceQuota = resource{
 	name: nounSpaceQuota,
-	find: func(s *Server, guid string) (place, error) {
-		q, err := s.spaceQuota(guid)
+	find: func(c *Control, guid string) (place, error) {
+		q, err := c.spaceQuota(guid)
 		return place{org: q.Org}, err
 	},
-	readers: func(s *Server, guid string) (spaces []string, err error) {
-		all, err := s.c.Registry.Spaces()
+	readers: func(c *Control, guid string) (spaces []string, err error) {
+		all, err := c.Registry.Spaces()
 		for _, sp := range all {
 			if sp.Quota == guid {
 				spaces = append(spaces, sp.GUID)
@@ -89,8 +89,8 @@ const (
 	nounSpaceQuota = "Space quota"
 )
 
-func (s *Server) spaceQuota(guid string) (app.Quota, error) {
-	q, err := s.c.Registry.Quota(guid)
+func (c *Control) spaceQuota(guid string) (app.Quota, error) {
+	q, err := c.Registry.Quota(guid)
 	if err == nil && q.Org == "" {
 		err = app.ErrNotFound // it is for orgs
 	}
@@ -122,7 +122,7 @@ func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (s *Server) pageOfQuotas(r *http.Request, q query, all []app.Quota, members
 	all = slices.DeleteFunc(all, func(k app.Quota) bool {
 		return !q.lets("names", k.Name) || !q.lets("guids", k.GUID) || !q.lets(members, has(k)...)
 	})
-	return list(s, r, q, all, look[app.Quota, v3.Quota]{
+	return list(s.links, r, q, all, look[app.Quota, v3.Quota]{
 		key:     func(k app.Quota) key { return key{k.Name, k.CreatedAt, k.UpdatedAt, k.GUID} },
 		present: func(k app.Quota) v3.Quota { return s.presentQuota(k, has(k)) },
 	}), nil
@@ -158,7 +158,7 @@ func (s *Server) pageOfQuotas(r *http.Request, q query, all []app.Quota, members
 // quotaHolders finds the guids of the orgs, or spaces, that have a quota, as far as who
 // asks sees them.
 func (s *Server) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (s *Server) getQuota(r *http.Request) (any, error) {
 }
 
 func (s *Server) getSpaceQuota(r *http.Request) (any, error) {
-	k, err := s.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.spaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
@@ -259,7 +259,7 @@ func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
 		return nil, unprocessable("Unknown field(s): 'domains'")
 	}
 	k := app.Quota{Name: body.Name, Org: body.Relationships.Organization.ID()}
-	if err := s.requireOrg(r.Context(), k.Org); err != nil {
+	if err := s.access.requireOrg(r.Context(), k.Org); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
 			return nil, unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", k.Org)
 		}
@@ -290,7 +290,7 @@ func (s *Server) updateOrgQuota(r *http.Request) (any, error) {
 }
 
 func (s *Server) updateSpaceQuota(r *http.Request) (any, error) {
-	if _, err := s.spaceQuota(r.PathValue("guid")); err != nil {
+	if _, err := s.access.spaceQuota(r.PathValue("guid")); err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
 	return s.changeQuota(r, nounSpaceQuota)
@@ -374,7 +374,7 @@ func (s *Server) deleteOrgQuota(r *http.Request) (any, error) {
 }
 
 func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
-	k, err := s.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.spaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
@@ -402,7 +402,7 @@ func (s *Server) applySpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.spaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
@@ -421,12 +421,12 @@ func (s *Server) holdersOf(r *http.Request, k app.Quota, kind, who string) (any,
 	}
 	return v3.RelatedMany{
 		Data:  toMany(has(k)).Data,
-		Links: v3.Links{"self": {Href: s.href("v3", kind, k.GUID, "relationships", who)}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", kind, k.GUID, "relationships", who)}},
 	}, nil
 }
 
 func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
-	k, err := s.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.spaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
@@ -481,14 +481,14 @@ func (s *Server) presentQuota(k app.Quota, has []string) v3.Quota {
 	if k.Org == "" {
 		out.Domains = &v3.DomainLimits{TotalDomains: k.Domains}
 		out.Relationships.Organizations = &who
-		out.Links = v3.Links{"self": {Href: s.href("v3", "organization_quotas", k.GUID)}}
+		out.Links = v3.Links{"self": {Href: s.links.Href("v3", "organization_quotas", k.GUID)}}
 		return out
 	}
 	org := v3.To(k.Org)
 	out.Relationships.Organization, out.Relationships.Spaces = &org, &who
 	out.Links = v3.Links{
-		"self":         {Href: s.href("v3", "space_quotas", k.GUID)},
-		"organization": {Href: s.href("v3", "organizations", k.Org)},
+		"self":         {Href: s.links.Href("v3", "space_quotas", k.GUID)},
+		"organization": {Href: s.links.Href("v3", "organizations", k.Org)},
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func (s *Server) getReservation(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Domain", err)
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}

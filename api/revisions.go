@@ -35,9 +35,9 @@ func (s *Server) revisionsEndpoints() []Endpoint {
 }
 
 // aRevision is what a path names; see the other nouns.
-var aRevision = resource{name: "Revision", find: func(s *Server, guid string) (place, error) {
-	v, err := s.c.Registry.Revision(guid)
-	return s.inApp(v.App, err)
+var aRevision = resource{name: "Revision", find: func(c *Control, guid string) (place, error) {
+	v, err := c.Registry.Revision(guid)
+	return c.inApp(v.App, err)
 }}
 
 func (s *Server) listRevisions(r *http.Request) (any, error) {
@@ -88,7 +88,7 @@ func (s *Server) pageOfRevisions(r *http.Request, q query, all []app.Revision) (
 	all = slices.DeleteFunc(all, func(v app.Revision) bool {
 		return !q.lets("guids", v.GUID) || !q.lets("versions", strconv.Itoa(v.Version)) || !q.lets("deployable", strconv.FormatBool(there[v.GUID]))
 	})
-	return list(s, r, q, all, look[app.Revision, v3.Revision]{
+	return list(s.links, r, q, all, look[app.Revision, v3.Revision]{
 		key:     func(v app.Revision) key { return key{v.GUID, v.CreatedAt, v.UpdatedAt, v.GUID} },
 		present: func(v app.Revision) v3.Revision { return s.presentRevision(v, there[v.GUID], open(v.App)) },
 		labels:  func(v app.Revision) map[string]string { return v.Metadata.Labels },
@@ -150,11 +150,11 @@ func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	self := s.href("v3", "revisions", v.GUID)
+	self := s.links.Href("v3", "revisions", v.GUID)
 	return v3.EnvVars{Var: variables(app.App{Env: v.Env}), Links: v3.Links{
 		"self":     {Href: self + "/environment_variables"},
 		"revision": {Href: self},
-		"app":      {Href: s.href("v3", "apps", v.App)},
+		"app":      {Href: s.links.Href("v3", "apps", v.App)},
 	}}, nil
 }
 
@@ -174,7 +174,7 @@ func (s *Server) recordRevision(w transaction, a app.App, guid string, version i
 
 // presentRevision shows a revision; its commands only to who may read secrets.
 func (s *Server) presentRevision(v app.Revision, deployable, open bool) v3.Revision {
-	self := s.href("v3", "revisions", v.GUID)
+	self := s.links.Href("v3", "revisions", v.GUID)
 	out := v3.Revision{
 		GUID: v.GUID, Version: v.Version, Droplet: v3.GUID{GUID: v.Droplet}, Processes: map[string]v3.RevisionProcess{},
 		Sidecars: []v3.RevisionSidecar{}, Description: v.Description, Deployable: deployable,
@@ -182,7 +182,7 @@ func (s *Server) presentRevision(v app.Revision, deployable, open bool) v3.Revis
 		CreatedAt:     v3.At(v.CreatedAt), UpdatedAt: v3.At(v.UpdatedAt), Metadata: presentMetadata(v.Metadata),
 		Links: v3.Links{
 			"self":                  {Href: self},
-			"app":                   {Href: s.href("v3", "apps", v.App)},
+			"app":                   {Href: s.links.Href("v3", "apps", v.App)},
 			"environment_variables": {Href: self + "/environment_variables"},
 		},
 	}

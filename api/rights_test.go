@@ -326,7 +326,7 @@ func TestSuspendedOrg(t *testing.T) {
 	if got := h.as(h.tokens["admin"], "POST", "/v3/apps/"+h.app+"/actions/stop", ""); got.Code != 200 {
 		t.Errorf("an administrator in a suspended org = %d %s, want 200", got.Code, got.Body)
 	}
-	if err := h.s.require(withCaller(context.Background(), &caller{who: must(h.c.Auth.Verify(dev))(t)}), toRead, h.space.GUID); err != nil {
+	if err := h.s.access.require(withCaller(context.Background(), &caller{who: must(h.c.Auth.Verify(dev))(t)}), toRead, h.space.GUID); err != nil {
 		t.Errorf("demand to read in a suspended org = %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func (s *Server) listRoles(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) listRoles(r *http.Request) (any, error) {
 			found = append(found, role)
 		}
 	}
-	page := list(s, r, q, found, look[auth.Role, v3.Role]{
+	page := list(s.links, r, q, found, look[auth.Role, v3.Role]{
 		key:     func(role auth.Role) key { return key{string(role.Type), role.CreatedAt, role.UpdatedAt, role.GUID} },
 		present: s.presentRole,
 	})
@@ -166,9 +166,9 @@ func checkRole(role auth.Role, user *v3.UserName) error {
 // mayGrant wants the principal to manage the place of a role.
 func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
-		return invalidSpace(s.require(ctx, toManage, role.Space))
+		return invalidSpace(s.access.require(ctx, toManage, role.Space))
 	}
-	err := s.requireOrg(ctx, role.Org)
+	err := s.access.requireOrg(ctx, role.Org)
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("Invalid organization. Ensure that the organization exists and you have access to it.")
 	}
@@ -336,13 +336,13 @@ func (s *Server) doDeleteRole(_ context.Context, guid string) error {
 
 func (s *Server) presentRole(role auth.Role) v3.Role {
 	links := v3.Links{
-		"self": {Href: s.href("v3", "roles", role.GUID)},
-		"user": {Href: s.href("v3", "users", role.User)},
+		"self": {Href: s.links.Href("v3", "roles", role.GUID)},
+		"user": {Href: s.links.Href("v3", "users", role.User)},
 	}
 	if role.Org != "" {
-		links["organization"] = v3.Link{Href: s.href("v3", "organizations", role.Org)}
+		links["organization"] = v3.Link{Href: s.links.Href("v3", "organizations", role.Org)}
 	} else {
-		links["space"] = v3.Link{Href: s.href("v3", "spaces", role.Space)}
+		links["space"] = v3.Link{Href: s.links.Href("v3", "spaces", role.Space)}
 	}
 	return v3.Role{
 		GUID: role.GUID, CreatedAt: v3.At(role.CreatedAt), UpdatedAt: v3.At(role.UpdatedAt), Type: string(role.Type),

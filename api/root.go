@@ -24,17 +24,17 @@ const sshClient = "ssh-proxy"
 // root tells where everything is. Doors that do not exist are null.
 func (s *Server) root(*http.Request) (any, error) {
 	links := v3.RootLinks{
-		Self:              &v3.Link{Href: s.public.String()},
-		CloudControllerV3: &v3.RootLink{Href: s.href("v3"), Meta: v3.RootMeta{Version: apiVersion}},
-		Login:             &v3.Link{Href: s.href("uaa")},
-		UAA:               &v3.Link{Href: s.href("uaa")},
-		LogCache:          &v3.Link{Href: s.public.String()},
-		LogStream:         &v3.Link{Href: s.href("stream", "v1")},
+		Self:              &v3.Link{Href: s.links.Public.String()},
+		CloudControllerV3: &v3.RootLink{Href: s.links.Href("v3"), Meta: v3.RootMeta{Version: apiVersion}},
+		Login:             &v3.Link{Href: s.links.Href("uaa")},
+		UAA:               &v3.Link{Href: s.links.Href("uaa")},
+		LogCache:          &v3.Link{Href: s.links.Public.String()},
+		LogStream:         &v3.Link{Href: s.links.Href("stream", "v1")},
 	}
 	if groups, err := s.c.Registry.RouterGroups(); err != nil {
 		return nil, err
 	} else if len(groups) > 0 {
-		links.Routing = &v3.Link{Href: s.href("routing")}
+		links.Routing = &v3.Link{Href: s.links.Href("routing")}
 	}
 	if door := s.c.SSH; door != nil {
 		links.AppSSH = &v3.RootLink{Href: door.Address, Meta: v3.RootMeta{HostKeyFingerprint: door.Fingerprint, OAuthClient: sshClient}}

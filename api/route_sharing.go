@@ -32,8 +32,8 @@ func (s *Server) routeSharingEndpoints() []Endpoint {
 }
 
 // routeReaders are the spaces that a route is shared with.
-func routeReaders(s *Server, guid string) ([]string, error) {
-	rt, err := s.c.Registry.Route(guid)
+func routeReaders(c *Control, guid string) ([]string, error) {
+	rt, err := c.Registry.Route(guid)
 	return rt.SharedWith, err
 }
 
@@ -47,7 +47,7 @@ func (s *Server) getRouteShares(r *http.Request) (any, error) {
 
 func (s *Server) presentRouteShares(rt app.Route) v3.SharedSpaces {
 	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
-		"self": {Href: s.href("v3", "routes", rt.GUID, "relationships", "shared_spaces")},
+		"self": {Href: s.links.Href("v3", "routes", rt.GUID, "relationships", "shared_spaces")},
 	}}
 	for _, space := range rt.SharedWith {
 		out.Data = append(out.Data, v3.GUID{GUID: space})
@@ -70,7 +70,7 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 	}
 	var spaces []string
 	for _, d := range body.Data {
-		if err := noRouteThere("share", d.GUID, s.require(r.Context(), toDevelop, d.GUID)); err != nil {
+		if err := noRouteThere("share", d.GUID, s.access.require(r.Context(), toDevelop, d.GUID)); err != nil {
 			return nil, err
 		}
 		spaces = append(spaces, d.GUID)
@@ -96,7 +96,7 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	if space == rt.Space {
 		return nil, unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
 	}
-	if err := noRouteThere("unshare", space, s.require(r.Context(), toSupport, space)); err != nil {
+	if err := noRouteThere("unshare", space, s.access.require(r.Context(), toSupport, space)); err != nil {
 		return nil, err
 	}
 	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -124,7 +124,7 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
 		return nil, err
 	}
-	if err := noRouteThere("transfer owner of", body.ID(), s.require(r.Context(), toSupport, body.ID())); err != nil {
+	if err := noRouteThere("transfer owner of", body.ID(), s.access.require(r.Context(), toSupport, body.ID())); err != nil {
 		return nil, err
 	}
 	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -134,8 +134,8 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return v3.Related{Data: &v3.GUID{GUID: rt.Space}, Links: v3.Links{
-		"self":    {Href: s.href("v3", "routes", rt.GUID, "relationships", "space")},
-		"related": {Href: s.href("v3", "spaces", rt.Space)},
+		"self":    {Href: s.links.Href("v3", "routes", rt.GUID, "relationships", "space")},
+		"related": {Href: s.links.Href("v3", "spaces", rt.Space)},
 	}}, nil
 }
 
@@ -178,7 +178,7 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 // mayUnmap refuses those who have a route by sharing to take away apps of others.
 func (s *Server) mayUnmap(r *http.Request) error {
 	rt, err := s.routeOf(r)
-	if err != nil || s.require(r.Context(), toSupport, rt.Space) == nil {
+	if err != nil || s.access.require(r.Context(), toSupport, rt.Space) == nil {
 		return err
 	}
 	d, ok := destinationsByGUID(rt)[r.PathValue("destination")]

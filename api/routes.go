@@ -68,7 +68,7 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 		seen := perms.may(toReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, perms.space)
 		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
-	out := list(s, r, q, all, look[app.Route, v3.Route]{
+	out := list(s.links, r, q, all, look[app.Route, v3.Route]{
 		key:     func(rt app.Route) key { return key{rt.Host, rt.CreatedAt, rt.UpdatedAt, rt.GUID} },
 		present: func(rt app.Route) v3.Route { return s.presentRoute(rt, names[rt.Domain]) },
 		labels:  func(rt app.Route) map[string]string { return rt.Metadata.Labels },
@@ -148,7 +148,7 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
 		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.require(r.Context(), toSupport, rt.Space); err != nil {
+	if err := s.access.require(r.Context(), toSupport, rt.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagRouteCreation); err != nil {
@@ -364,7 +364,7 @@ func (s *Server) routeProblem(rt app.Route) string {
 }
 
 func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
-	self := s.href("v3", "routes", rt.GUID)
+	self := s.links.Href("v3", "routes", rt.GUID)
 	protocol, port := "http", (*int)(nil)
 	if rt.TCP() {
 		protocol, port = "tcp", &rt.Port
@@ -376,8 +376,8 @@ func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
 		Options:       rt.Options, Metadata: presentMetadata(rt.Metadata),
 		Links: v3.Links{
 			"self":         {Href: self},
-			"space":        {Href: s.href("v3", "spaces", rt.Space)},
-			"domain":       {Href: s.href("v3", "domains", rt.Domain)},
+			"space":        {Href: s.links.Href("v3", "spaces", rt.Space)},
+			"domain":       {Href: s.links.Href("v3", "domains", rt.Domain)},
 			"destinations": {Href: self + "/destinations"},
 
 			"shared_spaces": {Href: self + "/relationships/shared_spaces"},

@@ -34,5 +34,5 @@ var description = sync.OnceValue(func() object {
 	rows := slices.Collect(maps.Values(rights))
 	rows = slices.DeleteFunc(rows, func(e Endpoint) bool { return e.Pattern == "/" })
 	slices.SortFunc(rows, func(a, b Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
-	return describeAll(rows)
+	return describeAll(rows, serviceFieldNames)
 })

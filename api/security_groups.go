@@ -27,10 +27,10 @@ func (s *Server) securityGroupsEndpoints() []Endpoint {
 			Handler: s.getSecurityGroup, Shape: gives[v3.SecurityGroup](200),
 		},
 		{
-			Pattern: "PATCH /v3/security_groups/{guid}", Needs: toAdminister, Resource: aGroup,
+			Pattern: "PATCH /v3/security_groups/{guid}", Needs: toAdminister, Resource: s.securityGroupResource(),
 			Handler: s.updateSecurityGroup, Shape: gives[v3.SecurityGroup](200).from(jsonOf[v3.ChangeSecurityGroup]()),
 		},
-		{Pattern: "DELETE /v3/security_groups/{guid}", Needs: toAdminister, Resource: aGroup, Handler: s.deleteSecurityGroup, Shape: begins()},
+		{Pattern: "DELETE /v3/security_groups/{guid}", Needs: toAdminister, Resource: s.securityGroupResource(), Handler: s.deleteSecurityGroup, Shape: begins()},
 		{
 			Pattern: "GET /v3/spaces/{guid}/running_security_groups", Needs: toRead, Resource: aSpace,
 			Handler: s.listSpaceGroups(runsOf), Shape: pageOf[v3.SecurityGroup]("names", "guids"),
@@ -87,7 +87,7 @@ func (perms permissions) seesGroup(g app.SecurityGroup) bool {
 
 // groupOf is the group that the path names, if who asks sees it.
 func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, permissions, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return app.SecurityGroup{}, perms, err
 	}
@@ -103,7 +103,7 @@ func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *Server) listSpaceGroups(of side) handler {
 }
 
 func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.SecurityGroup) bool) (any, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.Securit
 	all = slices.DeleteFunc(all, func(g app.SecurityGroup) bool {
 		return !perms.seesGroup(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !among(g)
 	})
-	return list(s, r, q, all, look[app.SecurityGroup, v3.SecurityGroup]{
+	return list(s.links, r, q, all, look[app.SecurityGroup, v3.SecurityGroup]{
 		key:     func(g app.SecurityGroup) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
 		present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, perms) },
 	}), nil
@@ -159,7 +159,7 @@ func (s *Server) createSecurityGroup(r *http.Request) (any, error) {
 	if g, err = s.c.Registry.PutSecurityGroup(g); err != nil {
 		return nil, noSpaces(err)
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	return answer{status: http.StatusCreated, body: s.presentGroup(g, perms)}, err
 }
 
@@ -214,7 +214,7 @@ func (s *Server) updateSecurityGroup(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSecurityGroup, err)
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	return s.presentGroup(g, perms), err
 }
 
@@ -241,7 +241,7 @@ func (s *Server) bindGroup(of side) handler {
 			return nil, err
 		}
 		for _, space := range guids(&body) {
-			if err := s.require(r.Context(), toManage, space); err != nil {
+			if err := s.access.require(r.Context(), toManage, space); err != nil {
 				return nil, noSpaces(err)
 			}
 		}
@@ -252,10 +252,10 @@ func (s *Server) bindGroup(of side) handler {
 		if err != nil {
 			return nil, noSpaces(err)
 		}
-		perms, err := s.permissions(r.Context())
+		perms, err := s.access.permissions(r.Context())
 		return v3.RelatedMany{
 			Data:  toMany(seen(*of.spaces(&g), perms)).Data,
-			Links: v3.Links{"self": {Href: s.href("v3", "security_groups", g.GUID, "relationships", of.name)}},
+			Links: v3.Links{"self": {Href: s.links.Href("v3", "security_groups", g.GUID, "relationships", of.name)}},
 		}, err
 	}
 }
@@ -268,7 +268,7 @@ func (s *Server) unbindGroup(of side) handler {
 		}
 		space := r.PathValue("space")
 		unbound := unprocessable("Unable to unbind security group from space with guid '%s'. Ensure the space is bound to this security group.", space)
-		if err := s.require(r.Context(), toManage, space); err != nil {
+		if err := s.access.require(r.Context(), toManage, space); err != nil {
 			if errors.Is(err, app.ErrNotFound) {
 				err = unbound
 			}
@@ -300,6 +300,14 @@ func (s *Server) presentGroup(g app.SecurityGroup, perms permissions) v3.Securit
 		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Rules: rules,
 		GloballyEnabled: v3.GloballyEnabled{Running: g.Running, Staging: g.Staging},
 		Relationships:   v3.SecurityGroupRelationships{RunningSpaces: toMany(seen(g.Runs, perms)), StagingSpaces: toMany(seen(g.Stages, perms))},
-		Links:           v3.Links{"self": {Href: s.href("v3", "security_groups", g.GUID)}},
+		Links:           v3.Links{"self": {Href: s.links.Href("v3", "security_groups", g.GUID)}},
 	}
+}
+
+// securityGroupResource is what the path of a security group names.
+func (s *Server) securityGroupResource() resource {
+	return resource{name: nounSecurityGroup, look: func(r *http.Request) error {
+		_, _, err := s.groupOf(r)
+		return err
+	}}
 }

@@ -144,7 +144,8 @@ const defaultMaxUpload = 1 << 30
 type Server struct {
 	c         Config
 	log       *slog.Logger
-	public    *url.URL
+	links     Links
+	access    *Control
 	names     map[string]bool
 	mux       *http.ServeMux
 	rows      []Endpoint
@@ -181,12 +182,12 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
 	}
-	s := &Server{c: c, log: c.Logger, public: public, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
+	s := &Server{c: c, log: c.Logger, links: Links{Public: public}, access: &Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
 	s.c.Metrics.watch(c.Logs, c.Stats)
 	if err := s.routes(); err != nil {
 		return nil, err
 	}
-	s.described = sync.OnceValue(func() object { return describeAll(s.rows) })
+	s.described = sync.OnceValue(func() object { return describeAll(s.rows, serviceFieldNames) })
 	s.operations()
 	s.removals()
 	s.serviceOperations()
@@ -387,10 +388,6 @@ func requestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestKey{}).(string)
 	return id
 }
-
-// href is the absolute URL of a path. It comes from the configuration and never
-// from the request: a Host header is the client's word.
-func (s *Server) href(elem ...string) string { return s.public.JoinPath(elem...).String() }
 
 // say puts a sentence of the platform into an app's log. A log that cannot be
 // written must not undo a change that is stored already.

@@ -83,7 +83,7 @@ func (s *Server) listCredentialBindings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := list(s, r, q, all, look[services.Binding, v3.ServiceCredentialBinding]{
+	out := list(s.links, r, q, all, look[services.Binding, v3.ServiceCredentialBinding]{
 		key:     bindingKey,
 		present: s.presentCredentialBinding,
 		labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
@@ -96,7 +96,7 @@ func bindingKey(b services.Binding) key { return key{b.Name, b.CreatedAt, b.Upda
 
 // seenBindings are the bindings that the filter chooses and who asks sees.
 func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]serv
 	}
 	var seen []services.Binding
 	for _, b := range all {
-		space, err := s.bindingSpace(b)
+		space, err := s.access.bindingSpace(b)
 		if err != nil && !invisible(err) {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 		if to != nil {
 			return unprocessable("Unknown field(s): 'relationships.app' of a key")
 		}
-		return s.require(r.Context(), toDevelop, i.Space)
+		return s.access.require(r.Context(), toDevelop, i.Space)
 	case services.AppBinding:
 		if to == nil {
 			return unprocessable("Relationships 'app' must be given: it names the app that is to be bound")
@@ -207,7 +207,7 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 	n.App = to.ID()
 	a, err := s.c.Registry.App(n.App)
 	if err == nil {
-		err = s.require(r.Context(), toSupport, a.Space)
+		err = s.access.require(r.Context(), toSupport, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("The app could not be found: '%s'", n.App)
@@ -217,7 +217,7 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 
 // seenInstance is the service instance that a body names.
 func (s *Server) seenInstance(r *http.Request, guid string) (services.Instance, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return services.Instance{}, err
 	}
@@ -280,11 +280,11 @@ func (s *Server) deleteServiceBinding(r *http.Request) (any, error) {
 
 // demandAt asks for a need where a binding belongs.
 func (s *Server) demandAt(ctx context.Context, n need, b services.Binding) error {
-	space, err := s.bindingSpace(b)
+	space, err := s.access.bindingSpace(b)
 	if err != nil {
 		return err
 	}
-	return s.require(ctx, n, space)
+	return s.access.require(ctx, n, space)
 }
 
 // getBindingDetails tells the credentials of a binding, and that they were told.
@@ -321,7 +321,7 @@ func (s *Server) getBindingDetails(r *http.Request) (any, error) {
 
 // recordBinding records what somebody did to a binding, or was shown of it.
 func (s *Server) recordBinding(r *http.Request, what string, b services.Binding, data map[string]any) error {
-	space, err := s.bindingSpace(b)
+	space, err := s.access.bindingSpace(b)
 	if err != nil {
 		return err
 	}
@@ -349,21 +349,21 @@ func (s *Server) getBindingParameters(r *http.Request) (any, error) {
 }
 
 func (s *Server) presentCredentialBinding(b services.Binding) v3.ServiceCredentialBinding {
-	self := s.href("v3", "service_credential_bindings", b.GUID)
+	self := s.links.Href("v3", "service_credential_bindings", b.GUID)
 	out := v3.ServiceCredentialBinding{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), Type: string(b.Type),
 		LastOperation: presentLast(b.Last), Metadata: presentMetadata(b.Metadata),
 		Relationships: v3.CredentialBindingRelationships{App: maybe(b.App), ServiceInstance: v3.To(b.Instance)},
 		Links: v3.Links{
 			"self": {Href: self}, "details": {Href: self + "/details"}, "parameters": {Href: self + "/parameters"},
-			"service_instance": {Href: s.href("v3", "service_instances", b.Instance)},
+			"service_instance": {Href: s.links.Href("v3", "service_instances", b.Instance)},
 		},
 	}
 	if b.Name != "" {
 		out.Name = &b.Name
 	}
 	if b.App != "" {
-		out.Links["app"] = v3.Link{Href: s.href("v3", "apps", b.App)}
+		out.Links["app"] = v3.Link{Href: s.links.Href("v3", "apps", b.App)}
 	}
 	return out
 }

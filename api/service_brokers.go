@@ -36,7 +36,7 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 			found = append(found, b)
 		}
 	}
-	return list(s, r, q, found, look[services.ServiceBroker, v3.ServiceBroker]{
+	return list(s.links, r, q, found, look[services.ServiceBroker, v3.ServiceBroker]{
 		key:     func(b services.ServiceBroker) key { return key{b.Name, b.CreatedAt, b.UpdatedAt, b.GUID} },
 		present: s.presentBroker,
 		labels:  func(b services.ServiceBroker) map[string]string { return b.Metadata.Labels },
@@ -77,7 +77,7 @@ func (s *Server) brokerOf(r *http.Request) (services.ServiceBroker, error) {
 
 // brokerAnd is that broker, and what who asks sees.
 func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, perms permissions, err error) {
-	if perms, err = s.permissions(r.Context()); err == nil {
+	if perms, err = s.access.permissions(r.Context()); err == nil {
 		b, err = s.c.Services.Broker(r.PathValue("guid"))
 	}
 	return b, perms, err
@@ -107,7 +107,7 @@ func (s *Server) createBroker(r *http.Request) (any, error) {
 	}
 	if body.Relationships.Space != nil {
 		n.Space = body.Relationships.Space.ID()
-		if err := s.require(r.Context(), toDevelop, n.Space); err != nil {
+		if err := s.access.require(r.Context(), toDevelop, n.Space); err != nil {
 			return nil, invalidSpace(err)
 		}
 		if err := s.feature(r.Context(), app.FlagSpaceBrokers); err != nil {
@@ -187,15 +187,15 @@ func (s *Server) presentBroker(b services.ServiceBroker) v3.ServiceBroker {
 		Relationships: v3.ServiceBrokerRelationships{Space: maybe(b.Space)},
 		Metadata:      presentMetadata(b.Metadata),
 		Links: v3.Links{
-			"self":              {Href: s.href("v3", "service_brokers", b.GUID)},
-			"service_offerings": {Href: s.href("v3", "service_offerings") + "?service_broker_guids=" + b.GUID},
+			"self":              {Href: s.links.Href("v3", "service_brokers", b.GUID)},
+			"service_offerings": {Href: s.links.Href("v3", "service_offerings") + "?service_broker_guids=" + b.GUID},
 		},
 	}
 	if b.Builtin() {
 		out.URL = "builtin://" + b.Name
 	}
 	if b.Space != "" {
-		out.Links["space"] = v3.Link{Href: s.href("v3", "spaces", b.Space)}
+		out.Links["space"] = v3.Link{Href: s.links.Href("v3", "spaces", b.Space)}
 	}
 	return out
 }

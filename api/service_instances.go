@@ -59,7 +59,7 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !perms.service(i) })
-	out := list(s, r, q, all, look[services.Instance, v3.ServiceInstance]{
+	out := list(s.links, r, q, all, look[services.Instance, v3.ServiceInstance]{
 		key:     func(i services.Instance) key { return key{i.Name, i.CreatedAt, i.UpdatedAt, i.GUID} },
 		present: s.presentService,
 		labels:  func(i services.Instance) map[string]string { return i.Metadata.Labels },
@@ -138,7 +138,7 @@ func (s *Server) createService(r *http.Request) (any, error) {
 	if err := checkServiceBody(body); err != nil {
 		return nil, err
 	}
-	if err := s.require(r.Context(), toDevelop, n.Space); err != nil {
+	if err := s.access.require(r.Context(), toDevelop, n.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagServiceCreation); err != nil {
@@ -205,7 +205,7 @@ func checkServiceBody(body v3.CreateServiceInstance) error {
 
 // planIsSeen refuses a plan that who asks is not shown.
 func (s *Server) planIsSeen(r *http.Request, plan string) error {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func (s *Server) getServiceParameters(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.require(r.Context(), toRead, i.Space); err != nil {
+	if err := s.access.require(r.Context(), toRead, i.Space); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
 			err = errNotAuthorized // it is seen where it is shared
 		}
@@ -345,21 +345,21 @@ func (s *Server) getServicePermissions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	return v3.ServiceInstancePermissions{Read: perms.service(i), Manage: perms.may(toDevelop, i.Space) && !perms.suspended(perms.orgOf[i.Space])}, err
 }
 
 func (s *Server) presentService(i services.Instance) v3.ServiceInstance {
-	self := s.href("v3", "service_instances", i.GUID)
+	self := s.links.Href("v3", "service_instances", i.GUID)
 	out := v3.ServiceInstance{
 		GUID: i.GUID, CreatedAt: v3.At(i.CreatedAt), UpdatedAt: v3.At(i.UpdatedAt), Name: i.Name, Tags: orEmpty(i.Tags),
 		Type: string(i.Type), LastOperation: presentLast(i.Last), Metadata: presentMetadata(i.Metadata),
 		Relationships: v3.ServiceInstanceRelationships{ServicePlan: maybe(i.Plan), Space: v3.To(i.Space)},
 		Links: v3.Links{
 			"self":                        {Href: self},
-			"space":                       {Href: s.href("v3", "spaces", i.Space)},
-			"service_credential_bindings": {Href: s.href("v3", "service_credential_bindings") + "?service_instance_guids=" + i.GUID},
-			"service_route_bindings":      {Href: s.href("v3", "service_route_bindings") + "?service_instance_guids=" + i.GUID},
+			"space":                       {Href: s.links.Href("v3", "spaces", i.Space)},
+			"service_credential_bindings": {Href: s.links.Href("v3", "service_credential_bindings") + "?service_instance_guids=" + i.GUID},
+			"service_route_bindings":      {Href: s.links.Href("v3", "service_route_bindings") + "?service_instance_guids=" + i.GUID},
 		},
 	}
 	if i.Type == services.UserProvided {
@@ -371,7 +371,7 @@ func (s *Server) presentService(i services.Instance) v3.ServiceInstance {
 	upgrade := s.c.Services.Upgradable(i)
 	out.DashboardURL, out.UpgradeAvailable = orNull(i.Dashboard), &upgrade
 	out.MaintenanceInfo = &v3.MaintenanceInfo{Version: i.Maintenance}
-	out.Links["service_plan"] = v3.Link{Href: s.href("v3", "service_plans", i.Plan)}
+	out.Links["service_plan"] = v3.Link{Href: s.links.Href("v3", "service_plans", i.Plan)}
 	out.Links["parameters"] = v3.Link{Href: self + "/parameters"}
 	out.Links["shared_spaces"] = v3.Link{Href: self + "/relationships/shared_spaces"}
 	return out

@@ -33,7 +33,7 @@ func (s *Server) listOfferings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Server) listOfferings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := list(s, r, q, all, look[services.Offering, v3.ServiceOffering]{
+	out := list(s.links, r, q, all, look[services.Offering, v3.ServiceOffering]{
 		key:     func(o services.Offering) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
 		present: s.presentOffering,
 		labels:  func(o services.Offering) map[string]string { return o.Metadata.Labels },
@@ -74,7 +74,7 @@ func (q query) truth(name string) (*bool, error) {
 
 // offeringOf is the offering that the path names, if one of its plans is seen.
 func (s *Server) offeringOf(r *http.Request) (o services.Offering, err error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return o, err
 	}
@@ -167,9 +167,9 @@ func (s *Server) presentOffering(o services.Offering) v3.ServiceOffering {
 		Relationships: v3.ServiceOfferingRelationships{ServiceBroker: v3.To(o.Broker)},
 		Metadata:      presentMetadata(o.Metadata),
 		Links: v3.Links{
-			"self":           {Href: s.href("v3", "service_offerings", o.GUID)},
-			"service_plans":  {Href: s.href("v3", "service_plans") + "?service_offering_guids=" + o.GUID},
-			"service_broker": {Href: s.href("v3", "service_brokers", o.Broker)},
+			"self":           {Href: s.links.Href("v3", "service_offerings", o.GUID)},
+			"service_plans":  {Href: s.links.Href("v3", "service_plans") + "?service_offering_guids=" + o.GUID},
+			"service_broker": {Href: s.links.Href("v3", "service_brokers", o.Broker)},
 		},
 	}
 	if o.DocumentationURL != "" {

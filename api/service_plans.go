@@ -52,7 +52,7 @@ func (s *Server) listPlans(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *Server) listPlans(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := list(s, r, q, all, look[services.Plan, v3.ServicePlan]{
+	out := list(s.links, r, q, all, look[services.Plan, v3.ServicePlan]{
 		key:     func(p services.Plan) key { return key{p.Name, p.CreatedAt, p.UpdatedAt, p.GUID} },
 		present: s.presentPlan,
 		labels:  func(p services.Plan) map[string]string { return p.Metadata.Labels },
@@ -118,7 +118,7 @@ func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServiceP
 
 // planOf is the plan that the path names, if it is seen.
 func (s *Server) planOf(r *http.Request) (p services.Plan, err error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return p, err
 	}
@@ -267,7 +267,7 @@ func (s *Server) removeVisibility(r *http.Request) (any, error) {
 
 // presentVisibility shows who may have a plan, as far as the orgs are seen.
 func (s *Server) presentVisibility(r *http.Request, p services.Plan) (any, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +290,7 @@ func (s *Server) presentVisibility(r *http.Request, p services.Plan) (any, error
 }
 
 func (s *Server) presentPlan(p services.Plan) v3.ServicePlan {
-	self := s.href("v3", "service_plans", p.GUID)
+	self := s.links.Href("v3", "service_plans", p.GUID)
 	out := v3.ServicePlan{
 		GUID: p.GUID, Name: p.Name, Description: p.Description, VisibilityType: string(p.Visibility.Type),
 		Available: p.Active, Free: p.Free, Costs: []v3.ServiceCost{}, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt),
@@ -309,7 +309,7 @@ func (s *Server) presentPlan(p services.Plan) v3.ServicePlan {
 		Metadata:      presentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self": {Href: self}, "visibility": {Href: self + "/visibility"},
-			"service_offering": {Href: s.href("v3", "service_offerings", p.Offering)},
+			"service_offering": {Href: s.links.Href("v3", "service_offerings", p.Offering)},
 		},
 	}
 	for _, c := range p.Costs {

@@ -48,7 +48,7 @@ func (s *Server) listRouteBindings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := list(s, r, q, all, look[services.Binding, v3.ServiceRouteBinding]{
+	out := list(s.links, r, q, all, look[services.Binding, v3.ServiceRouteBinding]{
 		key:     bindingKey,
 		present: s.presentRouteBinding,
 		labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
@@ -112,7 +112,7 @@ func (s *Server) createRouteBinding(r *http.Request) (any, error) {
 	}
 	rt, err := s.c.Registry.Route(n.Route)
 	if err == nil {
-		err = s.require(r.Context(), toSupport, rt.Space)
+		err = s.access.require(r.Context(), toSupport, rt.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, unprocessable("The route could not be found: '%s'", n.Route)
@@ -134,14 +134,14 @@ func (s *Server) updateRouteBinding(r *http.Request) (any, error) {
 // presentRouteBinding shows a route binding; the address may have a secret in it,
 // as that of its instance.
 func (s *Server) presentRouteBinding(b services.Binding) v3.ServiceRouteBinding {
-	self := s.href("v3", "service_route_bindings", b.GUID)
+	self := s.links.Href("v3", "service_route_bindings", b.GUID)
 	return v3.ServiceRouteBinding{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), RouteServiceURL: droplet.WithoutSecret(b.RouteService),
 		LastOperation: presentLast(b.Last), Metadata: presentMetadata(b.Metadata),
 		Relationships: v3.ServiceRouteBindingRelationships{Route: v3.To(b.Route), ServiceInstance: v3.To(b.Instance)},
 		Links: v3.Links{
-			"self": {Href: self}, "parameters": {Href: self + "/parameters"}, "route": {Href: s.href("v3", "routes", b.Route)},
-			"service_instance": {Href: s.href("v3", "service_instances", b.Instance)},
+			"self": {Href: self}, "parameters": {Href: self + "/parameters"}, "route": {Href: s.links.Href("v3", "routes", b.Route)},
+			"service_instance": {Href: s.links.Href("v3", "service_instances", b.Instance)},
 		},
 	}
 }

@@ -48,7 +48,7 @@ func (s *Server) getSharedSpaces(r *http.Request) (any, error) {
 
 func (s *Server) presentShared(i services.Instance) v3.SharedSpaces {
 	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
-		"self": {Href: s.href("v3", "service_instances", i.GUID, "relationships", "shared_spaces")},
+		"self": {Href: s.links.Href("v3", "service_instances", i.GUID, "relationships", "shared_spaces")},
 	}}
 	for _, space := range i.SharedWith {
 		out.Data = append(out.Data, v3.GUID{GUID: space})
@@ -75,7 +75,7 @@ func (s *Server) shareService(r *http.Request) (any, error) {
 	}
 	var spaces, unknown []string
 	for _, d := range body.Data {
-		err := s.require(r.Context(), toDevelop, d.GUID)
+		err := s.access.require(r.Context(), toDevelop, d.GUID)
 		switch {
 		case errors.Is(err, app.ErrNotFound):
 			unknown = append(unknown, d.GUID)
@@ -117,7 +117,7 @@ func (s *Server) getSharedUsage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := s.href("v3", "service_instances", i.GUID)
+	at := s.links.Href("v3", "service_instances", i.GUID)
 	out := v3.UsageSummary{UsageSummary: []v3.SpaceUsage{}, Links: v3.Links{
 		"self":             {Href: at + "/relationships/shared_spaces/usage_summary"},
 		"shared_spaces":    {Href: at + "/relationships/shared_spaces"},

@@ -16,60 +16,60 @@ import (
 var (
 	aServiceInstance = resource{
 		name: "Service instance",
-		find: func(s *Server, guid string) (place, error) {
-			i, err := s.c.Services.Instance(guid)
+		find: func(c *Control, guid string) (place, error) {
+			i, err := c.Services.Instance(guid)
 			if err != nil {
 				return place{}, err
 			}
-			return s.spacePlace(i.Space)
+			return c.spacePlace(i.Space)
 		},
-		readers: func(s *Server, guid string) ([]string, error) {
-			i, err := s.c.Services.Instance(guid)
+		readers: func(c *Control, guid string) ([]string, error) {
+			i, err := c.Services.Instance(guid)
 			return i.SharedWith, err
 		},
 	}
-	aCredentialBinding = resource{name: "Service credential binding", find: func(s *Server, guid string) (place, error) {
-		return s.bindingPlace(guid, services.AppBinding, services.KeyBinding)
+	aCredentialBinding = resource{name: "Service credential binding", find: func(c *Control, guid string) (place, error) {
+		return c.bindingPlace(guid, services.AppBinding, services.KeyBinding)
 	}}
 	// aCredential is a binding for its secrets: who may not read them is not told that
 	// there are any.
 	aCredential   = resource{name: aCredentialBinding.name, find: aCredentialBinding.find, shown: toReadSecrets}
-	aRouteBinding = resource{name: "Service route binding", find: func(s *Server, guid string) (place, error) {
-		return s.bindingPlace(guid, services.RouteBinding)
+	aRouteBinding = resource{name: "Service route binding", find: func(c *Control, guid string) (place, error) {
+		return c.bindingPlace(guid, services.RouteBinding)
 	}}
 )
 
 // bindingPlace is where a binding of one of the types belongs: to what is bound.
-func (s *Server) bindingPlace(guid string, types ...services.BindingType) (place, error) {
-	b, err := s.c.Services.Binding(guid)
+func (c *Control) bindingPlace(guid string, types ...services.BindingType) (place, error) {
+	b, err := c.Services.Binding(guid)
 	if err == nil && !slices.Contains(types, b.Type) {
 		err = services.ErrNotFound
 	}
 	if err != nil {
 		return place{}, err
 	}
-	space, err := s.bindingSpace(b)
+	space, err := c.bindingSpace(b)
 	if err != nil {
 		return place{}, err
 	}
-	return s.spacePlace(space)
+	return c.spacePlace(space)
 }
 
 // bindingSpace is the guid of that space.
-func (s *Server) bindingSpace(b services.Binding) (string, error) {
+func (c *Control) bindingSpace(b services.Binding) (string, error) {
 	switch b.Type {
 	case services.AppBinding:
-		a, err := s.c.Registry.App(b.App)
+		a, err := c.Registry.App(b.App)
 		if err == nil || !errors.Is(err, app.ErrNotFound) {
 			return a.Space, err
 		}
 	case services.RouteBinding:
-		rt, err := s.c.Registry.Route(b.Route)
+		rt, err := c.Registry.Route(b.Route)
 		if err == nil || !errors.Is(err, app.ErrNotFound) {
 			return rt.Space, err
 		}
 	}
-	i, err := s.c.Services.Instance(b.Instance) // a key, or what is left of something
+	i, err := c.Services.Instance(b.Instance) // a key, or what is left of something
 	return i.Space, err
 }
 
@@ -96,7 +96,7 @@ func (s *Server) administer(ctx context.Context, broker string) error {
 		return err
 	}
 	if b.Space != "" {
-		return s.require(ctx, toDevelop, b.Space)
+		return s.access.require(ctx, toDevelop, b.Space)
 	}
 	if !principal(ctx).Admin() {
 		return errNotAuthorized
@@ -106,7 +106,7 @@ func (s *Server) administer(ctx context.Context, broker string) error {
 
 // begun is the answer to a request that takes longer: where to ask for it.
 func (s *Server) begun(o services.Operation) answer {
-	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", o.GUID), warnings: o.Warnings}
+	return answer{status: http.StatusAccepted, location: s.links.Href("v3", "jobs", o.GUID), warnings: o.Warnings}
 }
 
 // ended is the answer to a removal: it is done, or where to ask for it.
@@ -125,7 +125,7 @@ func (s *Server) operationJob(o services.Operation) v3.Job {
 	out := v3.Job{
 		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Operation: operationName(o),
 		State: v3.JobProcessing, Errors: []v3.Error{}, Warnings: []v3.Warning{},
-		Links: v3.Links{"self": {Href: s.href("v3", "jobs", o.GUID)}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", "jobs", o.GUID)}},
 	}
 	for _, text := range o.Warnings {
 		out.Warnings = append(out.Warnings, v3.Warning{Detail: text})

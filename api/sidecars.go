@@ -71,7 +71,7 @@ func (s *Server) pageOfSidecars(r *http.Request, q query, all []app.Sidecar) (an
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(c app.Sidecar) bool { return !q.lets("guids", c.GUID) })
-	return list(s, r, q, all, look[app.Sidecar, v3.Sidecar]{
+	return list(s.links, r, q, all, look[app.Sidecar, v3.Sidecar]{
 		key:     func(c app.Sidecar) key { return key{c.Name, c.CreatedAt, c.UpdatedAt, c.GUID} },
 		present: func(c app.Sidecar) v3.Sidecar { return presentSidecar(c, open(c.App)) },
 	}), nil

@@ -55,7 +55,7 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 			found = append(found, sp)
 		}
 	}
-	page := list(s, r, q, found, look[app.Space, v3.Space]{
+	page := list(s.links, r, q, found, look[app.Space, v3.Space]{
 		key:     func(sp app.Space) key { return key{sp.Name, sp.CreatedAt, sp.UpdatedAt, sp.GUID} },
 		present: s.presentSpace,
 		labels:  func(sp app.Space) map[string]string { return sp.Metadata.Labels },
@@ -115,7 +115,7 @@ func (s *Server) createSpace(r *http.Request) (any, error) {
 	sp := app.Space{
 		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.requireOrg(r.Context(), sp.Org); err != nil {
+	if err := s.access.requireOrg(r.Context(), sp.Org); err != nil {
 		return nil, invalidOrg(err)
 	}
 	err = s.change(r.Context(), func(w transaction) (err error) {
@@ -293,14 +293,14 @@ func presentSpaceSSH(sp app.Space) v3.SpaceFeature {
 }
 
 func (s *Server) presentSpace(sp app.Space) v3.Space {
-	self := s.href("v3", "spaces", sp.GUID)
+	self := s.links.Href("v3", "spaces", sp.GUID)
 	return v3.Space{
 		GUID: sp.GUID, CreatedAt: v3.At(sp.CreatedAt), UpdatedAt: v3.At(sp.UpdatedAt), Name: sp.Name,
 		Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org), Quota: v3.To(sp.Quota)},
 		Metadata:      presentMetadata(sp.Metadata),
 		Links: v3.Links{
 			"self":           {Href: self},
-			"organization":   {Href: s.href("v3", "organizations", sp.Org)},
+			"organization":   {Href: s.links.Href("v3", "organizations", sp.Org)},
 			"features":       {Href: self + "/features"},
 			"apply_manifest": {Href: self + "/actions/apply_manifest", Method: http.MethodPost},
 		},

@@ -23,7 +23,7 @@ func (s *Server) stacksEndpoints() []Endpoint {
 		{Pattern: "GET /v3/stacks", Needs: authenticated, Handler: s.listStacks, Shape: pageOf[v3.Stack]("names", "guids", "default", paramSelector)},
 		{Pattern: "GET /v3/stacks/{guid}", Needs: authenticated, Handler: s.getStack, Shape: gives[v3.Stack](200)},
 		{
-			Pattern: "PATCH /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack,
+			Pattern: "PATCH /v3/stacks/{guid}", Needs: toAdminister, Resource: s.stackResource(),
 			Handler: s.updateStack, Shape: gives[v3.Stack](200).from(jsonOf[v3.UpdateStack]()),
 		},
 		{
@@ -31,7 +31,7 @@ func (s *Server) stacksEndpoints() []Endpoint {
 			Handler: s.listStackApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
 		},
 		{Pattern: "POST /v3/stacks", Needs: toAdminister, Handler: s.createStack, Shape: gives[v3.Stack](201).from(jsonOf[v3.CreateStack]())},
-		{Pattern: "DELETE /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack, Handler: s.deleteStack, Shape: ends(204)},
+		{Pattern: "DELETE /v3/stacks/{guid}", Needs: toAdminister, Resource: s.stackResource(), Handler: s.deleteStack, Shape: ends(204)},
 		{Pattern: "GET /dew/v1/stacks", Needs: authenticated, Handler: s.listStackDetails, Shape: gives[v3.Stacks](200)},
 		{Pattern: "POST /dew/v1/stacks", Needs: toAdminister, Handler: s.makeStack, Shape: gives[v3.StackDetails](202).from(jsonOf[v3.MakeStack]())},
 		{
@@ -81,7 +81,7 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 			found = append(found, k)
 		}
 	}
-	return list(s, r, q, found, look[noted[stack.Record], v3.Stack]{
+	return list(s.links, r, q, found, look[noted[stack.Record], v3.Stack]{
 		key: func(k noted[stack.Record]) key {
 			from, to := stackTimes(k.thing, at)
 			return key{k.thing.Name, from, to, k.thing.GUID}
@@ -186,7 +186,7 @@ func (s *Server) presentStack(k noted[stack.Record], is stack.Access, at time.Ti
 	return v3.Stack{
 		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
 		State: is.State, StateReason: why, Default: k.thing.Kind == stack.KindHost, Metadata: presentMetadata(k.notes),
-		Links: v3.Links{"self": {Href: s.href("v3", "stacks", k.thing.GUID)}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", "stacks", k.thing.GUID)}},
 	}
 }
 
@@ -305,4 +305,12 @@ func (s *Server) usersOf(k stack.Record) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// stackResource is what the path of a stack names.
+func (s *Server) stackResource() resource {
+	return resource{name: "Stack", look: func(r *http.Request) error {
+		_, err := s.stackOf(r)
+		return err
+	}}
 }

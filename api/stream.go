@@ -126,7 +126,7 @@ func (s *Server) remains(ctx context.Context, n need, space string) error {
 	if err != nil {
 		return err
 	}
-	perms, err := s.permissionsOf(who)
+	perms, err := s.access.permissionsOf(who)
 	if err == nil && (!scoped(who, http.MethodGet) || n == toRead && !perms.space(space) || n != toRead && !perms.may(n, space)) {
 		err = errNotAuthorized
 	}

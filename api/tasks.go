@@ -37,9 +37,9 @@ func (s *Server) tasksEndpoints() []Endpoint {
 }
 
 // aTask is what the path of a task names.
-var aTask = resource{name: "Task", find: func(s *Server, guid string) (place, error) {
-	t, err := s.c.Registry.Task(guid)
-	return s.inApp(t.App, err)
+var aTask = resource{name: "Task", find: func(c *Control, guid string) (place, error) {
+	t, err := c.Registry.Task(guid)
+	return c.inApp(t.App, err)
 }}
 
 func (s *Server) createTask(r *http.Request) (any, error) {
@@ -245,7 +245,7 @@ func (s *Server) pageOfTasks(r *http.Request, q query, all []app.Task) (any, err
 		return !q.lets("guids", t.GUID) || !q.lets("names", t.Name) || !q.lets("states", string(t.State)) ||
 			!q.lets("sequence_ids", strconv.Itoa(t.Sequence))
 	})
-	return list(s, r, q, all, look[app.Task, v3.Task]{
+	return list(s.links, r, q, all, look[app.Task, v3.Task]{
 		key:     func(t app.Task) key { return key{t.Name, t.CreatedAt, t.UpdatedAt, t.GUID} },
 		present: func(t app.Task) v3.Task { return s.presentTask(t, open(t.App)) },
 		labels:  func(t app.Task) map[string]string { return t.Metadata.Labels },
@@ -254,16 +254,16 @@ func (s *Server) pageOfTasks(r *http.Request, q query, all []app.Task) (any, err
 
 // presentTask shows a task; its command only to who may read secrets.
 func (s *Server) presentTask(t app.Task, open bool) v3.Task {
-	self := s.href("v3", "tasks", t.GUID)
+	self := s.links.Href("v3", "tasks", t.GUID)
 	out := v3.Task{
 		GUID: t.GUID, CreatedAt: v3.At(t.CreatedAt), UpdatedAt: v3.At(t.UpdatedAt), SequenceID: t.Sequence, Name: t.Name,
 		User: s.taskUser(t), State: string(t.State), MemoryInMB: t.MemoryMB, DiskInMB: t.DiskMB, LogRateLimit: logLimit(t.LogRate),
 		DropletGUID: t.Droplet, Relationships: v3.TaskRelationships{App: v3.To(t.App)}, Metadata: presentMetadata(t.Metadata),
 		Links: v3.Links{
 			"self":    {Href: self},
-			"app":     {Href: s.href("v3", "apps", t.App)},
+			"app":     {Href: s.links.Href("v3", "apps", t.App)},
 			"cancel":  {Href: self + "/actions/cancel", Method: http.MethodPost},
-			"droplet": {Href: s.href("v3", "droplets", t.Droplet)},
+			"droplet": {Href: s.links.Href("v3", "droplets", t.Droplet)},
 		},
 	}
 	if open {

@@ -87,7 +87,7 @@ func (s *Server) listServiceUsage(r *http.Request) (any, error) {
 
 // usageFor reads events for who sees everything; others see none.
 func (s *Server) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
-	perms, err := s.permissions(r.Context())
+	perms, err := s.access.permissions(r.Context())
 	if err != nil || !perms.all && !perms.admin {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func listUsage[V any](s *Server, r *http.Request, q query, all []app.Usage, pres
 		return nil, err
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(u app.Usage) bool { return !q.lets("guids", u.GUID) })
-	return list(s, r, q, all, look[app.Usage, V]{
+	return list(s.links, r, q, all, look[app.Usage, V]{
 		// Several have one time: their number says which was first.
 		key:     func(u app.Usage) key { return key{u.State, u.CreatedAt, u.CreatedAt, fmt.Sprintf("%020d", u.Number)} },
 		present: present,
@@ -165,7 +165,7 @@ func (s *Server) presentAppUsage(u app.Usage) v3.AppUsageEvent {
 		Buildpack: v3.OptionalName{Name: optional(u.Buildpack)},
 		Memory:    v3.NumberChange{Current: u.Memory.Now, Previous: u.Memory.Before},
 		Instances: v3.NumberChange{Current: u.Instances.Now, Previous: u.Instances.Before},
-		Links:     v3.Links{"self": {Href: s.href("v3", "app_usage_events", u.GUID)}},
+		Links:     v3.Links{"self": {Href: s.links.Href("v3", "app_usage_events", u.GUID)}},
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *Server) presentServiceUsage(u app.Usage) v3.ServiceUsageEvent {
 		Space: optionalName(u.Space), Organization: v3.GUID{GUID: u.Org},
 		ServiceInstance: v3.ServiceInstanceName{GUID: u.Service.Instance.GUID, Name: u.Service.Instance.Name, Type: u.Service.Type},
 		ServicePlan:     optionalName(u.Service.Plan), ServiceOffering: optionalName(u.Service.Offering), ServiceBroker: optionalName(u.Service.Broker),
-		Links: v3.Links{"self": {Href: s.href("v3", "service_usage_events", u.GUID)}},
+		Links: v3.Links{"self": {Href: s.links.Href("v3", "service_usage_events", u.GUID)}},
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *Server) getUsage(*http.Request) (any, error) {
 	}
 	out, err := s.usageOf(u, func(string) bool { return true })
 	out.Usage.Domains = &u.Domains
-	out.Links = v3.Links{"self": {Href: s.href("v3", "info", "usage_summary")}}
+	out.Links = v3.Links{"self": {Href: s.links.Href("v3", "info", "usage_summary")}}
 	return out, err
 }
 
@@ -67,7 +67,7 @@ func (s *Server) getSpaceUsage(r *http.Request) (any, error) {
 }
 
 func (s *Server) usageLinks(one, many, guid string) v3.Links {
-	return v3.Links{"self": {Href: s.href("v3", many, guid, "usage_summary")}, one: {Href: s.href("v3", many, guid)}}
+	return v3.Links{"self": {Href: s.links.Href("v3", many, guid, "usage_summary")}, one: {Href: s.links.Href("v3", many, guid)}}
 }
 
 // usageOf adds what services take in the spaces.

@@ -33,10 +33,10 @@ func (s *Server) usersEndpoints() []Endpoint {
 			Handler: s.getUser, Shape: gives[v3.User](200),
 		},
 		{
-			Pattern: "PATCH /v3/users/{guid}", Needs: toAdminister, Resource: aUser,
+			Pattern: "PATCH /v3/users/{guid}", Needs: toAdminister, Resource: s.userResource(),
 			Handler: s.updateUser, Shape: gives[v3.User](200).from(jsonOf[v3.UpdateUser]()),
 		},
-		{Pattern: "DELETE /v3/users/{guid}", Needs: toAdminister, Resource: aUser, Handler: s.deleteUser, Shape: begins()},
+		{Pattern: "DELETE /v3/users/{guid}", Needs: toAdminister, Resource: s.userResource(), Handler: s.deleteUser, Shape: begins()},
 	}
 }
 
@@ -107,7 +107,7 @@ func (s *Server) inSight(ctx context.Context) ([]person, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.permissions(ctx)
+	perms, err := s.access.permissions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
 			found = append(found, p)
 		}
 	}
-	return list(s, r, q, found, look[person, v3.User]{
+	return list(s.links, r, q, found, look[person, v3.User]{
 		key:     func(p person) key { return key{p.name, p.created, p.updated, p.guid} },
 		present: s.presentUser,
 		labels:  func(p person) map[string]string { return p.metadata.Labels },
@@ -352,10 +352,18 @@ func (s *Server) doDeleteUser(_ context.Context, guid string) error {
 func (s *Server) presentUser(p person) v3.User {
 	out := v3.User{
 		GUID: p.guid, CreatedAt: v3.At(p.created), UpdatedAt: v3.At(p.updated), PresentationName: p.called(),
-		Metadata: presentMetadata(p.metadata), Links: v3.Links{"self": {Href: s.href("v3", "users", p.guid)}},
+		Metadata: presentMetadata(p.metadata), Links: v3.Links{"self": {Href: s.links.Href("v3", "users", p.guid)}},
 	}
 	if p.name != "" {
 		out.Username, out.Origin = &p.name, &p.origin
 	}
 	return out
+}
+
+// userResource is what the path of a user names. It has no place: a caller can see it or not.
+func (s *Server) userResource() resource {
+	return resource{name: "User", look: func(r *http.Request) error {
+		_, err := s.userOf(r)
+		return err
+	}}
 }

@@ -1,0 +1,38 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// Links makes the absolute URLs of responses. They come from the configuration and
+// never from the request: a client chooses its Host header.
+type Links struct{ Public *url.URL }
+
+// Href is the absolute URL of a path.
+func (l Links) Href(elem ...string) string { return l.Public.JoinPath(elem...).String() }
+
+func (l Links) pagination(r *http.Request, q query, total int) v3.Pagination {
+	pages := max((total+q.perPage-1)/q.perPage, 1)
+	at := func(page int) v3.Link {
+		values := r.URL.Query()
+		values.Set("page", strconv.Itoa(page))
+		values.Set("per_page", strconv.Itoa(q.perPage))
+		u := l.Public.JoinPath(r.URL.EscapedPath())
+		u.RawQuery = values.Encode()
+		return v3.Link{Href: u.String()}
+	}
+	p := v3.Pagination{TotalResults: total, TotalPages: pages, First: at(1), Last: at(pages)}
+	if q.page < pages {
+		next := at(q.page + 1)
+		p.Next = &next
+	}
+	if q.page > 1 {
+		previous := at(min(q.page-1, pages))
+		p.Previous = &previous
+	}
+	return p
+}
