@@ -6,14 +6,16 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // appDeletionEndpoints are the endpoints of this file.
-func (s *Server) appDeletionEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "DELETE /v3/apps/{guid}", Needs: toDevelop, Resource: anApp, Handler: s.deleteApp, Shape: begins()},
+func (s *Server) appDeletionEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "DELETE /v3/apps/{guid}", Needs: access.Develop, Resource: access.App, Handler: s.deleteApp, Shape: rest.StartsJob()},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -13,25 +15,25 @@ import (
 )
 
 // appsEndpoints are the endpoints of this file.
-func (s *Server) appsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) appsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/apps", Needs: authenticated,
-			Handler: s.listApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
+			Pattern: "GET /v3/apps", Needs: access.Authenticated,
+			Handler: s.listApps, Shape: rest.PageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", rest.ParamSelector).OrderedBy("created_at", "updated_at", "name", "state"),
 		},
 		{
-			Pattern: "POST /v3/apps", Needs: authenticated, // the body names the space
-			Handler: s.createApp, Shape: gives[v3.App](201).from(jsonOf[v3.CreateApp]()),
+			Pattern: "POST /v3/apps", Needs: access.Authenticated, // the body names the space
+			Handler: s.createApp, Shape: rest.Returns[v3.App](201).Reads(rest.JSON[v3.CreateApp]()),
 		},
-		{Pattern: "GET /v3/apps/{guid}", Needs: toRead, Resource: anApp, Handler: s.getApp, Shape: gives[v3.App](200).ask("include")},
+		{Pattern: "GET /v3/apps/{guid}", Needs: access.Read, Resource: access.App, Handler: s.getApp, Shape: rest.Returns[v3.App](200).Query("include")},
 		{
-			Pattern: "PATCH /v3/apps/{guid}", Needs: toDevelop, Resource: anApp,
-			Handler: s.updateApp, Shape: gives[v3.App](200).from(jsonOf[v3.UpdateApp]()),
+			Pattern: "PATCH /v3/apps/{guid}", Needs: access.Develop, Resource: access.App,
+			Handler: s.updateApp, Shape: rest.Returns[v3.App](200).Reads(rest.JSON[v3.UpdateApp]()),
 		},
-		{Pattern: "POST /v3/apps/{guid}/actions/start", Needs: toSupport, Resource: anApp, Handler: s.startApp, Shape: gives[v3.App](200)},
-		{Pattern: "POST /v3/apps/{guid}/actions/stop", Needs: toSupport, Resource: anApp, Handler: s.stopApp, Shape: gives[v3.App](200)},
-		{Pattern: "POST /v3/apps/{guid}/actions/restart", Needs: toSupport, Resource: anApp, Handler: s.restartApp, Shape: gives[v3.App](200)},
-		{Pattern: "GET /v3/apps/{guid}/permissions", Needs: toRead, Resource: anApp, Handler: s.getPermissions, Shape: gives[v3.Permissions](200)},
+		{Pattern: "POST /v3/apps/{guid}/actions/start", Needs: access.Support, Resource: access.App, Handler: s.startApp, Shape: rest.Returns[v3.App](200)},
+		{Pattern: "POST /v3/apps/{guid}/actions/stop", Needs: access.Support, Resource: access.App, Handler: s.stopApp, Shape: rest.Returns[v3.App](200)},
+		{Pattern: "POST /v3/apps/{guid}/actions/restart", Needs: access.Support, Resource: access.App, Handler: s.restartApp, Shape: rest.Returns[v3.App](200)},
+		{Pattern: "GET /v3/apps/{guid}/permissions", Needs: access.Read, Resource: access.App, Handler: s.getPermissions, Shape: rest.Returns[v3.Permissions](200)},
 	}
 }
 
@@ -46,7 +48,7 @@ func (s *Server) operations() {
 // appOf is the app that the path names.
 func (s *Server) appOf(r *http.Request) (app.App, error) {
 	a, err := s.c.Registry.App(r.PathValue("guid"))
-	return a, missing("App", err)
+	return a, rest.Missing("App", err)
 }
 
 func (s *Server) listApps(r *http.Request) (any, error) {
@@ -55,15 +57,15 @@ func (s *Server) listApps(r *http.Request) (any, error) {
 
 // pageOfApps is the list of those apps that are among.
 func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes(besideApp...)
+	asked, err := q.Includes(besideApp...)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +78,12 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 		return nil, err
 	}
 	apps = slices.DeleteFunc(apps, func(a app.App) bool {
-		return !perms.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !s.letsApp(q, a)
+		return !perms.SeesSpace(a.Space) || !among(a) || !q.Matches("organization_guids", orgs[a.Space]) || !s.letsApp(q, a)
 	})
-	out := list(s.links, r, q, apps, look[app.App, v3.App]{
-		key:     func(a app.App) key { return appKey(q, a) },
-		present: s.presentApp,
-		labels:  func(a app.App) map[string]string { return a.Metadata.Labels },
+	out := rest.List(s.links, r, q, apps, rest.View[app.App, v3.App]{
+		Key:     func(a app.App) rest.Key { return appKey(q, a) },
+		Present: s.presentApp,
+		Labels:  func(a app.App) map[string]string { return a.Metadata.Labels },
 	})
 	var spaces []string
 	for _, a := range out.Resources {
@@ -91,28 +93,28 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	return out, err
 }
 
-func (s *Server) letsApp(q query, a app.App) bool {
-	return q.lets("names", a.Name) && q.lets("guids", a.GUID) && q.lets("space_guids", a.Space) &&
-		q.lets("stacks", s.appLifecycle(a).Data.Stack) && q.lets("lifecycle_type", s.appLifecycle(a).Type)
+func (s *Server) letsApp(q rest.Query, a app.App) bool {
+	return q.Matches("names", a.Name) && q.Matches("guids", a.GUID) && q.Matches("space_guids", a.Space) &&
+		q.Matches("stacks", s.appLifecycle(a).Data.Stack) && q.Matches("lifecycle_type", s.appLifecycle(a).Type)
 }
 
-func appKey(q query, a app.App) key {
-	if q.orderBy == "state" {
-		return key{string(a.State), a.CreatedAt, a.UpdatedAt, a.GUID}
+func appKey(q rest.Query, a app.App) rest.Key {
+	if q.OrderBy == "state" {
+		return rest.Key{Name: string(a.State), Created: a.CreatedAt, Updated: a.UpdatedAt, GUID: a.GUID}
 	}
-	return key{a.Name, a.CreatedAt, a.UpdatedAt, a.GUID}
+	return rest.Key{Name: a.Name, Created: a.CreatedAt, Updated: a.UpdatedAt, GUID: a.GUID}
 }
 
 func (s *Server) createApp(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateApp](r)
+	body, err := rest.Decode[v3.CreateApp](r)
 	if err != nil {
 		return nil, err
 	}
 	a := app.App{
 		Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env,
-		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
+		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)),
 	}
-	if err := s.access.require(r.Context(), toDevelop, a.Space); err != nil {
+	if err := s.access.Require(r.Context(), access.Develop, a.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
@@ -134,7 +136,7 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 		return nil, err
 	}
 	s.say(a.GUID, "Created app with guid "+a.GUID)
-	return answer{status: http.StatusCreated, body: s.presentApp(a)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentApp(a)}, nil
 }
 
 // nameIsFree says in the platform's words that a name is taken: clients take that
@@ -142,14 +144,14 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 func nameIsFree(reg *registry.Registry, a app.App) error {
 	other, err := reg.AppIn(a.Space, a.Name)
 	if err == nil && other.GUID != a.GUID {
-		return unprocessable("App with the name '%s' already exists.", a.Name)
+		return rest.Unprocessable("App with the name '%s' already exists.", a.Name)
 	}
 	return nil // PutApp has the last word
 }
 
 func invalidSpace(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
-		return unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
+		return rest.Unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
 	}
 	return err
 }
@@ -159,7 +161,7 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 		return nil
 	}
 	if l.Type != v3.LifecycleBuildpack && l.Type != v3.LifecycleDocker {
-		return unprocessable("lifecycle.type must be %s or %s, not %q", v3.LifecycleBuildpack, v3.LifecycleDocker, l.Type)
+		return rest.Unprocessable("lifecycle.type must be %s or %s, not %q", v3.LifecycleBuildpack, v3.LifecycleDocker, l.Type)
 	}
 	if err := s.setDocker(ctx, a, l.Type); err != nil || a.Docker() {
 		return err
@@ -167,7 +169,7 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 	// A stack alone leaves the buildpacks as they are.
 	if l.Data.Buildpacks != nil || l.Data.Stack == "" {
 		a.Buildpacks = l.Data.Buildpacks
-		if err := checkFolders(a.Buildpacks, principal(ctx).Admin()); err != nil {
+		if err := checkFolders(a.Buildpacks, access.Principal(ctx).Admin()); err != nil {
 			return err
 		}
 	}
@@ -180,7 +182,7 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 // checkStaging refuses what could not be staged, before anything is pushed.
 func (s *Server) checkStaging(space, stack string, buildpacks []string) error {
 	if err := s.kept().Check(stack); err != nil {
-		return unprocessable("Stack must be an existing stack: %v", err)
+		return rest.Unprocessable("Stack must be an existing stack: %v", err)
 	}
 	if err := s.c.Packages.CheckFolders(space, buildpacks); err != nil {
 		return err
@@ -192,7 +194,7 @@ func (s *Server) checkStaging(space, stack string, buildpacks []string) error {
 // name as buildpacks: the daemon reads them for whoever does.
 func checkFolders(buildpacks []string, admin bool) error {
 	if i := slices.IndexFunc(buildpacks, droplet.IsFolder); i >= 0 && !admin {
-		return unprocessable("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
+		return rest.Unprocessable("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
 			"upload yours with dew push -b FOLDER, ask them for a buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
 	}
 	return nil
@@ -202,7 +204,7 @@ func checkFolders(buildpacks []string, admin bool) error {
 var besideApp = []string{"space", "space.organization", "org"}
 
 func (s *Server) getApp(r *http.Request) (any, error) {
-	asked, err := readInclude(r, besideApp)
+	asked, err := rest.ReadInclude(r, besideApp)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +212,7 @@ func (s *Server) getApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -225,12 +227,12 @@ func (s *Server) getPermissions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
-	return v3.Permissions{ReadBasic: perms.space(a.Space), ReadSensitive: perms.may(toReadSecrets, a.Space)}, err
+	perms, err := s.access.Permissions(r.Context())
+	return v3.Permissions{ReadBasic: perms.SeesSpace(a.Space), ReadSensitive: perms.Can(access.ReadSecrets, a.Space)}, err
 }
 
 func (s *Server) updateApp(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateApp](r)
+	body, err := rest.Decode[v3.UpdateApp](r)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +247,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		}
 		if body.Metadata != nil {
 			request["metadata"] = body.Metadata
-			a.Metadata = a.Metadata.Merge(metadataChange(body.Metadata))
+			a.Metadata = a.Metadata.Merge(rest.MetadataChange(body.Metadata))
 		}
 		if err := nameIsFree(w.registry, *a); err != nil {
 			return err
@@ -281,7 +283,7 @@ func (s *Server) changeApp(r *http.Request, event string, request map[string]any
 	err = s.change(r.Context(), func(w transaction) error {
 		a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) })
 		if err != nil {
-			return missing("App", err)
+			return rest.Missing("App", err)
 		}
 		return w.record(event, a, map[string]any{"request": request})
 	})
@@ -320,7 +322,7 @@ func (s *Server) restartApp(r *http.Request) (any, error) {
 
 func hasDroplet(a *app.App) error {
 	if a.Droplet == "" {
-		return unprocessable("%s", v3.DetailAssignDroplet)
+		return rest.Unprocessable("%s", v3.DetailAssignDroplet)
 	}
 	return nil
 }
@@ -329,7 +331,7 @@ func (s *Server) setState(r *http.Request, event, sentence string, fn func(w tra
 	var a app.App
 	err := s.change(r.Context(), func(w transaction) (err error) {
 		if a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
-			return missing("App", err)
+			return rest.Missing("App", err)
 		}
 		return w.record(event, a, nil)
 	})
@@ -349,7 +351,7 @@ func (s *Server) presentApp(a app.App) v3.App {
 		GUID: a.GUID, CreatedAt: v3.At(a.CreatedAt), UpdatedAt: v3.At(a.UpdatedAt), Name: a.Name, State: string(a.State),
 		Lifecycle:     s.appLifecycle(a),
 		Relationships: v3.AppRelationships{Space: v3.To(a.Space), CurrentDroplet: v3.To(a.Droplet)},
-		Metadata:      presentMetadata(a.Metadata),
+		Metadata:      rest.PresentMetadata(a.Metadata),
 		Links: v3.Links{
 			"self":                  {Href: self},
 			"space":                 {Href: s.links.Href("v3", "spaces", a.Space)},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -373,7 +374,7 @@ func TestWishAndEventAreOne(t *testing.T) {
 		if _, err := x.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}); err != nil {
 			return err
 		}
-		return errUnknownRequest
+		return access.ErrUnknownRequest
 	})
 	if err == nil {
 		t.Fatal("the change succeeded")

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 )
@@ -24,12 +26,12 @@ func (s *Server) Handler() http.Handler {
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !s.names[hostname(r.Host)]:
-			s.fail(w, r, &Error{
+			s.fail(w, r, &rest.Error{
 				Status: http.StatusMisdirectedRequest, Code: 10000, Title: "CF-MisdirectedRequest",
 				Detail: "This server is not " + strconv.Quote(hostname(r.Host)) + ": use " + s.links.Public.String(),
 			})
 		case s.foreign(r) && !(s.ofNotify(r) && ofPreferences(r)):
-			s.fail(w, r, &Error{
+			s.fail(w, r, &rest.Error{
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests of pages from other origins are not served",
 			})
@@ -38,7 +40,7 @@ func (s *Server) Handler() http.Handler {
 		case s.ofNotify(r):
 			s.notifications(w, r)
 		default:
-			s.mux.ServeHTTP(w, r.WithContext(withCaller(r.Context(), s.bearer(r))))
+			s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), s.bearer(r))))
 		}
 	}))
 }
@@ -50,23 +52,23 @@ func ofAccounts(r *http.Request) bool {
 
 // bearer is who the token of a request speaks for. Who comes without one, or with
 // a bad one, still reads what is open to everybody.
-func (s *Server) bearer(r *http.Request) *caller {
+func (s *Server) bearer(r *http.Request) *access.Caller {
 	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	token = strings.TrimSpace(token)
 	if kind == "" {
-		return &caller{err: errNotAuthenticated}
+		return &access.Caller{Err: access.ErrNotAuthenticated}
 	}
 	if !strings.EqualFold(kind, "bearer") || token == "" {
-		return &caller{err: errInvalidToken}
+		return &access.Caller{Err: access.ErrInvalidToken}
 	}
 	who, err := s.c.Auth.Verify(token)
 	switch {
 	case err == nil:
-		return &caller{who: who}
+		return &access.Caller{Who: who}
 	case errors.Is(err, auth.ErrExpired) || errors.Is(err, auth.ErrRevoked) || errors.Is(err, auth.ErrInvalidToken):
-		return &caller{err: errInvalidToken}
+		return &access.Caller{Err: access.ErrInvalidToken}
 	}
-	return &caller{err: err}
+	return &access.Caller{Err: err}
 }
 
 // Local answers on the local socket. Its mode is the check of who comes in, so
@@ -87,7 +89,7 @@ func (s *Server) Local() http.Handler {
 			s.notifications(w, r) // it knows tokens alone
 			return
 		}
-		s.mux.ServeHTTP(w, r.WithContext(withCaller(r.Context(), &caller{who: who, local: true})))
+		s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), &access.Caller{Who: who, Local: true})))
 	}))
 }
 

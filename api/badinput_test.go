@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/droplet/stack"
 )
@@ -221,7 +222,7 @@ func FuzzDecoders(f *testing.F) {
 		} {
 			if err := decode(b); err == nil {
 				continue
-			} else if status, body := toError(err); status != 400 && status != 422 || len(body.Errors) == 0 {
+			} else if status, body := rest.ToError(err); status != 400 && status != 422 || len(body.Errors) == 0 {
 				t.Errorf("%s: %q = %d %v, want 400 or 422", name, b, status, body)
 			}
 		}
@@ -229,7 +230,7 @@ func FuzzDecoders(f *testing.F) {
 }
 
 func decoded[T any](b []byte) error {
-	_, err := decodeBytes[T](b)
+	_, err := rest.DecodeBytes[T](b)
 	return err
 }
 

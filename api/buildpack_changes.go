@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -18,28 +20,28 @@ import (
 )
 
 // buildpackChangesEndpoints are the endpoints of this file.
-func (s *Server) buildpackChangesEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "POST /v3/apps/{guid}/actions/clear_buildpack_cache", Needs: toSupport, Resource: anApp, Handler: s.clearAppCache, Shape: begins()},
+func (s *Server) buildpackChangesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "POST /v3/apps/{guid}/actions/clear_buildpack_cache", Needs: access.Support, Resource: access.App, Handler: s.clearAppCache, Shape: rest.StartsJob()},
 		{
-			Pattern: "PATCH /v3/buildpacks/{guid}", Needs: toAdminister, Resource: s.buildpackResource(),
-			Handler: s.updateBuildpack, Shape: gives[v3.Buildpack](200).from(jsonOf[v3.UpdateBuildpack]()),
+			Pattern: "PATCH /v3/buildpacks/{guid}", Needs: access.Administer, Resource: s.buildpackResource(),
+			Handler: s.updateBuildpack, Shape: rest.Returns[v3.Buildpack](200).Reads(rest.JSON[v3.UpdateBuildpack]()),
 		},
 		{
-			Pattern: "POST /v3/buildpacks", Needs: toAdminister,
-			Handler: s.createBuildpack, Shape: gives[v3.Buildpack](201).from(jsonOf[v3.CreateBuildpack]()),
+			Pattern: "POST /v3/buildpacks", Needs: access.Administer,
+			Handler: s.createBuildpack, Shape: rest.Returns[v3.Buildpack](201).Reads(rest.JSON[v3.CreateBuildpack]()),
 		},
-		{Pattern: "DELETE /v3/buildpacks/{guid}", Needs: toAdminister, Resource: s.buildpackResource(), Handler: s.deleteBuildpack, Shape: begins()},
+		{Pattern: "DELETE /v3/buildpacks/{guid}", Needs: access.Administer, Resource: s.buildpackResource(), Handler: s.deleteBuildpack, Shape: rest.StartsJob()},
 		{
-			Pattern: "POST /v3/buildpacks/{guid}/upload", Needs: toAdminister, Resource: s.buildpackResource(),
-			Handler: s.uploadBuildpack, Shape: begins().from(uploadForm),
+			Pattern: "POST /v3/buildpacks/{guid}/upload", Needs: access.Administer, Resource: s.buildpackResource(),
+			Handler: s.uploadBuildpack, Shape: rest.StartsJob().Reads(uploadForm),
 		},
-		{Pattern: "POST /v3/admin/actions/clear_buildpack_cache", Needs: toAdminister, Handler: s.clearCache, Shape: begins()},
+		{Pattern: "POST /v3/admin/actions/clear_buildpack_cache", Needs: access.Administer, Handler: s.clearCache, Shape: rest.StartsJob()},
 		{
-			Pattern: "POST /v3/droplets", Needs: authenticated, // the body names the app
-			Handler: s.createDroplet, Shape: gives[v3.Droplet](201).from(jsonOf[v3.CreateDroplet](), jsonOf[v3.CopyDroplet]()).ask("source_guid"),
+			Pattern: "POST /v3/droplets", Needs: access.Authenticated, // the body names the app
+			Handler: s.createDroplet, Shape: rest.Returns[v3.Droplet](201).Reads(rest.JSON[v3.CreateDroplet](), rest.JSON[v3.CopyDroplet]()).Query("source_guid"),
 		},
-		{Pattern: "POST /v3/droplets/{guid}/upload", Needs: toDevelop, Resource: aDroplet, Handler: s.uploadDroplet, Shape: begins().from(uploadForm)},
+		{Pattern: "POST /v3/droplets/{guid}/upload", Needs: access.Develop, Resource: access.Droplet, Handler: s.uploadDroplet, Shape: rest.StartsJob().Reads(uploadForm)},
 	}
 }
 
@@ -90,12 +92,12 @@ func (s *Server) clearAppCache(r *http.Request) (any, error) {
 }
 
 func (s *Server) createBuildpack(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateBuildpack](r)
+	body, err := rest.Decode[v3.CreateBuildpack](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Lifecycle != "" && body.Lifecycle != v3.LifecycleBuildpack {
-		return nil, unprocessable("lifecycle must be %s, not %q", v3.LifecycleBuildpack, body.Lifecycle)
+		return nil, rest.Unprocessable("lifecycle must be %s, not %q", v3.LifecycleBuildpack, body.Lifecycle)
 	}
 	b := droplet.Buildpack{Name: body.Name, Enabled: true}
 	err = setBuildpack(&b, v3.UpdateBuildpack{Stack: body.Stack, Position: body.Position, Enabled: body.Enabled, Locked: body.Locked})
@@ -108,18 +110,18 @@ func (s *Server) createBuildpack(r *http.Request) (any, error) {
 	if b, err = s.c.Catalog.Create(b); err != nil {
 		return nil, buildpackError(err)
 	}
-	notes, err := s.c.Registry.UpdateNotes(b.GUID, metadataChange(body.Metadata))
+	notes, err := s.c.Registry.UpdateNotes(b.GUID, rest.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, errors.Join(err, s.c.Catalog.Delete(b.GUID))
 	}
 	err = s.recordBuildpack(r, "create", b, map[string]any{"request": body})
-	return answer{status: http.StatusCreated, body: s.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, err
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, err
 }
 
 // recordBuildpack keeps an event about a buildpack.
 func (s *Server) recordBuildpack(r *http.Request, what string, b droplet.Buildpack, data map[string]any) error {
 	return s.change(r.Context(), func(w transaction) error {
-		return w.recordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, place{}, data)
+		return w.recordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, access.Place{}, data)
 	})
 }
 
@@ -127,7 +129,7 @@ func (s *Server) recordBuildpack(r *http.Request, what string, b droplet.Buildpa
 func setBuildpack(b *droplet.Buildpack, body v3.UpdateBuildpack) error {
 	if body.Position != nil {
 		if *body.Position < 1 {
-			return unprocessable("position must be at least 1, not %d", *body.Position)
+			return rest.Unprocessable("position must be at least 1, not %d", *body.Position)
 		}
 		b.Position = *body.Position
 	}
@@ -136,7 +138,7 @@ func setBuildpack(b *droplet.Buildpack, body v3.UpdateBuildpack) error {
 	}
 	if body.Stack != nil {
 		if b.Stack != "" && b.Stack != *body.Stack {
-			return unprocessable("Buildpack stack cannot be changed")
+			return rest.Unprocessable("Buildpack stack cannot be changed")
 		}
 		b.Stack = *body.Stack
 	}
@@ -153,11 +155,11 @@ func setBuildpack(b *droplet.Buildpack, body v3.UpdateBuildpack) error {
 func buildpackError(err error) error {
 	switch {
 	case errors.Is(err, droplet.ErrNotFound):
-		return notFound("Buildpack")
+		return rest.NotFound("Buildpack")
 	case errors.Is(err, droplet.ErrBuildpackTaken):
-		return unprocessable("Must have unique name and stack combination: %v", err)
+		return rest.Unprocessable("Must have unique name and stack combination: %v", err)
 	case errors.Is(err, droplet.ErrBuildpackLocked), errors.Is(err, droplet.ErrBuildpackOwn), errors.Is(err, droplet.ErrBuildpackName):
-		return unprocessable("%v", err)
+		return rest.Unprocessable("%v", err)
 	}
 	return err
 }
@@ -167,11 +169,11 @@ func (s *Server) updateBuildpack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.UpdateBuildpack](r)
+	body, err := rest.Decode[v3.UpdateBuildpack](r)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.c.Registry.UpdateNotes(b.GUID, metadataChange(body.Metadata)); err != nil {
+	if _, err := s.c.Registry.UpdateNotes(b.GUID, rest.MetadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
 	request := map[string]any{"request": body}
@@ -241,15 +243,15 @@ func (s *Server) oneFile(r *http.Request) (f *os.File, name string, err error) {
 	}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, "", unprocessable("the body must be multipart/form-data with the part %s", v3.UploadBits)
+		return nil, "", rest.Unprocessable("the body must be multipart/form-data with the part %s", v3.UploadBits)
 	}
 	for {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
-			return nil, "", unprocessable("the upload has no part %s", v3.UploadBits)
+			return nil, "", rest.Unprocessable("the upload has no part %s", v3.UploadBits)
 		}
 		if err != nil {
-			return nil, "", readError(err)
+			return nil, "", rest.ReadError(err)
 		}
 		if part.FormName() != v3.UploadBits {
 			continue
@@ -268,16 +270,16 @@ func (s *Server) createDroplet(r *http.Request) (any, error) {
 	if sourceGUID(r) != "" {
 		return s.copyDroplet(r)
 	}
-	body, err := decode[v3.CreateDroplet](r)
+	body, err := rest.Decode[v3.CreateDroplet](r)
 	if err != nil {
 		return nil, err
 	}
 	a, err := s.c.Registry.App(body.Relationships.App.ID())
 	if err == nil {
-		err = s.access.require(r.Context(), toDevelop, a.Space)
+		err = s.access.Require(r.Context(), access.Develop, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
-		return nil, unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", body.Relationships.App.ID())
+		return nil, rest.Unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", body.Relationships.App.ID())
 	}
 	if err != nil {
 		return nil, err
@@ -292,13 +294,13 @@ func (s *Server) createDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentDroplet(d, true)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentDroplet(d, true)}, nil
 }
 
 func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 	guid := r.PathValue("guid")
 	if _, err := s.c.Shelf.Get(guid); err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	f, _, err := s.oneFile(r)
 	if err != nil {
@@ -310,10 +312,10 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 	}
 	d, err := s.c.Builds.Fill(r.Context(), guid, f)
 	if bad, ok := errors.AsType[*archive.Error](err); ok {
-		return nil, unprocessable("the droplet is refused: %v", bad)
+		return nil, rest.Unprocessable("the droplet is refused: %v", bad)
 	}
 	if errors.Is(err, droplet.ErrHasImage) {
-		return nil, unprocessable("%v", err)
+		return nil, rest.Unprocessable("%v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -356,7 +358,7 @@ func (s *Server) mayStart(reg *registry.Registry, a *app.App) error {
 		}
 		if err != nil {
 			s.sayError(a.GUID, err.Error())
-			return unprocessable("%v", err)
+			return rest.Unprocessable("%v", err)
 		}
 	}
 	return nil

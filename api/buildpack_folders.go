@@ -3,17 +3,19 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // buildpackFoldersEndpoints are the endpoints of this file.
-func (s *Server) buildpackFoldersEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) buildpackFoldersEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "POST /dew/v1/spaces/{guid}/buildpacks", Needs: toDevelop, Resource: aSpace,
-			Handler: s.uploadFolder, Shape: gives[v3.UploadedFolder](201).from(uploadForm).ask("name"),
+			Pattern: "POST /dew/v1/spaces/{guid}/buildpacks", Needs: access.Develop, Resource: access.Space,
+			Handler: s.uploadFolder, Shape: rest.Returns[v3.UploadedFolder](201).Reads(uploadForm).Query("name"),
 		},
 	}
 }
@@ -25,7 +27,7 @@ func (s *Server) uploadFolder(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if r.ContentLength > s.c.MaxUpload {
-		return nil, errTooLarge
+		return nil, rest.ErrTooLarge
 	}
 	form, err := s.readUpload(r)
 	defer form.close()
@@ -37,5 +39,5 @@ func (s *Server) uploadFolder(r *http.Request) (any, error) {
 		u.Zip = form.bits
 	}
 	name, err := s.c.Builds.AddFolder(r.Context(), u)
-	return answer{status: http.StatusCreated, body: v3.UploadedFolder{Name: name}}, err
+	return rest.Answer{Status: http.StatusCreated, Body: v3.UploadedFolder{Name: name}}, err
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -14,13 +16,13 @@ import (
 )
 
 // buildpacksEndpoints are the endpoints of this file.
-func (s *Server) buildpacksEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) buildpacksEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/buildpacks", Needs: authenticated,
-			Handler: s.listBuildpacks, Shape: pageOf[v3.Buildpack]("names", "guids", "stacks", "lifecycle", paramSelector).by("created_at", "updated_at", "name", "position", "lifecycle"),
+			Pattern: "GET /v3/buildpacks", Needs: access.Authenticated,
+			Handler: s.listBuildpacks, Shape: rest.PageOf[v3.Buildpack]("names", "guids", "stacks", "lifecycle", rest.ParamSelector).OrderedBy("created_at", "updated_at", "name", "position", "lifecycle"),
 		},
-		{Pattern: "GET /v3/buildpacks/{guid}", Needs: authenticated, Handler: s.getBuildpack, Shape: gives[v3.Buildpack](200)},
+		{Pattern: "GET /v3/buildpacks/{guid}", Needs: access.Authenticated, Handler: s.getBuildpack, Shape: rest.Returns[v3.Buildpack](200)},
 	}
 }
 
@@ -58,7 +60,7 @@ func (s *Server) since() (at time.Time, err error) {
 func buildpackGUID(b droplet.Buildpack) string { return b.GUID }
 
 func (s *Server) listBuildpacks(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +68,8 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.orderBy == "" {
-		q.orderBy = "position"
+	if q.OrderBy == "" {
+		q.OrderBy = "position"
 	}
 	packs, err := s.c.Catalog.All()
 	if err != nil {
@@ -79,23 +81,23 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	}
 	// A buildpack without a stack is for all of them.
 	all = slices.DeleteFunc(all, func(b noted[droplet.Buildpack]) bool {
-		return !q.lets("names", b.thing.Name) || !q.lets("guids", b.thing.GUID) || !q.lets("lifecycle", v3.LifecycleBuildpack) ||
-			b.thing.Stack == "" && !q.lets("stacks", "", stack.Default) || b.thing.Stack != "" && !q.lets("stacks", b.thing.Stack)
+		return !q.Matches("names", b.thing.Name) || !q.Matches("guids", b.thing.GUID) || !q.Matches("lifecycle", v3.LifecycleBuildpack) ||
+			b.thing.Stack == "" && !q.Matches("stacks", "", stack.Default) || b.thing.Stack != "" && !q.Matches("stacks", b.thing.Stack)
 	})
-	return list(s.links, r, q, all, look[noted[droplet.Buildpack], v3.Buildpack]{
-		key: func(b noted[droplet.Buildpack]) key {
+	return rest.List(s.links, r, q, all, rest.View[noted[droplet.Buildpack], v3.Buildpack]{
+		Key: func(b noted[droplet.Buildpack]) rest.Key {
 			name := b.thing.Name
-			switch q.orderBy {
+			switch q.OrderBy {
 			case "lifecycle":
 				name = v3.LifecycleBuildpack
 			case "position":
 				name = fmt.Sprintf("%09d", b.thing.Position)
 			}
 			created, updated := buildpackTimes(b.thing, at)
-			return key{name, created, updated, b.thing.GUID}
+			return rest.Key{Name: name, Created: created, Updated: updated, GUID: b.thing.GUID}
 		},
-		present: func(b noted[droplet.Buildpack]) v3.Buildpack { return s.presentBuildpack(b, at) },
-		labels:  func(b noted[droplet.Buildpack]) map[string]string { return b.notes.Labels },
+		Present: func(b noted[droplet.Buildpack]) v3.Buildpack { return s.presentBuildpack(b, at) },
+		Labels:  func(b noted[droplet.Buildpack]) map[string]string { return b.notes.Labels },
 	}), nil
 }
 
@@ -109,7 +111,7 @@ func (s *Server) buildpackOf(r *http.Request) (droplet.Buildpack, error) {
 			return b, nil
 		}
 	}
-	return droplet.Buildpack{}, notFound("Buildpack")
+	return droplet.Buildpack{}, rest.NotFound("Buildpack")
 }
 
 func (s *Server) getBuildpack(r *http.Request) (any, error) {
@@ -144,7 +146,7 @@ func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.B
 	out := v3.Buildpack{
 		GUID: b.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: b.thing.Name, State: b.thing.State,
 		Position: b.thing.Position, Enabled: b.thing.Enabled, Locked: b.thing.Locked, Lifecycle: v3.LifecycleBuildpack,
-		Metadata: presentMetadata(b.notes),
+		Metadata: rest.PresentMetadata(b.notes),
 		Links: v3.Links{
 			"self":   {Href: s.links.Href("v3", "buildpacks", b.thing.GUID)},
 			"upload": {Href: s.links.Href("v3", "buildpacks", b.thing.GUID, "upload"), Method: http.MethodPost},
@@ -160,8 +162,8 @@ func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.B
 }
 
 // buildpackResource is what the path of a buildpack names.
-func (s *Server) buildpackResource() resource {
-	return resource{name: "Buildpack", look: func(r *http.Request) error {
+func (s *Server) buildpackResource() access.Resource {
+	return access.Resource{Name: "Buildpack", Look: func(r *http.Request) error {
 		_, err := s.buildpackOf(r)
 		return err
 	}}

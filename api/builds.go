@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -13,34 +15,34 @@ import (
 )
 
 // buildsEndpoints are the endpoints of this file.
-func (s *Server) buildsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) buildsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/apps/{guid}/builds", Needs: toRead, Resource: anApp,
-			Handler: s.listAppBuilds, Shape: pageOf[v3.Build]("guids", "states", "package_guids", paramSelector).by(byTime...),
+			Pattern: "GET /v3/apps/{guid}/builds", Needs: access.Read, Resource: access.App,
+			Handler: s.listAppBuilds, Shape: rest.PageOf[v3.Build]("guids", "states", "package_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "GET /v3/builds", Needs: authenticated,
-			Handler: s.listBuilds, Shape: pageOf[v3.Build]("guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
+			Pattern: "GET /v3/builds", Needs: access.Authenticated,
+			Handler: s.listBuilds, Shape: rest.PageOf[v3.Build]("guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "PATCH /v3/builds/{guid}", Needs: toDevelop, Resource: aBuild,
-			Handler: s.updateBuild, Shape: gives[v3.Build](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "PATCH /v3/builds/{guid}", Needs: access.Develop, Resource: access.Build,
+			Handler: s.updateBuild, Shape: rest.Returns[v3.Build](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "POST /v3/builds", Needs: authenticated, // the body names the package
-			Handler: s.createBuild, Shape: gives[v3.Build](201).from(jsonOf[v3.CreateBuild]()),
+			Pattern: "POST /v3/builds", Needs: access.Authenticated, // the body names the package
+			Handler: s.createBuild, Shape: rest.Returns[v3.Build](201).Reads(rest.JSON[v3.CreateBuild]()),
 		},
-		{Pattern: "GET /v3/builds/{guid}", Needs: toRead, Resource: aBuild, Handler: s.getBuild, Shape: gives[v3.Build](200)},
+		{Pattern: "GET /v3/builds/{guid}", Needs: access.Read, Resource: access.Build, Handler: s.getBuild, Shape: rest.Returns[v3.Build](200)},
 	}
 }
 
 func (s *Server) createBuild(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateBuild](r)
+	body, err := rest.Decode[v3.CreateBuild](r)
 	if err != nil {
 		return nil, err
 	}
-	notes := app.Metadata{}.Merge(metadataChange(body.Metadata))
+	notes := app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))
 	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, noPackage(err)
 	}
-	a, err := s.appInBody(r.Context(), toSupport, p.App)
+	a, err := s.appInBody(r.Context(), access.Support, p.App)
 	if err != nil {
 		return nil, noPackage(err)
 	}
@@ -64,18 +66,18 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 		return nil, err
 	}
 	b, err := s.c.Builds.Create(r.Context(), droplet.BuildRequest{
-		Package: p.GUID, Stack: a.Stack, Buildpacks: a.Buildpacks, Fresh: fresh, By: actor(r.Context()), Metadata: notes,
+		Package: p.GUID, Stack: a.Stack, Buildpacks: a.Buildpacks, Fresh: fresh, By: access.ActorOf(r.Context()), Metadata: notes,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, warnings: told, body: s.presentBuild(b)}, nil
+	return rest.Answer{Status: http.StatusCreated, Warnings: told, Body: s.presentBuild(b)}, nil
 }
 
 // noPackage says in the platform's words that a package cannot be had, or used.
 func noPackage(err error) error {
-	if invisible(err) || errors.Is(err, errNotAuthorized) {
-		return unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
+	if access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) {
+		return rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
 	}
 	return err
 }
@@ -151,25 +153,25 @@ func (s *Server) staged(p droplet.Package) (bool, error) {
 func (s *Server) getBuild(r *http.Request) (any, error) {
 	b, err := s.c.Builds.Get(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Build", err)
+		return nil, rest.Missing("Build", err)
 	}
 	return s.presentBuild(b), nil
 }
 
 func (s *Server) updateBuild(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.c.Builds.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
+	b, err := s.c.Builds.UpdateMetadata(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
 	if err != nil {
-		return nil, missing("Build", err)
+		return nil, rest.Missing("Build", err)
 	}
 	return s.presentBuild(b), nil
 }
 
 func (s *Server) listAppBuilds(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +187,7 @@ func (s *Server) listAppBuilds(r *http.Request) (any, error) {
 }
 
 func (s *Server) listBuilds(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -201,14 +203,14 @@ func (s *Server) listBuilds(r *http.Request) (any, error) {
 	return s.pageOfBuilds(r, q, all), nil
 }
 
-func (s *Server) pageOfBuilds(r *http.Request, q query, all []droplet.Build) v3.List[v3.Build] {
+func (s *Server) pageOfBuilds(r *http.Request, q rest.Query, all []droplet.Build) v3.List[v3.Build] {
 	all = slices.DeleteFunc(all, func(b droplet.Build) bool {
-		return !q.lets("guids", b.GUID) || !q.lets("states", string(b.State)) || !q.lets("package_guids", b.Package)
+		return !q.Matches("guids", b.GUID) || !q.Matches("states", string(b.State)) || !q.Matches("package_guids", b.Package)
 	})
-	return list(s.links, r, q, all, look[droplet.Build, v3.Build]{
-		key:     func(b droplet.Build) key { return key{b.GUID, b.CreatedAt, b.UpdatedAt, b.GUID} },
-		present: s.presentBuild,
-		labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
+	return rest.List(s.links, r, q, all, rest.View[droplet.Build, v3.Build]{
+		Key:     func(b droplet.Build) rest.Key { return rest.Key{Name: b.GUID, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID} },
+		Present: s.presentBuild,
+		Labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
 	})
 }
 
@@ -220,7 +222,7 @@ func (s *Server) presentBuild(b droplet.Build) v3.Build {
 		Lifecycle:     s.buildLifecycle(b),
 		Package:       v3.GUID{GUID: b.Package},
 		Relationships: v3.BuildRelationships{App: v3.To(b.App)},
-		Metadata:      presentMetadata(b.Metadata),
+		Metadata:      rest.PresentMetadata(b.Metadata),
 		CreatedBy:     v3.CreatedBy{GUID: b.By.GUID, Name: b.By.Name},
 		Links: v3.Links{
 			"self": {Href: s.links.Href("v3", "builds", b.GUID)},

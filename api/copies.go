@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -13,14 +15,14 @@ import (
 )
 
 // copiesEndpoints are the endpoints of this file.
-func (s *Server) copiesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) copiesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/packages/{guid}/download", Needs: toReadSecrets, Resource: aPackage,
-			Handler: s.downloadPackage, Shape: givesBytes("application/zip"),
+			Pattern: "GET /v3/packages/{guid}/download", Needs: access.ReadSecrets, Resource: access.Package,
+			Handler: s.downloadPackage, Shape: rest.ReturnsBytes("application/zip"),
 		},
-		{Pattern: "DELETE /v3/packages/{guid}", Needs: toDevelop, Resource: aPackage, Handler: s.deletePackage, Shape: begins()},
-		{Pattern: "DELETE /v3/droplets/{guid}", Needs: toDevelop, Resource: aDroplet, Handler: s.deleteDroplet, Shape: begins()},
+		{Pattern: "DELETE /v3/packages/{guid}", Needs: access.Develop, Resource: access.Package, Handler: s.deletePackage, Shape: rest.StartsJob()},
+		{Pattern: "DELETE /v3/droplets/{guid}", Needs: access.Develop, Resource: access.Droplet, Handler: s.deleteDroplet, Shape: rest.StartsJob()},
 	}
 }
 
@@ -36,7 +38,7 @@ func sourceGUID(r *http.Request) string { return r.URL.Query().Get("source_guid"
 // copyPackage gives an app the package of another one. What it is made of is given
 // only to those who develop where it comes from.
 func (s *Server) copyPackage(r *http.Request) (any, error) {
-	body, err := decode[v3.CopyPackage](r)
+	body, err := rest.Decode[v3.CopyPackage](r)
 	if err != nil {
 		return nil, err
 	}
@@ -46,10 +48,10 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 	}
 	p, err := s.c.Packages.Get(sourceGUID(r))
 	if err == nil {
-		_, err = s.appInBody(r.Context(), toDevelop, p.App)
+		_, err = s.appInBody(r.Context(), access.Develop, p.App)
 	}
-	if invisible(err) {
-		return nil, unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
+	if access.Invisible(err) {
+		return nil, rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
 	}
 	if err != nil {
 		return nil, err
@@ -67,16 +69,16 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentPackage(p)}, nil
 }
 
 // copiesInto refuses what an app could not stage.
 func copiesInto(p droplet.Package, a app.App) error {
 	switch {
 	case p.App == a.GUID:
-		return unprocessable("Source and destination app cannot be the same")
+		return rest.Unprocessable("Source and destination app cannot be the same")
 	case a.Docker() != (p.Type == droplet.PackageDocker):
-		return unprocessable("The package cannot be copied: its type is %s, and app '%s' is staged in another way", p.Type, a.Name)
+		return rest.Unprocessable("The package cannot be copied: its type is %s, and app '%s' is staged in another way", p.Type, a.Name)
 	}
 	return nil
 }
@@ -84,7 +86,7 @@ func copiesInto(p droplet.Package, a app.App) error {
 // copyDroplet gives an app the droplet of another one that who asks sees. The services
 // that it finds are those of its new app.
 func (s *Server) copyDroplet(r *http.Request) (any, error) {
-	body, err := decode[v3.CopyDroplet](r)
+	body, err := rest.Decode[v3.CopyDroplet](r)
 	if err != nil {
 		return nil, err
 	}
@@ -94,17 +96,17 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 	}
 	d, err := s.c.Shelf.Get(sourceGUID(r))
 	if err == nil {
-		_, err = s.appInBody(r.Context(), toRead, d.App)
+		_, err = s.appInBody(r.Context(), access.Read, d.App)
 	}
 	if err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	if a.Docker() != (d.Run != nil) {
-		return nil, unprocessable("The droplet cannot be copied: app '%s' is staged in another way", a.Name)
+		return nil, rest.Unprocessable("The droplet cannot be copied: app '%s' is staged in another way", a.Name)
 	}
 	source := d.GUID
 	if d, err = s.c.Builds.Copy(source, a.GUID); err != nil {
-		return nil, missing("Droplet", notStaged(err, "source droplet is not staged"))
+		return nil, rest.Missing("Droplet", notStaged(err, "source droplet is not staged"))
 	}
 	err = s.change(r.Context(), func(w transaction) error {
 		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "request": map[string]any{"source_droplet_guid": source}})
@@ -112,14 +114,14 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentDroplet(d, true)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentDroplet(d, true)}, nil
 }
 
 // targetApp is the app that a copy is for.
 func (s *Server) targetApp(ctx context.Context, guid string) (app.App, error) {
-	a, err := s.appInBody(ctx, toDevelop, guid)
-	if invisible(err) {
-		return a, unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", guid)
+	a, err := s.appInBody(ctx, access.Develop, guid)
+	if access.Invisible(err) {
+		return a, rest.Unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", guid)
 	}
 	return a, err
 }
@@ -127,7 +129,7 @@ func (s *Server) targetApp(ctx context.Context, guid string) (app.App, error) {
 // notStaged says of what has no files yet that there is nothing to be had.
 func notStaged(err error, text string) error {
 	if errors.Is(err, droplet.ErrNotReady) {
-		return unprocessable("%s", text)
+		return rest.Unprocessable("%s", text)
 	}
 	return err
 }
@@ -139,15 +141,15 @@ func (s *Server) downloadPackage(r *http.Request) (any, error) {
 	}
 	content, err := s.c.Packages.Zip(r.Context(), p.GUID)
 	if errors.Is(err, droplet.ErrNoFiles) {
-		return nil, unprocessable("Package type must be bits.")
+		return nil, rest.Unprocessable("Package type must be bits.")
 	}
 	if err != nil {
-		return nil, missing("Package", notStaged(err, "Package has no bits to download."))
+		return nil, rest.Missing("Package", notStaged(err, "Package has no bits to download."))
 	}
 	if err := s.recordPackage(r.Context(), "audit.app.package.download", p); err != nil {
 		return nil, errors.Join(err, content.Close())
 	}
-	return answer{status: http.StatusOK, content: content, contentType: "application/zip"}, nil
+	return rest.Answer{Status: http.StatusOK, Content: content, ContentType: "application/zip"}, nil
 }
 
 func (s *Server) deletePackage(r *http.Request) (any, error) {
@@ -175,7 +177,7 @@ func (s *Server) doDeletePackage(_ context.Context, guid string) error {
 func (s *Server) deleteDroplet(r *http.Request) (any, error) {
 	d, err := s.c.Shelf.Get(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	err = s.change(r.Context(), func(w transaction) error {
 		if err := notRun(w.registry, d.GUID); err != nil {
@@ -191,7 +193,7 @@ func (s *Server) deleteDroplet(r *http.Request) (any, error) {
 
 func (s *Server) doDeleteDroplet(_ context.Context, guid string) error {
 	err := s.c.Builds.Remove(guid, func(tx *store.Tx) error { return notRun(s.c.Registry.With(tx), guid) })
-	if refused := (*Error)(nil); errors.As(err, &refused) {
+	if refused := (*rest.Error)(nil); errors.As(err, &refused) {
 		return &app.JobError{Code: refused.Code, Title: refused.Title, Detail: refused.Detail}
 	}
 	if err != nil && !errors.Is(err, droplet.ErrNotFound) {
@@ -207,7 +209,7 @@ func notRun(reg *registry.Registry, guid string) error {
 		return err
 	}
 	if used[guid] {
-		return unprocessable("Unable to delete droplet. The app runs it: set another current droplet and restart the app first, and let tasks that run it end, or cancel them.")
+		return rest.Unprocessable("Unable to delete droplet. The app runs it: set another current droplet and restart the app first, and let tasks that run it end, or cancel them.")
 	}
 	return nil
 }
@@ -216,7 +218,7 @@ func notRun(reg *registry.Registry, guid string) error {
 func (w transaction) recordDroplet(event string, d droplet.Droplet) error {
 	a, err := w.registry.App(d.App)
 	if err != nil {
-		return missing("App", err)
+		return rest.Missing("App", err)
 	}
 	return w.record(event, a, map[string]any{"droplet_guid": d.GUID})
 }

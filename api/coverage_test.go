@@ -10,14 +10,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/access"
 )
 
 // who are those that a need is for, as docs/api.md calls them.
-var who = map[need]string{
-	public: "everybody", authenticated: "any token", toRead: "readers", toReadEnv: "readers of variables",
-	toReadRoute: "readers, org auditors", toReadQuota: "org managers, readers where it applies", toDownload: "readers but supporters",
-	toReadSecrets: "readers of secrets", toSupport: "supporters", toDevelop: "developers", toManage: "managers",
-	toManageOrg: "org managers", toReadAll: "readers of all", toAdminister: "administrators",
+var who = map[access.Need]string{
+	access.Public: "everybody", access.Authenticated: "any token", access.Read: "readers", access.ReadEnv: "readers of variables",
+	access.ReadRoute: "readers, org auditors", access.ReadQuota: "org managers, readers where it applies", access.Download: "readers but supporters",
+	access.ReadSecrets: "readers of secrets", access.Support: "supporters", access.Develop: "developers", access.Manage: "managers",
+	access.ManageOrg: "org managers", access.ReadAll: "readers of all", access.Administer: "administrators",
 }
 
 // docs/api.md lists every endpoint, and who may ask it.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -15,49 +17,39 @@ import (
 )
 
 // deploymentsEndpoints are the endpoints of this file.
-func (s *Server) deploymentsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) deploymentsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/deployments", Needs: authenticated,
-			Handler: s.listDeployments, Shape: pageOf[v3.Deployment]("guids", "app_guids", "status_values", "status_reasons", "states", paramSelector).by(byTime...),
+			Pattern: "GET /v3/deployments", Needs: access.Authenticated,
+			Handler: s.listDeployments, Shape: rest.PageOf[v3.Deployment]("guids", "app_guids", "status_values", "status_reasons", "states", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/deployments", Needs: authenticated, // the body names the app
-			Handler: s.createDeployment, Shape: gives[v3.Deployment](201).from(jsonOf[v3.CreateDeployment]()),
+			Pattern: "POST /v3/deployments", Needs: access.Authenticated, // the body names the app
+			Handler: s.createDeployment, Shape: rest.Returns[v3.Deployment](201).Reads(rest.JSON[v3.CreateDeployment]()),
 		},
-		{Pattern: "GET /v3/deployments/{guid}", Needs: toRead, Resource: aDeployment, Handler: s.getDeployment, Shape: gives[v3.Deployment](200)},
+		{Pattern: "GET /v3/deployments/{guid}", Needs: access.Read, Resource: access.Deployment, Handler: s.getDeployment, Shape: rest.Returns[v3.Deployment](200)},
 		{
-			Pattern: "PATCH /v3/deployments/{guid}", Needs: toDevelop, Resource: aDeployment,
-			Handler: s.updateDeployment, Shape: gives[v3.Deployment](200).from(jsonOf[v3.UpdateMetadata]()),
-		},
-		{
-			Pattern: "POST /v3/deployments/{guid}/actions/cancel", Needs: toSupport, Resource: aMovingDeployment,
-			Handler: s.cancelDeployment, Shape: ends(200),
+			Pattern: "PATCH /v3/deployments/{guid}", Needs: access.Develop, Resource: access.Deployment,
+			Handler: s.updateDeployment, Shape: rest.Returns[v3.Deployment](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "POST /v3/deployments/{guid}/actions/continue", Needs: toSupport, Resource: aMovingDeployment,
-			Handler: s.continueDeployment, Shape: ends(200),
+			Pattern: "POST /v3/deployments/{guid}/actions/cancel", Needs: access.Support, Resource: access.MovingDeployment,
+			Handler: s.cancelDeployment, Shape: rest.Empty(200),
+		},
+		{
+			Pattern: "POST /v3/deployments/{guid}/actions/continue", Needs: access.Support, Resource: access.MovingDeployment,
+			Handler: s.continueDeployment, Shape: rest.Empty(200),
 		},
 	}
 }
 
-// aDeployment is what a path names; see the other nouns.
-var aDeployment = resource{name: "Deployment", find: func(c *Control, guid string) (place, error) {
-	d, err := c.Registry.Deployment(guid)
-	return c.inApp(d.App, err)
-}}
-
-// aMovingDeployment is one for those who may end it or let it go on: to others it is
-// not there.
-var aMovingDeployment = resource{name: aDeployment.name, find: aDeployment.find, shown: toSupport}
-
 func (s *Server) deploymentOf(r *http.Request) (app.Deployment, error) {
 	d, err := s.c.Registry.Deployment(r.PathValue("guid"))
-	return d, missing("Deployment", err)
+	return d, rest.Missing("Deployment", err)
 }
 
 func (s *Server) listDeployments(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +64,12 @@ func (s *Server) listDeployments(r *http.Request) (any, error) {
 	all = slices.DeleteFunc(all, func(d app.Deployment) bool {
 		_, seen := apps[d.App]
 		value, reason := d.Status()
-		return !seen || !q.lets("guids", d.GUID) || !q.lets("status_values", value) || !q.lets("status_reasons", reason) || !q.lets("states", string(d.State))
+		return !seen || !q.Matches("guids", d.GUID) || !q.Matches("status_values", value) || !q.Matches("status_reasons", reason) || !q.Matches("states", string(d.State))
 	})
-	return list(s.links, r, q, all, look[app.Deployment, v3.Deployment]{
-		key:     func(d app.Deployment) key { return key{d.GUID, d.CreatedAt, d.UpdatedAt, d.GUID} },
-		present: s.presentDeployment,
-		labels:  func(d app.Deployment) map[string]string { return d.Metadata.Labels },
+	return rest.List(s.links, r, q, all, rest.View[app.Deployment, v3.Deployment]{
+		Key:     func(d app.Deployment) rest.Key { return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: d.UpdatedAt, GUID: d.GUID} },
+		Present: s.presentDeployment,
+		Labels:  func(d app.Deployment) map[string]string { return d.Metadata.Labels },
 	}), nil
 }
 
@@ -90,20 +82,20 @@ func (s *Server) getDeployment(r *http.Request) (any, error) {
 }
 
 func (s *Server) updateDeployment(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.c.Registry.UpdateDeployment(r.PathValue("guid"), metadataChange(body.Metadata))
+	d, err := s.c.Registry.UpdateDeployment(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
 	if err != nil {
-		return nil, missing("Deployment", err)
+		return nil, rest.Missing("Deployment", err)
 	}
 	return s.presentDeployment(d), nil
 }
 
 // createDeployment asks for instances of a new generation.
 func (s *Server) createDeployment(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateDeployment](r)
+	body, err := rest.Decode[v3.CreateDeployment](r)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +130,7 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 		return nil, refusedOf(err)
 	}
 	s.say(a.GUID, "Creating deployment for app with guid "+a.GUID)
-	return answer{status: http.StatusCreated, body: s.presentDeployment(d)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentDeployment(d)}, nil
 }
 
 // deployable is the app that somebody wants to deploy. The platform says the same to
@@ -146,10 +138,10 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 	a, err := s.c.Registry.App(guid)
 	if err == nil {
-		err = s.access.require(ctx, toSupport, a.Space)
+		err = s.access.Require(ctx, access.Support, a.Space)
 	}
-	if invisible(err) || errors.Is(err, errNotAuthorized) {
-		return a, unprocessable("Unable to use app. Ensure that the app exists and you have access to it.")
+	if access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) {
+		return a, rest.Unprocessable("Unable to use app. Ensure that the app exists and you have access to it.")
 	}
 	return a, err
 }
@@ -159,30 +151,30 @@ func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 func (w transaction) deployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 	a, err := w.registry.App(n.App)
 	if err != nil {
-		return droplet.Droplet{}, missing("App", err)
+		return droplet.Droplet{}, rest.Missing("App", err)
 	}
 	guid, gone := n.Droplet, "Unable to assign current droplet. Ensure the droplet exists and belongs to this app."
 	switch {
 	case n.Revision != "":
 		back, err := w.registry.Revision(n.Revision)
-		if invisible(err) || err == nil && back.App != a.GUID {
-			return droplet.Droplet{}, unprocessable("The revision does not exist")
+		if access.Invisible(err) || err == nil && back.App != a.GUID {
+			return droplet.Droplet{}, rest.Unprocessable("The revision does not exist")
 		}
 		if err != nil {
 			return droplet.Droplet{}, err
 		}
 		guid, gone = back.Droplet, "Unable to deploy this revision, the droplet for this revision no longer exists."
 	case guid == "" && a.Droplet == "":
-		return droplet.Droplet{}, unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
+		return droplet.Droplet{}, rest.Unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
 	case guid == "":
 		guid = a.Droplet
 	}
 	d, err := w.droplet(guid)
 	switch {
 	case errors.Is(err, droplet.ErrNotFound), err == nil && d.App != a.GUID:
-		return d, unprocessable("%s", gone)
+		return d, rest.Unprocessable("%s", gone)
 	case err == nil && d.State == droplet.DropletAwaiting:
-		return d, unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
+		return d, rest.Unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
 	}
 	return d, err
 }
@@ -249,17 +241,17 @@ func (s *Server) act(r *http.Request, event, sentence string, fn func(reg *regis
 		return w.record(event, a, map[string]any{"deployment_guid": d.GUID, "droplet_guid": d.Droplet})
 	})
 	if err != nil {
-		return nil, missing("Deployment", refusedOf(err))
+		return nil, rest.Missing("Deployment", refusedOf(err))
 	}
 	s.say(d.App, sentence+d.App)
-	return answer{status: http.StatusOK}, nil
+	return rest.Answer{Status: http.StatusOK}, nil
 }
 
 // notDeploying refuses another droplet while one is being deployed.
 func notDeploying(reg *registry.Registry, appGUID string) error {
 	d, _, err := reg.ActiveDeployment(appGUID)
 	if err == nil && d.GUID != "" && d.Progressing() {
-		return unprocessable("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")
+		return rest.Unprocessable("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")
 	}
 	return err
 }
@@ -267,7 +259,7 @@ func notDeploying(reg *registry.Registry, appGUID string) error {
 // refusedOf makes a 422 of what cannot be done as things are.
 func refusedOf(err error) error {
 	if e, ok := errors.AsType[*app.Refused](err); ok {
-		return unprocessable("%s", e.Reason)
+		return rest.Unprocessable("%s", e.Reason)
 	}
 	return err
 }
@@ -276,13 +268,13 @@ func refusedOf(err error) error {
 func newDeployment(b v3.CreateDeployment) (app.NewDeployment, error) {
 	n := app.NewDeployment{
 		App: b.Relationships.App.ID(), Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1},
-		Metadata: app.Metadata{}.Merge(metadataChange(b.Metadata)),
+		Metadata: app.Metadata{}.Merge(rest.MetadataChange(b.Metadata)),
 	}
 	if b.Strategy != nil {
 		n.Strategy = *b.Strategy
 	}
 	if n.Strategy != app.Rolling && n.Strategy != app.Canary {
-		return n, unprocessable("Strategy '%s' is not a supported deployment strategy", n.Strategy)
+		return n, rest.Unprocessable("Strategy '%s' is not a supported deployment strategy", n.Strategy)
 	}
 	if b.Droplet != nil {
 		n.Droplet = b.Droplet.GUID
@@ -290,7 +282,7 @@ func newDeployment(b v3.CreateDeployment) (app.NewDeployment, error) {
 	if b.Revision != nil {
 		n.Revision = b.Revision.GUID
 		if n.Droplet != "" {
-			return n, unprocessable("Droplet Cannot set both fields 'droplet' and 'revision'")
+			return n, rest.Unprocessable("Droplet Cannot set both fields 'droplet' and 'revision'")
 		}
 	}
 	if err := n.Metadata.Validate(); err != nil {
@@ -362,7 +354,7 @@ func (s *Server) presentDeployment(d app.Deployment) v3.Deployment {
 		Options: presentOptions(d), Droplet: dropletGUID(d.Droplet), PreviousDroplet: dropletGUID(d.PreviousDroplet),
 		NewProcesses:  []v3.NewProcess{{GUID: app.GenerationGUID(d.App, d.Generation), Type: app.Web}},
 		Relationships: v3.DeploymentRelationships{App: v3.To(d.App)},
-		Metadata:      presentMetadata(d.Metadata),
+		Metadata:      rest.PresentMetadata(d.Metadata),
 		Links:         v3.Links{"self": {Href: self}, "app": {Href: s.links.Href("v3", "apps", d.App)}},
 	}
 	if d.Revision != "" {

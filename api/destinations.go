@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
@@ -14,27 +16,27 @@ import (
 )
 
 // destinationsEndpoints are the endpoints of this file.
-func (s *Server) destinationsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) destinationsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/routes/{guid}/destinations", Needs: toReadRoute, Resource: aRoute,
-			Handler: s.getDestinations, Shape: gives[v3.Destinations](200),
+			Pattern: "GET /v3/routes/{guid}/destinations", Needs: access.ReadRoute, Resource: access.Route,
+			Handler: s.getDestinations, Shape: rest.Returns[v3.Destinations](200),
 		},
 		{
-			Pattern: "POST /v3/routes/{guid}/destinations", Needs: toSupport, Resource: aSharedRoute,
-			Handler: s.addDestinations, Shape: gives[v3.Destinations](200).from(jsonOf[v3.ChangeDestinations]()),
+			Pattern: "POST /v3/routes/{guid}/destinations", Needs: access.Support, Resource: access.SharedRoute,
+			Handler: s.addDestinations, Shape: rest.Returns[v3.Destinations](200).Reads(rest.JSON[v3.ChangeDestinations]()),
 		},
 		{
-			Pattern: "PATCH /v3/routes/{guid}/destinations", Needs: toSupport, Resource: aRoute,
-			Handler: s.setDestinations, Shape: gives[v3.Destinations](200).from(jsonOf[v3.ChangeDestinations]()),
+			Pattern: "PATCH /v3/routes/{guid}/destinations", Needs: access.Support, Resource: access.Route,
+			Handler: s.setDestinations, Shape: rest.Returns[v3.Destinations](200).Reads(rest.JSON[v3.ChangeDestinations]()),
 		},
 		{
-			Pattern: "DELETE /v3/routes/{guid}/destinations/{destination}", Needs: toSupport, Resource: aSharedRoute,
-			Handler: s.removeDestination, Shape: ends(204),
+			Pattern: "DELETE /v3/routes/{guid}/destinations/{destination}", Needs: access.Support, Resource: access.SharedRoute,
+			Handler: s.removeDestination, Shape: rest.Empty(204),
 		},
 		{
-			Pattern: "PATCH /v3/routes/{guid}/destinations/{destination}", Needs: toSupport, Resource: aRoute,
-			Handler: s.updateDestination, Shape: gives[v3.Destination](200).from(jsonOf[v3.UpdateDestination]()),
+			Pattern: "PATCH /v3/routes/{guid}/destinations/{destination}", Needs: access.Support, Resource: access.Route,
+			Handler: s.updateDestination, Shape: rest.Returns[v3.Destination](200).Reads(rest.JSON[v3.UpdateDestination]()),
 		},
 	}
 }
@@ -61,7 +63,7 @@ func (s *Server) setDestinations(r *http.Request) (any, error) {
 
 // updateDestination gives a destination another protocol; null is the default.
 func (s *Server) updateDestination(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateDestination](r)
+	body, err := rest.Decode[v3.UpdateDestination](r)
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +76,11 @@ func (s *Server) updateDestination(r *http.Request) (any, error) {
 	var rt app.Route
 	err = s.change(r.Context(), func(w transaction) (err error) {
 		if _, err := w.registry.Route(r.PathValue("guid")); err != nil {
-			return missing("Route", err)
+			return rest.Missing("Route", err)
 		}
 		rt, err = w.registry.UpdateDestination(r.PathValue("guid"), r.PathValue("destination"), protocol)
 		if err != nil {
-			return missing("Destination", err)
+			return rest.Missing("Destination", err)
 		}
 		return w.recordRoute("audit.route.update", rt, map[string]any{"request": body})
 	})
@@ -90,7 +92,7 @@ func (s *Server) updateDestination(r *http.Request) (any, error) {
 			return d, nil
 		}
 	}
-	return nil, notFound("Destination")
+	return nil, rest.NotFound("Destination")
 }
 
 // removeDestination makes a route no longer lead to one of its destinations.
@@ -101,11 +103,11 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 	err := s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
-			return missing("Route", err)
+			return rest.Missing("Route", err)
 		}
 		err = w.registry.RemoveDestination(old.GUID, r.PathValue("destination"))
 		if errors.Is(err, app.ErrNotFound) {
-			return unprocessable("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
+			return rest.Unprocessable("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
 		}
 		if err != nil {
 			return err
@@ -119,11 +121,11 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
-	body, err := decode[v3.ChangeDestinations](r)
+	body, err := rest.Decode[v3.ChangeDestinations](r)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +134,7 @@ func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Regis
 		return nil, err
 	}
 	for i, d := range ds {
-		if _, err := s.appInBody(r.Context(), toSupport, d.App); err != nil {
+		if _, err := s.appInBody(r.Context(), access.Support, d.App); err != nil {
 			return nil, invalidApp(i, d.App, err)
 		}
 	}
@@ -140,7 +142,7 @@ func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Regis
 	err = s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
-			return missing("Route", err)
+			return rest.Missing("Route", err)
 		}
 		for i, d := range ds {
 			if _, err := w.registry.App(d.App); err != nil {
@@ -159,15 +161,15 @@ func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Regis
 }
 
 func invalidApp(i int, guid string, err error) error {
-	if invisible(err) || errors.Is(err, errNotAuthorized) {
-		return unprocessable("destinations[%d].app.guid: App(s) with guid(s) %q do not exist or you do not have access.", i, guid)
+	if access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) {
+		return rest.Unprocessable("destinations[%d].app.guid: App(s) with guid(s) %q do not exist or you do not have access.", i, guid)
 	}
 	return err
 }
 
 func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
 	if body.Destinations == nil {
-		return nil, unprocessable("destinations must be an array, and is missing")
+		return nil, rest.Unprocessable("destinations must be an array, and is missing")
 	}
 	out := make([]app.Destination, 0, len(body.Destinations))
 	for i, d := range body.Destinations {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -18,7 +19,7 @@ func (s *Server) mayDocker(ctx context.Context) error { return s.feature(ctx, ap
 func (s *Server) setDocker(ctx context.Context, a *app.App, kind string) error {
 	if a.GUID != "" {
 		if a.Docker() != (kind == v3.LifecycleDocker) {
-			return unprocessable("Lifecycle type cannot be changed")
+			return rest.Unprocessable("Lifecycle type cannot be changed")
 		}
 		return nil
 	}
@@ -39,7 +40,7 @@ func (s *Server) checkDocker(ctx context.Context, m app.Manifest) error {
 			return err
 		}
 		if err := stack.CheckImageRef(a.Docker.Image); err != nil {
-			return unprocessable("For application '%s': docker.image: %v", a.Name, err)
+			return rest.Unprocessable("For application '%s': docker.image: %v", a.Name, err)
 		}
 	}
 	return nil
@@ -49,20 +50,20 @@ func (s *Server) checkDocker(ctx context.Context, m app.Manifest) error {
 func (s *Server) createDockerPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
 	var none droplet.Package
 	if !a.Docker() {
-		return none, unprocessable("Cannot create Docker package for a buildpack app.")
+		return none, rest.Unprocessable("Cannot create Docker package for a buildpack app.")
 	}
 	if err := s.mayDocker(r.Context()); err != nil {
 		return none, err
 	}
-	data, err := decodeBytes[v3.DockerData](append([]byte{}, body.Data...))
+	data, err := rest.DecodeBytes[v3.DockerData](append([]byte{}, body.Data...))
 	if err != nil {
-		return none, unprocessable("data must be an object with image, and perhaps username and password")
+		return none, rest.Unprocessable("data must be an object with image, and perhaps username and password")
 	}
 	if data.Image == "" {
-		return none, unprocessable("data.image can't be blank")
+		return none, rest.Unprocessable("data.image can't be blank")
 	}
 	if err := stack.CheckImageRef(data.Image); err != nil {
-		return none, unprocessable("data.image: %v", err)
+		return none, rest.Unprocessable("data.image: %v", err)
 	}
 	return s.c.Packages.CreateImage(a.GUID, stack.ImageSource{Ref: data.Image, Username: data.Username, Password: data.Password})
 }

@@ -6,52 +6,48 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
 )
 
 // domainsEndpoints are the endpoints of this file.
-func (s *Server) domainsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) domainsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/organizations/{guid}/domains", Needs: toRead, Resource: anOrg,
-			Handler: s.listOrgDomains, Shape: pageOf[v3.Domain]("names", "guids", "organization_guids", paramSelector),
+			Pattern: "GET /v3/organizations/{guid}/domains", Needs: access.Read, Resource: access.Org,
+			Handler: s.listOrgDomains, Shape: rest.PageOf[v3.Domain]("names", "guids", "organization_guids", rest.ParamSelector),
 		},
 		{
-			Pattern: "GET /v3/organizations/{guid}/domains/default", Needs: toRead, Resource: anOrg,
-			Handler: s.getDefaultDomain, Shape: gives[v3.Domain](200),
+			Pattern: "GET /v3/organizations/{guid}/domains/default", Needs: access.Read, Resource: access.Org,
+			Handler: s.getDefaultDomain, Shape: rest.Returns[v3.Domain](200),
 		},
 		{
-			Pattern: "GET /v3/domains", Needs: authenticated,
-			Handler: s.listDomains, Shape: pageOf[v3.Domain]("names", "guids", "organization_guids", paramSelector),
+			Pattern: "GET /v3/domains", Needs: access.Authenticated,
+			Handler: s.listDomains, Shape: rest.PageOf[v3.Domain]("names", "guids", "organization_guids", rest.ParamSelector),
 		},
 		{
-			Pattern: "POST /v3/domains", Needs: authenticated, // the body names the org
-			Handler: s.createDomain, Shape: gives[v3.Domain](201).from(jsonOf[v3.CreateDomain]()),
+			Pattern: "POST /v3/domains", Needs: access.Authenticated, // the body names the org
+			Handler: s.createDomain, Shape: rest.Returns[v3.Domain](201).Reads(rest.JSON[v3.CreateDomain]()),
 		},
 		{
-			Pattern: "GET /v3/domains/{guid}", Needs: authenticated, // some have one org, some several, some none
-			Handler: s.getDomain, Shape: gives[v3.Domain](200),
+			Pattern: "GET /v3/domains/{guid}", Needs: access.Authenticated, // some have one org, some several, some none
+			Handler: s.getDomain, Shape: rest.Returns[v3.Domain](200),
 		},
-		{Pattern: "PATCH /v3/domains/{guid}", Needs: authenticated, Handler: s.updateDomain, Shape: gives[v3.Domain](200).from(jsonOf[v3.UpdateDomain]())},
-		{Pattern: "DELETE /v3/domains/{guid}", Needs: authenticated, Handler: s.deleteDomain, Shape: begins()},
+		{Pattern: "PATCH /v3/domains/{guid}", Needs: access.Authenticated, Handler: s.updateDomain, Shape: rest.Returns[v3.Domain](200).Reads(rest.JSON[v3.UpdateDomain]())},
+		{Pattern: "DELETE /v3/domains/{guid}", Needs: access.Authenticated, Handler: s.deleteDomain, Shape: rest.StartsJob()},
 		{
-			Pattern: "POST /v3/domains/{guid}/relationships/shared_organizations", Needs: authenticated,
-			Handler: s.shareDomain, Shape: gives[v3.ToMany](200).from(jsonOf[v3.ToMany]()),
+			Pattern: "POST /v3/domains/{guid}/relationships/shared_organizations", Needs: access.Authenticated,
+			Handler: s.shareDomain, Shape: rest.Returns[v3.ToMany](200).Reads(rest.JSON[v3.ToMany]()),
 		},
-		{Pattern: "DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}", Needs: authenticated, Handler: s.unshareDomain, Shape: ends(204)},
+		{Pattern: "DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}", Needs: access.Authenticated, Handler: s.unshareDomain, Shape: rest.Empty(204)},
 	}
 }
 
 // opDeleteDomain is the job that removes a domain.
 const opDeleteDomain = "domain.delete"
-
-// domain tells whether a domain is seen: one that all share by everybody, another
-// by who works in one of its orgs.
-func (perms permissions) domain(d app.Domain) bool {
-	return perms.all || d.Org == "" || perms.memberOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.memberOrgs[org] })
-}
 
 func (s *Server) listDomains(r *http.Request) (any, error) {
 	return s.pageOfDomains(r, func(app.Domain) bool { return true })
@@ -67,11 +63,11 @@ func (s *Server) listOrgDomains(r *http.Request) (any, error) {
 }
 
 func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -81,14 +77,14 @@ func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (
 	}
 	var found []app.Domain
 	for _, d := range all {
-		if among(d) && perms.domain(d) && q.letsFold("names", d.Name) && q.lets("guids", d.GUID) && q.lets("organization_guids", d.Org) {
+		if among(d) && perms.SeesDomain(d) && q.MatchesFold("names", d.Name) && q.Matches("guids", d.GUID) && q.Matches("organization_guids", d.Org) {
 			found = append(found, d)
 		}
 	}
-	return list(s.links, r, q, found, look[app.Domain, v3.Domain]{
-		key:     func(d app.Domain) key { return key{d.Name, d.CreatedAt, d.UpdatedAt, d.GUID} },
-		present: func(d app.Domain) v3.Domain { return s.presentDomain(d, perms) },
-		labels:  func(d app.Domain) map[string]string { return d.Metadata.Labels },
+	return rest.List(s.links, r, q, found, rest.View[app.Domain, v3.Domain]{
+		Key:     func(d app.Domain) rest.Key { return rest.Key{Name: d.Name, Created: d.CreatedAt, Updated: d.UpdatedAt, GUID: d.GUID} },
+		Present: func(d app.Domain) v3.Domain { return s.presentDomain(d, perms) },
+		Labels:  func(d app.Domain) map[string]string { return d.Metadata.Labels },
 	}), nil
 }
 
@@ -97,13 +93,13 @@ func (s *Server) getDefaultDomain(r *http.Request) (any, error) {
 	if _, err := s.orgOf(r); err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	d, err := s.c.Registry.DefaultDomain()
 	if err != nil {
-		return nil, missing("Domain", err)
+		return nil, rest.Missing("Domain", err)
 	}
 	return s.presentDomain(d, perms), nil
 }
@@ -117,37 +113,37 @@ func (s *Server) getDomain(r *http.Request) (any, error) {
 }
 
 // domainOf is the domain that the path names, if the principal sees it.
-func (s *Server) domainOf(r *http.Request) (d app.Domain, perms permissions, err error) {
-	if perms, err = s.access.permissions(r.Context()); err != nil {
+func (s *Server) domainOf(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
+	if perms, err = s.access.Permissions(r.Context()); err != nil {
 		return d, perms, err
 	}
 	d, err = s.c.Registry.Domain(r.PathValue("guid"))
-	if err == nil && !perms.domain(d) {
-		err = notFound("Domain")
+	if err == nil && !perms.SeesDomain(d) {
+		err = rest.NotFound("Domain")
 	}
-	return d, perms, missing("Domain", err)
+	return d, perms, rest.Missing("Domain", err)
 }
 
 // ownDomain is the same for those who may change it: the managers of its org, and
 // administrators.
-func (s *Server) ownDomain(r *http.Request) (d app.Domain, perms permissions, err error) {
+func (s *Server) ownDomain(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
 	d, perms, err = s.domainOf(r)
 	switch {
 	case err != nil:
-	case !perms.mayInOrg(toManageOrg, d.Org):
-		err = errNotAuthorized
-	case perms.suspended(d.Org):
-		err = errOrgSuspended
+	case !perms.CanInOrg(access.ManageOrg, d.Org):
+		err = access.ErrNotAuthorized
+	case perms.Suspended(d.Org):
+		err = access.ErrOrgSuspended
 	}
 	return d, perms, err
 }
 
 func (s *Server) createDomain(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateDomain](r)
+	body, err := rest.Decode[v3.CreateDomain](r)
 	if err != nil {
 		return nil, err
 	}
-	d := app.Domain{Name: body.Name, Internal: body.Internal != nil && *body.Internal, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))}
+	d := app.Domain{Name: body.Name, Internal: body.Internal != nil && *body.Internal, Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))}
 	if body.RouterGroup != nil {
 		if d.RouterGroup, err = s.groupFor(body); err != nil {
 			return nil, err
@@ -161,13 +157,13 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err := s.mayOwn(r.Context(), d); err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w transaction) (err error) {
 		if _, err := w.registry.DomainByName(d.Name); err == nil {
-			return unprocessable("The domain name \"%s\" is already in use", d.Name)
+			return rest.Unprocessable("The domain name \"%s\" is already in use", d.Name)
 		}
 		d, err = w.registry.PutDomain(d)
 		return err
@@ -175,20 +171,20 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentDomain(d, perms)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentDomain(d, perms)}, nil
 }
 
 // groupFor is the router group that a new domain names.
 func (s *Server) groupFor(body v3.CreateDomain) (string, error) {
 	switch {
 	case body.Internal != nil && *body.Internal:
-		return "", unprocessable("router_group: Internal domains cannot be associated to a router group.")
+		return "", rest.Unprocessable("router_group: Internal domains cannot be associated to a router group.")
 	case body.Relationships != nil:
-		return "", unprocessable("router_group: Domains scoped to an organization cannot be associated to a router group.")
+		return "", rest.Unprocessable("router_group: Domains scoped to an organization cannot be associated to a router group.")
 	}
 	g, err := s.c.Registry.RouterGroup(body.RouterGroup.GUID)
 	if errors.Is(err, app.ErrNotFound) {
-		return "", unprocessable("Router group with guid '%s' not found.", body.RouterGroup.GUID)
+		return "", rest.Unprocessable("Router group with guid '%s' not found.", body.RouterGroup.GUID)
 	}
 	return g.GUID, err
 }
@@ -199,10 +195,10 @@ func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err 
 		org = rel.Organization.ID()
 	}
 	if org == "" {
-		return "", nil, unprocessable("Relationships 'organization' must name an organization: leave relationships out for a domain that all share")
+		return "", nil, rest.Unprocessable("Relationships 'organization' must name an organization: leave relationships out for a domain that all share")
 	}
 	if rel.SharedOrganizations != nil {
-		shared = each(rel.SharedOrganizations.Data, func(g v3.GUID) string { return g.GUID })
+		shared = rest.Each(rel.SharedOrganizations.Data, func(g v3.GUID) string { return g.GUID })
 	}
 	slices.Sort(shared)
 	return org, slices.Compact(shared), nil
@@ -212,14 +208,14 @@ func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err 
 // the administrators' alone.
 func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 	if d.Org == "" {
-		if !principal(ctx).Admin() {
-			return errNotAuthorized
+		if !access.Principal(ctx).Admin() {
+			return access.ErrNotAuthorized
 		}
 		return nil
 	}
-	err := s.access.requireOrg(ctx, d.Org)
+	err := s.access.RequireOrg(ctx, d.Org)
 	if errors.Is(err, app.ErrNotFound) {
-		return unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", d.Org)
+		return rest.Unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", d.Org)
 	}
 	if err != nil {
 		return err
@@ -234,16 +230,16 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 // it must manage them too.
 func (s *Server) mayShare(ctx context.Context, owner string, orgs []string) error {
 	for _, org := range orgs {
-		err := s.access.requireOrg(ctx, org)
+		err := s.access.RequireOrg(ctx, org)
 		switch {
 		case org == owner:
-			return unprocessable("Domain cannot be shared with owning organization.")
+			return rest.Unprocessable("Domain cannot be shared with owning organization.")
 		case errors.Is(err, app.ErrNotFound):
-			return unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", org)
-		case errors.Is(err, errNotAuthorized):
-			return unprocessable("You do not have sufficient permissions for organization '%s' to share domain.", s.orgName(org))
-		case errors.Is(err, errOrgSuspended):
-			return unprocessable("Organization '%s' is suspended.", s.orgName(org))
+			return rest.Unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", org)
+		case errors.Is(err, access.ErrNotAuthorized):
+			return rest.Unprocessable("You do not have sufficient permissions for organization '%s' to share domain.", s.orgName(org))
+		case errors.Is(err, access.ErrOrgSuspended):
+			return rest.Unprocessable("Organization '%s' is suspended.", s.orgName(org))
 		case err != nil:
 			return err
 		}
@@ -261,7 +257,7 @@ func (s *Server) orgName(guid string) string {
 }
 
 func (s *Server) updateDomain(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateDomain](r)
+	body, err := rest.Decode[v3.UpdateDomain](r)
 	if err != nil {
 		return nil, err
 	}
@@ -270,11 +266,11 @@ func (s *Server) updateDomain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	d, err = s.c.Registry.UpdateDomain(d.GUID, func(d *app.Domain) error {
-		d.Metadata = d.Metadata.Merge(metadataChange(body.Metadata))
+		d.Metadata = d.Metadata.Merge(rest.MetadataChange(body.Metadata))
 		return nil
 	})
 	if err != nil {
-		return nil, missing("Domain", err)
+		return nil, rest.Missing("Domain", err)
 	}
 	return s.presentDomain(d, perms), nil
 }
@@ -285,10 +281,10 @@ func (s *Server) deleteDomain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(d.SharedWith) > 0 {
-		return nil, unprocessable("This domain is shared with other organizations. Unshare before deleting.")
+		return nil, rest.Unprocessable("This domain is shared with other organizations. Unshare before deleting.")
 	}
 	if d.Default {
-		return nil, unprocessable("The domain '%s' is this daemon's own and cannot be deleted: start it with another --domain first.", d.Name)
+		return nil, rest.Unprocessable("The domain '%s' is this daemon's own and cannot be deleted: start it with another --domain first.", d.Name)
 	}
 	return s.begin(r.Context(), opDeleteDomain, removal{GUID: d.GUID})
 }
@@ -302,7 +298,7 @@ func (s *Server) doDeleteDomain(_ context.Context, guid string) error {
 
 // shareDomain lets further orgs use a domain.
 func (s *Server) shareDomain(r *http.Request) (any, error) {
-	body, err := decode[v3.ToMany](r)
+	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
 	}
@@ -311,9 +307,9 @@ func (s *Server) shareDomain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if d.Org == "" {
-		return nil, unprocessable("Domains cannot be shared with other organizations unless they are scoped to an organization.")
+		return nil, rest.Unprocessable("Domains cannot be shared with other organizations unless they are scoped to an organization.")
 	}
-	orgs := each(body.Data, func(g v3.GUID) string { return g.GUID })
+	orgs := rest.Each(body.Data, func(g v3.GUID) string { return g.GUID })
 	if err := s.mayShare(r.Context(), d.Org, orgs); err != nil {
 		return nil, err
 	}
@@ -324,7 +320,7 @@ func (s *Server) shareDomain(r *http.Request) (any, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, missing("Domain", err)
+		return nil, rest.Missing("Domain", err)
 	}
 	return sharedWith(d, perms), nil
 }
@@ -337,12 +333,12 @@ func (s *Server) unshareDomain(r *http.Request) (any, error) {
 	}
 	org := r.PathValue("org")
 	switch {
-	case !perms.org(org):
-		return nil, unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", org)
-	case !perms.mayInOrg(toManageOrg, d.Org) && !perms.mayInOrg(toManageOrg, org):
-		return nil, errNotAuthorized
-	case perms.suspended(d.Org) && perms.suspended(org):
-		return nil, errOrgSuspended
+	case !perms.SeesOrg(org):
+		return nil, rest.Unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", org)
+	case !perms.CanInOrg(access.ManageOrg, d.Org) && !perms.CanInOrg(access.ManageOrg, org):
+		return nil, access.ErrNotAuthorized
+	case perms.Suspended(d.Org) && perms.Suspended(org):
+		return nil, access.ErrOrgSuspended
 	}
 	err = s.change(r.Context(), func(w transaction) error {
 		if err := unused(w.registry, d.GUID, org); err != nil {
@@ -351,17 +347,17 @@ func (s *Server) unshareDomain(r *http.Request) (any, error) {
 		_, err := w.registry.UpdateDomain(d.GUID, func(d *app.Domain) error {
 			i := slices.Index(d.SharedWith, org)
 			if i < 0 {
-				return unprocessable("Unable to unshare domain from organization with name '%s'. Ensure the domain is shared to this organization.", s.orgName(org))
+				return rest.Unprocessable("Unable to unshare domain from organization with name '%s'. Ensure the domain is shared to this organization.", s.orgName(org))
 			}
 			d.SharedWith = slices.Delete(d.SharedWith, i, i+1)
 			return nil
 		})
-		return missing("Domain", err)
+		return rest.Missing("Domain", err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // unused wants no routes of an org in a domain.
@@ -376,24 +372,24 @@ func unused(reg *registry.Registry, domain, org string) error {
 	}
 	for _, rt := range routes {
 		if rt.Domain == domain && slices.ContainsFunc(spaces, func(sp app.Space) bool { return sp.GUID == rt.Space }) {
-			return unprocessable("This domain has associated routes in this organization. Delete the routes before unsharing.")
+			return rest.Unprocessable("This domain has associated routes in this organization. Delete the routes before unsharing.")
 		}
 	}
 	return nil
 }
 
 // sharedWith are the orgs that a domain is shared with, as far as they are seen.
-func sharedWith(d app.Domain, perms permissions) v3.ToMany {
+func sharedWith(d app.Domain, perms access.Permissions) v3.ToMany {
 	out := v3.ToMany{Data: []v3.GUID{}}
 	for _, org := range d.SharedWith {
-		if perms.org(org) {
+		if perms.SeesOrg(org) {
 			out.Data = append(out.Data, v3.GUID{GUID: org})
 		}
 	}
 	return out
 }
 
-func (s *Server) presentDomain(d app.Domain, perms permissions) v3.Domain {
+func (s *Server) presentDomain(d app.Domain, perms access.Permissions) v3.Domain {
 	self := s.links.Href("v3", "domains", d.GUID)
 	links := v3.Links{"self": {Href: self}}
 	if d.Org != "" {
@@ -407,7 +403,7 @@ func (s *Server) presentDomain(d app.Domain, perms permissions) v3.Domain {
 	}
 	return v3.Domain{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Name: d.Name, Internal: d.Internal,
-		SupportedProtocols: protocols, RouterGroup: group, Metadata: presentMetadata(d.Metadata),
+		SupportedProtocols: protocols, RouterGroup: group, Metadata: rest.PresentMetadata(d.Metadata),
 		Relationships: v3.DomainRelationships{Organization: v3.To(d.Org), SharedOrganizations: sharedWith(d, perms)},
 		Links:         links,
 	}

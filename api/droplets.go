@@ -11,39 +11,41 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // dropletsEndpoints are the endpoints of this file.
-func (s *Server) dropletsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) dropletsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/apps/{guid}/relationships/current_droplet", Needs: toRead, Resource: anApp,
-			Handler: s.getCurrentRelationship, Shape: gives[v3.CurrentDroplet](200),
+			Pattern: "GET /v3/apps/{guid}/relationships/current_droplet", Needs: access.Read, Resource: access.App,
+			Handler: s.getCurrentRelationship, Shape: rest.Returns[v3.CurrentDroplet](200),
 		},
 		{
-			Pattern: "PATCH /v3/apps/{guid}/relationships/current_droplet", Needs: toSupport, Resource: anApp,
-			Handler: s.setCurrentDroplet, Shape: gives[v3.CurrentDroplet](200).from(jsonOf[v3.CurrentDroplet]()),
+			Pattern: "PATCH /v3/apps/{guid}/relationships/current_droplet", Needs: access.Support, Resource: access.App,
+			Handler: s.setCurrentDroplet, Shape: rest.Returns[v3.CurrentDroplet](200).Reads(rest.JSON[v3.CurrentDroplet]()),
 		},
-		{Pattern: "GET /v3/apps/{guid}/droplets/current", Needs: toRead, Resource: anApp, Handler: s.getCurrentDroplet, Shape: gives[v3.Droplet](200)},
+		{Pattern: "GET /v3/apps/{guid}/droplets/current", Needs: access.Read, Resource: access.App, Handler: s.getCurrentDroplet, Shape: rest.Returns[v3.Droplet](200)},
 		{
-			Pattern: "GET /v3/apps/{guid}/droplets", Needs: toRead, Resource: anApp,
-			Handler: s.listAppDroplets, Shape: pageOf[v3.Droplet]("guids", "states", "current", paramSelector).by(byTime...),
-		},
-		{
-			Pattern: "GET /v3/droplets", Needs: authenticated,
-			Handler: s.listDroplets, Shape: pageOf[v3.Droplet]("guids", "states", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
-		},
-		{Pattern: "GET /v3/droplets/{guid}", Needs: toRead, Resource: aDroplet, Handler: s.getDroplet, Shape: gives[v3.Droplet](200)},
-		{
-			Pattern: "PATCH /v3/droplets/{guid}", Needs: toDevelop, Resource: aDroplet,
-			Handler: s.updateDroplet, Shape: gives[v3.Droplet](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "GET /v3/apps/{guid}/droplets", Needs: access.Read, Resource: access.App,
+			Handler: s.listAppDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", "current", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "GET /v3/droplets/{guid}/download", Needs: toDownload, Resource: aDroplet,
-			Handler: s.downloadDroplet, Shape: givesBytes("application/gzip"),
+			Pattern: "GET /v3/droplets", Needs: access.Authenticated,
+			Handler: s.listDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", "app_guids", "space_guids", "organization_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{Pattern: "GET /v3/droplets/{guid}", Needs: access.Read, Resource: access.Droplet, Handler: s.getDroplet, Shape: rest.Returns[v3.Droplet](200)},
+		{
+			Pattern: "PATCH /v3/droplets/{guid}", Needs: access.Develop, Resource: access.Droplet,
+			Handler: s.updateDroplet, Shape: rest.Returns[v3.Droplet](200).Reads(rest.JSON[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "GET /v3/droplets/{guid}/download", Needs: access.Download, Resource: access.Droplet,
+			Handler: s.downloadDroplet, Shape: rest.ReturnsBytes("application/gzip"),
 		},
 	}
 }
@@ -51,25 +53,25 @@ func (s *Server) dropletsEndpoints() []Endpoint {
 func (s *Server) getDroplet(r *http.Request) (any, error) {
 	d, err := s.c.Shelf.Get(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	return s.showDroplet(r, d)
 }
 
 func (s *Server) updateDroplet(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.c.Shelf.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
+	d, err := s.c.Shelf.UpdateMetadata(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
 	if err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	return s.showDroplet(r, d)
 }
 
 func (s *Server) listDroplets(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func (s *Server) listDroplets(r *http.Request) (any, error) {
 // listAppDroplets gives all droplets of an app, or with current the one that its
 // next instances run.
 func (s *Server) listAppDroplets(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -101,23 +103,23 @@ func (s *Server) listAppDroplets(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
-		return q.filters["current"] != nil && q.lets("current", "true") && d.GUID != a.Droplet
+		return q.Filters["current"] != nil && q.Matches("current", "true") && d.GUID != a.Droplet
 	})
 	return s.pageOfDroplets(r, q, all)
 }
 
-func (s *Server) pageOfDroplets(r *http.Request, q query, all []droplet.Droplet) (any, error) {
+func (s *Server) pageOfDroplets(r *http.Request, q rest.Query, all []droplet.Droplet) (any, error) {
 	open, err := s.secrets(r)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
-		return !q.lets("guids", d.GUID) || !q.lets("states", cmp.Or(d.State, v3.DropletStaged))
+		return !q.Matches("guids", d.GUID) || !q.Matches("states", cmp.Or(d.State, v3.DropletStaged))
 	})
-	return list(s.links, r, q, all, look[droplet.Droplet, v3.Droplet]{
-		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, updatedAt(d), d.GUID} },
-		present: func(d droplet.Droplet) v3.Droplet { return s.presentDroplet(d, open(d.App)) },
-		labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
+	return rest.List(s.links, r, q, all, rest.View[droplet.Droplet, v3.Droplet]{
+		Key:     func(d droplet.Droplet) rest.Key { return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: updatedAt(d), GUID: d.GUID} },
+		Present: func(d droplet.Droplet) v3.Droplet { return s.presentDroplet(d, open(d.App)) },
+		Labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
 	}), nil
 }
 
@@ -143,10 +145,10 @@ func updatedAt(d droplet.Droplet) time.Time {
 func (s *Server) downloadDroplet(r *http.Request) (any, error) {
 	d, err := s.c.Shelf.Get(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	if d.Image == "" {
-		return nil, unprocessable("The droplet has no files of its own: there is nothing to download")
+		return nil, rest.Unprocessable("The droplet has no files of its own: there is nothing to download")
 	}
 	err = s.change(r.Context(), func(w transaction) error { return w.recordDroplet("audit.app.droplet.download", d) })
 	if err != nil {
@@ -156,7 +158,7 @@ func (s *Server) downloadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusOK, content: compressed(image), contentType: "application/gzip"}, nil
+	return rest.Answer{Status: http.StatusOK, Content: compressed(image), ContentType: "application/gzip"}, nil
 }
 
 // compressed reads from and compresses it. Closing it ends that, also in the midst.
@@ -176,11 +178,11 @@ func (s *Server) getCurrentDroplet(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if a.Droplet == "" {
-		return nil, notFound("Droplet")
+		return nil, rest.NotFound("Droplet")
 	}
 	d, err := s.c.Shelf.Get(a.Droplet)
 	if err != nil {
-		return nil, missing("Droplet", err)
+		return nil, rest.Missing("Droplet", err)
 	}
 	return s.showDroplet(r, d)
 }
@@ -191,7 +193,7 @@ func (s *Server) getCurrentRelationship(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if a.Droplet == "" {
-		return nil, notFound("Droplet")
+		return nil, rest.NotFound("Droplet")
 	}
 	return s.presentCurrent(a), nil
 }
@@ -199,12 +201,12 @@ func (s *Server) getCurrentRelationship(r *http.Request) (any, error) {
 // setCurrentDroplet makes a droplet the one that the app's next instances run.
 // The app gets the process types that it finds in it and does not have yet.
 func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
-	body, err := decode[v3.CurrentDroplet](r)
+	body, err := rest.Decode[v3.CurrentDroplet](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Data == nil {
-		return nil, unprocessable("data must name a droplet: a current droplet cannot be taken away")
+		return nil, rest.Unprocessable("data must name a droplet: a current droplet cannot be taken away")
 	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
 	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w transaction, a *app.App) error {
@@ -213,10 +215,10 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 			return err
 		}
 		if err != nil || d.App != a.GUID {
-			return unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
+			return rest.Unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 		}
 		if d.State == droplet.DropletAwaiting {
-			return unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
+			return rest.Unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
 		}
 		if err := notDeploying(w.registry, a.GUID); err != nil {
 			return err
@@ -265,7 +267,7 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 		Lifecycle: lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,
 		Buildpacks:    presentUsed(d.Buildpacks),
 		Relationships: v3.DropletRelationships{App: v3.To(d.App)},
-		Metadata:      presentMetadata(d.Metadata),
+		Metadata:      rest.PresentMetadata(d.Metadata),
 		Links: v3.Links{
 			"self": {Href: s.links.Href("v3", "droplets", d.GUID)},
 			"app":  {Href: s.links.Href("v3", "apps", d.App)},

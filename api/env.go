@@ -5,19 +5,21 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // envEndpoints are the endpoints of this file.
-func (s *Server) envEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/apps/{guid}/env", Needs: toReadEnv, Resource: anApp, Handler: s.getEnv, Shape: gives[v3.Env](200)},
-		{Pattern: "GET /v3/apps/{guid}/environment_variables", Needs: toReadEnv, Resource: anApp, Handler: s.getVariables, Shape: gives[v3.EnvVars](200)},
+func (s *Server) envEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/env", Needs: access.ReadEnv, Resource: access.App, Handler: s.getEnv, Shape: rest.Returns[v3.Env](200)},
+		{Pattern: "GET /v3/apps/{guid}/environment_variables", Needs: access.ReadEnv, Resource: access.App, Handler: s.getVariables, Shape: rest.Returns[v3.EnvVars](200)},
 		{
-			Pattern: "PATCH /v3/apps/{guid}/environment_variables", Needs: toSupport, Resource: anApp,
-			Handler: s.updateVariables, Shape: gives[v3.EnvVars](200).from(jsonOf[v3.UpdateEnvVars]()),
+			Pattern: "PATCH /v3/apps/{guid}/environment_variables", Needs: access.Support, Resource: access.App,
+			Handler: s.updateVariables, Shape: rest.Returns[v3.EnvVars](200).Reads(rest.JSON[v3.UpdateEnvVars]()),
 		},
 	}
 }
@@ -49,12 +51,12 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	system := map[string]any{"VCAP_SERVICES": services}
-	if !perms.may(toReadSecrets, a.Space) {
+	if !perms.Can(access.ReadSecrets, a.Space) {
 		system = map[string]any{"redacted_message": hidden}
 	}
 	if err := s.recordRead(r, "audit.app.environment.show", a); err != nil {
@@ -89,11 +91,11 @@ func (s *Server) vcapServices(a app.App) (json.RawMessage, error) {
 func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 	space, err := s.c.Registry.Space(a.Space)
 	if err != nil {
-		return nil, missing("Space", err)
+		return nil, rest.Missing("Space", err)
 	}
 	org, err := s.c.Registry.Org(space.Org)
 	if err != nil {
-		return nil, missing("Organization", err)
+		return nil, rest.Missing("Organization", err)
 	}
 	routes, err := s.c.Registry.RoutesOf(a.GUID)
 	if err != nil {
@@ -101,7 +103,7 @@ func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 	}
 	web, err := s.c.Registry.Process(a.GUID)
 	if err != nil {
-		return nil, missing("Process", err)
+		return nil, rest.Missing("Process", err)
 	}
 	share, err := s.mainShare(web)
 	if err != nil {
@@ -143,11 +145,11 @@ func (s *Server) envIsVisible(r *http.Request) error {
 
 // envIsHidden tells the same where variables are only a part of what is shown.
 func (s *Server) envIsHidden(r *http.Request) (bool, error) {
-	if principal(r.Context()).Admin() {
+	if access.Principal(r.Context()).Admin() {
 		return false, nil
 	}
 	err := s.envIsVisible(r)
-	if isA[*Error](err) {
+	if rest.IsA[*rest.Error](err) {
 		return true, nil
 	}
 	return false, err
@@ -173,7 +175,7 @@ func (s *Server) recordRead(r *http.Request, event string, a app.App) error {
 }
 
 func (s *Server) updateVariables(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateEnvVars](r)
+	body, err := rest.Decode[v3.UpdateEnvVars](r)
 	if err != nil {
 		return nil, err
 	}

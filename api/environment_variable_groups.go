@@ -4,20 +4,22 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // environmentVariableGroupsEndpoints are the endpoints of this file.
-func (s *Server) environmentVariableGroupsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) environmentVariableGroupsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: authenticated, // all apps see them
-			Handler: s.getVariableGroup, Shape: gives[v3.EnvVarGroup](200),
+			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: access.Authenticated, // all apps see them
+			Handler: s.getVariableGroup, Shape: rest.Returns[v3.EnvVarGroup](200),
 		},
 		{
-			Pattern: "PATCH /v3/environment_variable_groups/{name}", Needs: toAdminister,
-			Handler: s.updateVariableGroup, Shape: gives[v3.EnvVarGroup](200).from(jsonOf[v3.UpdateEnvVars]()),
+			Pattern: "PATCH /v3/environment_variable_groups/{name}", Needs: access.Administer,
+			Handler: s.updateVariableGroup, Shape: rest.Returns[v3.EnvVarGroup](200).Reads(rest.JSON[v3.UpdateEnvVars]()),
 		},
 	}
 }
@@ -27,20 +29,20 @@ const nounVariableGroup = "Environment variable group"
 func (s *Server) getVariableGroup(r *http.Request) (any, error) {
 	g, err := s.c.Registry.EnvGroup(r.PathValue("name"))
 	if err != nil {
-		return nil, missing(nounVariableGroup, err)
+		return nil, rest.Missing(nounVariableGroup, err)
 	}
 	return s.presentVariableGroup(g), nil
 }
 
 func (s *Server) updateVariableGroup(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateEnvVars](r)
+	body, err := rest.Decode[v3.UpdateEnvVars](r)
 	if err != nil {
 		return nil, err
 	}
 	var g app.EnvGroup
 	err = s.change(r.Context(), func(w transaction) (err error) {
 		if g, err = w.registry.UpdateEnvGroup(r.PathValue("name"), body.Var); err != nil {
-			return missing(nounVariableGroup, err)
+			return rest.Missing(nounVariableGroup, err)
 		}
 		return w.events.Record(app.Event{
 			Type: "audit.environment_variable_group.update", Actor: w.actor, Data: map[string]any{"environment_variables": hidden},

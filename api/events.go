@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -21,13 +23,13 @@ import (
 )
 
 // eventsEndpoints are the endpoints of this file.
-func (s *Server) eventsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) eventsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/audit_events", Needs: authenticated,
-			Handler: s.listEvents, Shape: pageOf[v3.Event]("guids", "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids").by(byTime...),
+			Pattern: "GET /v3/audit_events", Needs: access.Authenticated,
+			Handler: s.listEvents, Shape: rest.PageOf[v3.Event]("guids", "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids").OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "GET /v3/audit_events/{guid}", Needs: authenticated, Handler: s.getEvent, Shape: gives[v3.Event](200)},
+		{Pattern: "GET /v3/audit_events/{guid}", Needs: access.Authenticated, Handler: s.getEvent, Shape: rest.Returns[v3.Event](200)},
 	}
 }
 
@@ -47,7 +49,7 @@ type transaction struct {
 func (w transaction) afterwards(fn func()) { *w.after = append(*w.after, fn) }
 
 func (s *Server) change(ctx context.Context, fn func(w transaction) error) error {
-	return s.changeAs(actor(ctx), fn)
+	return s.changeAs(access.ActorOf(ctx), fn)
 }
 
 func (s *Server) changeAs(who app.Actor, fn func(w transaction) error) error {
@@ -81,17 +83,17 @@ func (w transaction) record(kind string, a app.App, data map[string]any) error {
 }
 
 func (s *Server) listEvents(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	events, err := s.c.Events.List(app.EventFilter{
-		Types: q.filters["types"], Targets: q.filters["target_guids"],
-		Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
+		Types: q.Filters["types"], Targets: q.Filters["target_guids"],
+		Spaces: q.Filters["space_guids"], Orgs: q.Filters["organization_guids"],
 	})
 	if err != nil {
 		return nil, err
@@ -101,29 +103,17 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all := slices.DeleteFunc(append(events, crashes...), func(e app.Event) bool {
-		_, not := q.filters["target_guids[not]"]
-		return !perms.event(e) || !q.lets("guids", e.GUID) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
+		_, not := q.Filters["target_guids[not]"]
+		return !perms.SeesEvent(e) || !q.Matches("guids", e.GUID) || !q.Matches("actor_guids", e.Actor.GUID) || not && q.Matches("target_guids[not]", e.Target.GUID)
 	})
-	return list(s.links, r, q, all, look[app.Event, v3.Event]{
-		key:     func(e app.Event) key { return key{e.Type, e.CreatedAt, e.CreatedAt, e.GUID} },
-		present: s.presentEvent,
+	return rest.List(s.links, r, q, all, rest.View[app.Event, v3.Event]{
+		Key:     func(e app.Event) rest.Key { return rest.Key{Name: e.Type, Created: e.CreatedAt, Updated: e.CreatedAt, GUID: e.GUID} },
+		Present: s.presentEvent,
 	}), nil
 }
 
-// hears are the roles in a space that are told what happened there: managers of the
-// space or the org decide who is there, and not what is done.
-var hears = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.SpaceSupporter}
-
-// event tells whether an event is seen: it is where it happened that counts. What
-// happens in an org is for its auditors: it names people and places that a member may
-// not know.
-func (perms permissions) event(e app.Event) bool {
-	heard := func(r auth.RoleType) bool { return slices.Contains(hears, r) }
-	return perms.all || slices.ContainsFunc(perms.roles[e.Space], heard) || slices.Contains(perms.roles[e.Org], auth.OrgAuditor)
-}
-
 func (s *Server) getEvent(r *http.Request) (any, error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +121,8 @@ func (s *Server) getEvent(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !perms.event(e) {
-		return nil, notFound("Event")
+	if !perms.SeesEvent(e) {
+		return nil, rest.NotFound("Event")
 	}
 	return s.presentEvent(e), nil
 }
@@ -142,21 +132,21 @@ func (s *Server) eventOf(guid string) (app.Event, error) {
 	if err == nil || !errors.Is(err, app.ErrNotFound) {
 		return e, err
 	}
-	crashes, err := s.crashEvents(query{})
+	crashes, err := s.crashEvents(rest.Query{})
 	if err != nil {
 		return e, err
 	}
 	i := slices.IndexFunc(crashes, func(e app.Event) bool { return e.GUID == guid })
 	if i < 0 {
-		return e, notFound("Event")
+		return e, rest.NotFound("Event")
 	}
 	return crashes[i], nil
 }
 
 // crashEvents are the exit records of the apps that the query asks for, as
 // events. They are not kept a second time: the record is the fact.
-func (s *Server) crashEvents(q query) ([]app.Event, error) {
-	if !q.lets("types", eventCrash, eventProcessCrash) {
+func (s *Server) crashEvents(q rest.Query) ([]app.Event, error) {
+	if !q.Matches("types", eventCrash, eventProcessCrash) {
 		return nil, nil
 	}
 	apps, err := s.c.Registry.Apps()
@@ -169,7 +159,7 @@ func (s *Server) crashEvents(q query) ([]app.Event, error) {
 	}
 	var out []app.Event
 	for _, a := range apps {
-		if !q.lets("target_guids", a.GUID) || !q.lets("space_guids", a.Space) || !q.lets("organization_guids", orgs[a.Space]) {
+		if !q.Matches("target_guids", a.GUID) || !q.Matches("space_guids", a.Space) || !q.Matches("organization_guids", orgs[a.Space]) {
 			continue
 		}
 		records, err := s.exitsOf(a.GUID)
@@ -180,7 +170,7 @@ func (s *Server) crashEvents(q query) ([]app.Event, error) {
 			out = append(out, CrashEvents(record, a, orgs[a.Space])...)
 		}
 	}
-	return slices.DeleteFunc(out, func(e app.Event) bool { return !q.lets("types", e.Type) }), nil
+	return slices.DeleteFunc(out, func(e app.Event) bool { return !q.Matches("types", e.Type) }), nil
 }
 
 // exitsOf are the exit records of an app, newest first.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -19,7 +20,7 @@ type told struct {
 	kind   string // without "audit."
 	target string // its type
 	guid   string // of the target
-	place  place
+	place  access.Place
 	data   string // a path in the data that has something
 	broker bool   // a broker did it, and nobody asked for it
 }
@@ -44,7 +45,7 @@ func TestEveryEvent(t *testing.T) {
 	h.act(t, "doer")
 	h.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
 	h.want(200, "PATCH", "/v3/feature_flags/service_instance_sharing", `{"enabled":true}`, nil)
-	home := place{h.org.GUID, h.space.GUID}
+	home := access.Place{Org: h.org.GUID, Space: h.space.GUID}
 	var wanted []told
 	for _, some := range [][]told{
 		h.doApps(t, home), h.doBits(t, home), h.doRoutes(t, home), h.doPlaces(t), h.doQuotas(t), h.doStaging(t), h.doServices(t, home), h.doMarket(t),
@@ -70,12 +71,12 @@ func (h *home) wantTold(t *testing.T, want told, who string, all []v3.Event) {
 		return
 	}
 	e := all[i]
-	at := place{}
+	at := access.Place{}
 	if e.Space != nil {
-		at.space = e.Space.GUID
+		at.Space = e.Space.GUID
 	}
 	if e.Organization != nil {
-		at.org = e.Organization.GUID
+		at.Org = e.Organization.GUID
 	}
 	if e.Target.Type != want.target || at != want.place || want.data != "" && len(textsAt(e.Data, want.data)) == 0 {
 		t.Errorf("%s = %+v at %+v with %v, want a %s at %+v with %s", kind, e.Target, at, e.Data, want.target, want.place, want.data)
@@ -135,7 +136,7 @@ func (h *home) do(method, path, body string) string {
 	return out.GUID
 }
 
-func (h *home) doApps(t *testing.T, at place) []told {
+func (h *home) doApps(t *testing.T, at access.Place) []told {
 	t.Helper()
 	a := h.do("POST", "/v3/apps", `{"name":"shop","relationships":{"space":{"data":{"guid":"`+h.space.GUID+`"}}}}`)
 	path := "/v3/apps/" + a
@@ -172,7 +173,7 @@ func (h *home) doApps(t *testing.T, at place) []told {
 	return out
 }
 
-func (h *home) doBits(t *testing.T, at place) []told {
+func (h *home) doBits(t *testing.T, at access.Place) []told {
 	t.Helper()
 	p := h.createPackage(h.app)
 	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: x"}))
@@ -194,7 +195,7 @@ func (h *home) doBits(t *testing.T, at place) []told {
 	return out
 }
 
-func (h *home) doRoutes(t *testing.T, at place) []told {
+func (h *home) doRoutes(t *testing.T, at access.Place) []told {
 	t.Helper()
 	domain := must(h.c.Registry.DefaultDomain())(t)
 	other := must(h.c.Registry.PutSpace(app.Space{Name: "other", Org: h.org.GUID}))(t)
@@ -207,7 +208,7 @@ func (h *home) doRoutes(t *testing.T, at place) []told {
 	h.do("DELETE", path+"/relationships/shared_spaces/"+other.GUID, "")
 	h.do("PATCH", path+"/relationships/space", `{"data":{"guid":"`+other.GUID+`"}}`)
 	h.do("DELETE", path, "")
-	there := place{at.org, other.GUID}
+	there := access.Place{Org: at.Org, Space: other.GUID}
 	return []told{
 		{kind: "route.create", target: "route", guid: rt, place: at, data: "request.host"},
 		{kind: "route.update", target: "route", guid: rt, place: at, data: "request.metadata.labels.a"},
@@ -229,18 +230,18 @@ func (h *home) doPlaces(t *testing.T) []told {
 	h.do("PATCH", "/v3/spaces/"+sp, `{"name":"room"}`)
 	user := h.user("worker")
 	out := []told{
-		{kind: "organization.create", target: "organization", guid: o, place: place{org: o}, data: "request.name"},
-		{kind: "organization.update", target: "organization", guid: o, place: place{org: o}, data: "request.name"},
-		{kind: "organization.delete-request", target: "organization", guid: o, place: place{org: o}},
-		{kind: "space.create", target: "space", guid: sp, place: place{o, sp}, data: "request.name"},
-		{kind: "space.update", target: "space", guid: sp, place: place{o, sp}, data: "request.name"},
-		{kind: "space.delete-request", target: "space", guid: sp, place: place{o, sp}},
+		{kind: "organization.create", target: "organization", guid: o, place: access.Place{Org: o}, data: "request.name"},
+		{kind: "organization.update", target: "organization", guid: o, place: access.Place{Org: o}, data: "request.name"},
+		{kind: "organization.delete-request", target: "organization", guid: o, place: access.Place{Org: o}},
+		{kind: "space.create", target: "space", guid: sp, place: access.Place{Org: o, Space: sp}, data: "request.name"},
+		{kind: "space.update", target: "space", guid: sp, place: access.Place{Org: o, Space: sp}, data: "request.name"},
+		{kind: "space.delete-request", target: "space", guid: sp, place: access.Place{Org: o, Space: sp}},
 	}
 	var roles []string
 	for _, kind := range auth.RoleTypes() {
-		noun, guid, at := "organization", o, place{org: o}
+		noun, guid, at := "organization", o, access.Place{Org: o}
 		if kind.OfSpace() {
-			noun, guid, at = "space", sp, place{o, sp}
+			noun, guid, at = "space", sp, access.Place{Org: o, Space: sp}
 		}
 		roles = append(roles, h.do("POST", "/v3/roles", fmt.Sprintf(`{"type":%q,"relationships":{"user":{"data":{"guid":%q}},%q:{"data":{"guid":%q}}}}`, kind, user, noun, guid)))
 		for _, what := range []string{"add", "remove"} {
@@ -269,7 +270,7 @@ func (h *home) doQuotas(t *testing.T) []told {
 	h.do("POST", "/v3/space_quotas/"+k+"/relationships/spaces", `{"data":[{"guid":"`+h.space.GUID+`"}]}`)
 	h.do("DELETE", "/v3/space_quotas/"+k+"/relationships/spaces/"+h.space.GUID, "")
 	h.do("DELETE", "/v3/space_quotas/"+k, "")
-	org, space := place{org: h.org.GUID}, place{h.org.GUID, h.space.GUID}
+	org, space := access.Place{Org: h.org.GUID}, access.Place{Org: h.org.GUID, Space: h.space.GUID}
 	return []told{
 		{kind: "organization_quota.create", target: "organization_quota", guid: q, data: "request.name"},
 		{kind: "organization_quota.update", target: "organization_quota", guid: q, data: "request.apps.total_instances"},
@@ -298,7 +299,7 @@ func (h *home) doStaging(t *testing.T) []told {
 	}
 }
 
-func (h *home) doServices(t *testing.T, at place) []told {
+func (h *home) doServices(t *testing.T, at access.Place) []told {
 	t.Helper()
 	other := must(h.c.Registry.PutSpace(app.Space{Name: "guest", Org: h.org.GUID}))(t)
 	h.do("POST", "/v3/service_instances", h.managed("cache", "small", ""))

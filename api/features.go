@@ -4,24 +4,26 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 )
 
 // featuresEndpoints are the endpoints of this file.
-func (s *Server) featuresEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/apps/{guid}/ssh_enabled", Needs: toRead, Resource: anApp, Handler: s.getSSHEnabled, Shape: gives[v3.SSHEnabled](200)},
-		{Pattern: "GET /v3/apps/{guid}/features", Needs: toRead, Resource: anApp, Handler: s.listFeatures, Shape: gives[v3.AppFeatures](200)},
-		{Pattern: "GET /v3/apps/{guid}/features/{name}", Needs: toRead, Resource: anApp, Handler: s.getFeature, Shape: gives[v3.AppFeature](200)},
+func (s *Server) featuresEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/ssh_enabled", Needs: access.Read, Resource: access.App, Handler: s.getSSHEnabled, Shape: rest.Returns[v3.SSHEnabled](200)},
+		{Pattern: "GET /v3/apps/{guid}/features", Needs: access.Read, Resource: access.App, Handler: s.listFeatures, Shape: rest.Returns[v3.AppFeatures](200)},
+		{Pattern: "GET /v3/apps/{guid}/features/{name}", Needs: access.Read, Resource: access.App, Handler: s.getFeature, Shape: rest.Returns[v3.AppFeature](200)},
 		{
-			Pattern: "PATCH /v3/apps/{guid}/features/{name}", Needs: toSupport, Resource: anApp, // some are the developers'
-			Handler: s.updateFeature, Shape: gives[v3.AppFeature](200).from(jsonOf[v3.UpdateAppFeature]()),
+			Pattern: "PATCH /v3/apps/{guid}/features/{name}", Needs: access.Support, Resource: access.App, // some are the developers'
+			Handler: s.updateFeature, Shape: rest.Returns[v3.AppFeature](200).Reads(rest.JSON[v3.UpdateAppFeature]()),
 		},
 		{
-			Pattern: "POST /dew/v1/ssh-code", Needs: authenticated, // the door decides what it opens
-			Handler: s.createSSHCode, Shape: gives[v3.SSHCode](201),
+			Pattern: "POST /dew/v1/ssh-code", Needs: access.Authenticated, // the door decides what it opens
+			Handler: s.createSSHCode, Shape: rest.Returns[v3.SSHCode](201),
 		},
 	}
 }
@@ -85,7 +87,7 @@ func showFeature(a app.App, name string) (any, error) {
 	case v3.FeatureRevisions:
 		return presentRevisions(a), nil
 	}
-	return nil, notFound("Feature")
+	return nil, rest.NotFound("Feature")
 }
 
 // updateFeature switches a feature. A door into the app is not for its supporters.
@@ -93,19 +95,19 @@ func (s *Server) updateFeature(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	switch name {
 	case v3.FeatureSSH:
-		if _, err := s.appInBody(r.Context(), toDevelop, r.PathValue("guid")); err != nil {
-			return nil, missing("App", err)
+		if _, err := s.appInBody(r.Context(), access.Develop, r.PathValue("guid")); err != nil {
+			return nil, rest.Missing("App", err)
 		}
 	case v3.FeatureRevisions:
 	default:
-		return nil, notFound("Feature")
+		return nil, rest.NotFound("Feature")
 	}
-	body, err := decode[v3.UpdateAppFeature](r)
+	body, err := rest.Decode[v3.UpdateAppFeature](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Enabled == nil {
-		return nil, unprocessable("Enabled must be a boolean")
+		return nil, rest.Unprocessable("Enabled must be a boolean")
 	}
 	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
 	a, err := s.changeApp(r, "audit.app.update", request, func(_ transaction, a *app.App) error {
@@ -134,13 +136,13 @@ func presentSSH(a app.App) v3.AppFeature {
 // What it opens is decided there.
 func (s *Server) createSSHCode(r *http.Request) (any, error) {
 	if s.c.SSH == nil {
-		return nil, unprocessable("this daemon has no ssh door: start it with --ssh ADDRESS")
+		return nil, rest.Unprocessable("this daemon has no ssh door: start it with --ssh ADDRESS")
 	}
-	code, err := s.c.Auth.Code(principal(r.Context()))
+	code, err := s.c.Auth.Code(access.Principal(r.Context()))
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: v3.SSHCode{
+	return rest.Answer{Status: http.StatusCreated, Body: v3.SSHCode{
 		Code: code, Address: s.c.SSH.Address, Fingerprint: s.c.SSH.Fingerprint,
 	}}, nil
 }
@@ -148,11 +150,11 @@ func (s *Server) createSSHCode(r *http.Request) (any, error) {
 // AllowSSH tells why somebody may not enter the instances of an app; nil: they
 // may. It takes the right to change what runs, and a door that is open.
 func (s *Server) AllowSSH(who auth.Principal, a app.App) error {
-	perms, err := s.access.permissionsOf(who)
+	perms, err := s.access.PermissionsOf(who)
 	if err != nil {
 		return err
 	}
-	if !scoped(who, http.MethodPost) || !perms.may(toDevelop, a.Space) || perms.suspended(perms.orgOf[a.Space]) {
+	if !access.HasScope(who, http.MethodPost) || !perms.Can(access.Develop, a.Space) || perms.Suspended(perms.OrgOf[a.Space]) {
 		return errors.New("there is no such process, or you may not enter it")
 	}
 	why, err := s.closed(a)
@@ -169,7 +171,7 @@ func (s *Server) RecordSSH(who auth.Principal, a app.App, index int, refused err
 	if refused != nil {
 		kind = "audit.app.ssh-unauthorized"
 	}
-	err := s.changeAs(Actor(who), func(w transaction) error {
+	err := s.changeAs(access.Actor(who), func(w transaction) error {
 		return w.record(kind, a, map[string]any{"index": index})
 	})
 	if err != nil {

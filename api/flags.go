@@ -5,18 +5,20 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // flagsEndpoints are the endpoints of this file.
-func (s *Server) flagsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/feature_flags", Needs: authenticated, Handler: s.listFlags, Shape: pageOf[v3.FeatureFlag]()},
-		{Pattern: "GET /v3/feature_flags/{name}", Needs: authenticated, Handler: s.getFlag, Shape: gives[v3.FeatureFlag](200)},
+func (s *Server) flagsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/feature_flags", Needs: access.Authenticated, Handler: s.listFlags, Shape: rest.PageOf[v3.FeatureFlag]()},
+		{Pattern: "GET /v3/feature_flags/{name}", Needs: access.Authenticated, Handler: s.getFlag, Shape: rest.Returns[v3.FeatureFlag](200)},
 		{
-			Pattern: "PATCH /v3/feature_flags/{name}", Needs: toAdminister,
-			Handler: s.updateFlag, Shape: gives[v3.FeatureFlag](200).from(jsonOf[v3.UpdateFeatureFlag]()),
+			Pattern: "PATCH /v3/feature_flags/{name}", Needs: access.Administer,
+			Handler: s.updateFlag, Shape: rest.Returns[v3.FeatureFlag](200).Reads(rest.JSON[v3.UpdateFeatureFlag]()),
 		},
 	}
 }
@@ -28,7 +30,7 @@ var forAll = []string{app.FlagEnvVisibility, app.FlagRouteSharing, app.FlagServi
 // feature refuses what an administrator has switched off. Administrators may do
 // most of it all the same.
 func (s *Server) feature(ctx context.Context, name string) error {
-	if principal(ctx).Admin() && !slices.Contains(forAll, name) {
+	if access.Principal(ctx).Admin() && !slices.Contains(forAll, name) {
 		return nil
 	}
 	f, err := s.c.Registry.Flag(name)
@@ -38,16 +40,16 @@ func (s *Server) feature(ctx context.Context, name string) error {
 	return featureDisabled(f)
 }
 
-func featureDisabled(f app.Flag) *Error {
+func featureDisabled(f app.Flag) *rest.Error {
 	why := f.Name
 	if f.Message != "" {
 		why = f.Message
 	}
-	return &Error{Status: http.StatusForbidden, Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + why}
+	return &rest.Error{Status: http.StatusForbidden, Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + why}
 }
 
 func (s *Server) listFlags(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +57,12 @@ func (s *Server) listFlags(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.orderBy == "" {
-		q.orderBy = "name"
+	if q.OrderBy == "" {
+		q.OrderBy = "name"
 	}
-	return list(s.links, r, q, all, look[app.Flag, v3.FeatureFlag]{
-		key:     func(f app.Flag) key { return key{f.Name, f.UpdatedAt, f.UpdatedAt, f.Name} },
-		present: s.presentFlag,
+	return rest.List(s.links, r, q, all, rest.View[app.Flag, v3.FeatureFlag]{
+		Key:     func(f app.Flag) rest.Key { return rest.Key{Name: f.Name, Created: f.UpdatedAt, Updated: f.UpdatedAt, GUID: f.Name} },
+		Present: s.presentFlag,
 	}), nil
 }
 
@@ -70,13 +72,13 @@ const noFlag = "Feature flag"
 func (s *Server) getFlag(r *http.Request) (any, error) {
 	f, err := s.c.Registry.Flag(r.PathValue("name"))
 	if err != nil {
-		return nil, missing(noFlag, err)
+		return nil, rest.Missing(noFlag, err)
 	}
 	return s.presentFlag(f), nil
 }
 
 func (s *Server) updateFlag(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateFeatureFlag](r)
+	body, err := rest.Decode[v3.UpdateFeatureFlag](r)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func (s *Server) updateFlag(r *http.Request) (any, error) {
 		}
 	})
 	if err != nil {
-		return nil, missing(noFlag, err)
+		return nil, rest.Missing(noFlag, err)
 	}
 	return s.presentFlag(f), nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 )
 
@@ -90,7 +91,7 @@ func (s *Server) partOf(r *http.Request) (part, error) {
 		}
 	}
 	if generation > max(p.Newest, p.Generation) {
-		return part{}, notFound("Process")
+		return part{}, rest.NotFound("Process")
 	}
 	// It was there: who listed it a moment ago shall not fail over it.
 	p.Instances = 0

@@ -195,7 +195,7 @@ func (h *home) request(t testing.TB, pattern string) (method, path string) {
 	if !found {
 		return http.MethodGet, "/nothing/here"
 	}
-	guid := h.guids[rights[pattern].Resource.name]
+	guid := h.guids[rights[pattern].Resource.Name]
 	for prefix, g := range h.guids {
 		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(path, prefix) {
 			guid = g

@@ -8,28 +8,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	notify "github.com/dewrun/dew/notify/inbox"
 )
 
 // inboxEndpoints are the endpoints of this file.
-func (s *Server) inboxEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) inboxEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /dew/v1/inbox", Needs: toAdminister, // mails are nobody else's
-			Handler: s.listMails, Shape: gives[v3.Inbox](200).ask("to", "kind", "subject", "after", "limit"),
+			Pattern: "GET /dew/v1/inbox", Needs: access.Administer, // mails are nobody else's
+			Handler: s.listMails, Shape: rest.Returns[v3.Inbox](200).Query("to", "kind", "subject", "after", "limit"),
 		},
 		{
-			Pattern: "GET /dew/v1/inbox/wait", Needs: toAdminister,
-			Handler: s.waitForMail, Shape: gives[v3.Inbox](200).ask("to", "kind", "subject", "after", "timeout"),
+			Pattern: "GET /dew/v1/inbox/wait", Needs: access.Administer,
+			Handler: s.waitForMail, Shape: rest.Returns[v3.Inbox](200).Query("to", "kind", "subject", "after", "timeout"),
 		},
-		{Pattern: "GET /dew/v1/inbox/{id}", Needs: toAdminister, Handler: s.getMail, Shape: gives[v3.Mail](200)},
-		{Pattern: "POST /dew/v1/inbox/link", Needs: toAdminister, Handler: s.createInboxLink, Shape: gives[v3.InboxLink](201)},
-		{Pattern: "GET /dew/v1/apps/{guid}/crash-mails", Needs: toRead, Resource: anApp, Handler: s.getCrashMails, Shape: gives[v3.CrashMails](200)},
+		{Pattern: "GET /dew/v1/inbox/{id}", Needs: access.Administer, Handler: s.getMail, Shape: rest.Returns[v3.Mail](200)},
+		{Pattern: "POST /dew/v1/inbox/link", Needs: access.Administer, Handler: s.createInboxLink, Shape: rest.Returns[v3.InboxLink](201)},
+		{Pattern: "GET /dew/v1/apps/{guid}/crash-mails", Needs: access.Read, Resource: access.App, Handler: s.getCrashMails, Shape: rest.Returns[v3.CrashMails](200)},
 		{
-			Pattern: "PUT /dew/v1/apps/{guid}/crash-mails", Needs: toDevelop, Resource: anApp,
-			Handler: s.updateCrashMails, Shape: gives[v3.CrashMails](200).from(jsonOf[v3.CrashMails]()),
+			Pattern: "PUT /dew/v1/apps/{guid}/crash-mails", Needs: access.Develop, Resource: access.App,
+			Handler: s.updateCrashMails, Shape: rest.Returns[v3.CrashMails](200).Reads(rest.JSON[v3.CrashMails]()),
 		},
 	}
 }
@@ -51,7 +53,7 @@ const (
 // inbox is where mails are, or why there are none.
 func (s *Server) inbox() (*notify.Inbox, error) {
 	if s.c.Mails == nil {
-		return nil, unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
+		return nil, rest.Unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
 	}
 	return s.c.Mails.Inbox, nil
 }
@@ -99,7 +101,7 @@ func (s *Server) getMail(r *http.Request) (any, error) {
 	}
 	k, err := inbox.Get(r.PathValue("id"))
 	if errors.Is(err, notify.ErrNoMail) {
-		return nil, notFound("Mail")
+		return nil, rest.NotFound("Mail")
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +144,7 @@ func (s *Server) createInboxLink(*http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: v3.InboxLink{URL: link}}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: v3.InboxLink{URL: link}}, nil
 }
 
 func (s *Server) getCrashMails(r *http.Request) (any, error) {
@@ -158,7 +160,7 @@ func (s *Server) getCrashMails(r *http.Request) (any, error) {
 }
 
 func (s *Server) updateCrashMails(r *http.Request) (any, error) {
-	body, err := decode[v3.CrashMails](r)
+	body, err := rest.Decode[v3.CrashMails](r)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +169,7 @@ func (s *Server) updateCrashMails(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if s.c.CrashMails == nil {
-		return nil, unprocessable("This daemon sends no mails about crashes.")
+		return nil, rest.Unprocessable("This daemon sends no mails about crashes.")
 	}
 	if err := s.c.CrashMails.Set(a.GUID, body.Enabled); err != nil {
 		return nil, err

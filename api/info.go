@@ -3,14 +3,16 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 )
 
 // infoEndpoints are the endpoints of this file.
-func (s *Server) infoEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3", Needs: authenticated, Handler: s.index, Shape: gives[v3.Index](200)},
-		{Pattern: "GET /v3/info", Needs: authenticated, Handler: s.platformInfo, Shape: gives[v3.Info](200)},
+func (s *Server) infoEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3", Needs: access.Authenticated, Handler: s.index, Shape: rest.Returns[v3.Index](200)},
+		{Pattern: "GET /v3/info", Needs: access.Authenticated, Handler: s.platformInfo, Shape: rest.Returns[v3.Info](200)},
 	}
 }
 

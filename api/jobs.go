@@ -5,17 +5,19 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
 // jobsEndpoints are the endpoints of this file.
-func (s *Server) jobsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) jobsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/jobs/{guid}", Needs: authenticated, // told to who began it
-			Handler: s.getJob, Shape: gives[v3.Job](200),
+			Pattern: "GET /v3/jobs/{guid}", Needs: access.Authenticated, // told to who began it
+			Handler: s.getJob, Shape: rest.Returns[v3.Job](200),
 		},
 	}
 }
@@ -23,20 +25,20 @@ func (s *Server) jobsEndpoints() []Endpoint {
 // begin starts a job and tells where to ask for it. The address is absolute:
 // clients take it as it is.
 func (s *Server) begin(ctx context.Context, operation string, args any) (any, error) {
-	j, err := s.c.Jobs.StartFor(actor(ctx), operation, args)
+	j, err := s.c.Jobs.StartFor(access.ActorOf(ctx), operation, args)
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusAccepted, location: s.links.Href("v3", "jobs", j.GUID)}, nil
+	return rest.Answer{Status: http.StatusAccepted, Location: s.links.Href("v3", "jobs", j.GUID)}, nil
 }
 
 // forJob is the refusal of a job in the words that its request would have been answered
 // with. Other errors stay as they are.
 func forJob(err error) error {
-	if isA[*app.JobError](err) || !isA[*Error](err) && !isA[*services.Refused](err) {
+	if rest.IsA[*app.JobError](err) || !rest.IsA[*rest.Error](err) && !rest.IsA[*services.Refused](err) {
 		return err
 	}
-	_, told := toError(err)
+	_, told := rest.ToError(err)
 	e := told.Errors[0]
 	return &app.JobError{Code: e.Code, Title: e.Title, Detail: e.Detail}
 }
@@ -46,11 +48,11 @@ func forJob(err error) error {
 func (s *Server) getJob(r *http.Request) (any, error) {
 	by, out, err := s.jobOf(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Job", err)
+		return nil, rest.Missing("Job", err)
 	}
-	who := principal(r.Context())
+	who := access.Principal(r.Context())
 	if !who.GlobalReader() && (by.GUID == "" || by.GUID != who.ID) {
-		return nil, notFound("Job")
+		return nil, rest.NotFound("Job")
 	}
 	return out, nil
 }

@@ -48,10 +48,10 @@ var validBeside = regexp.MustCompile(`Valid included resources are: '(.*)'`)
 // once, and wants what the items lead to, and nothing else.
 func (l listCase) beside(t *testing.T) {
 	t.Helper()
-	if slices.Contains(l.o.asks, "include") {
+	if slices.Contains(l.o.Asks, "include") {
 		l.includes(t)
 	}
-	for _, name := range l.o.asks {
+	for _, name := range l.o.Asks {
 		if strings.HasPrefix(name, "fields[") {
 			l.fields(t, name)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 )
 
@@ -36,7 +37,7 @@ func TestEveryListFilters(t *testing.T) {
 			l := listCase{
 				home: h.in(t), ref: ref, pattern: pattern, path: lists[pattern], o: operations()[pattern], turn: turn, known: map[asking][]bool{},
 			}
-			l.kind = l.o.gives[200][0].of.Field(resourcesField).Type.Elem().Name()
+			l.kind = l.o.Gives[200][0].Of.Field(resourcesField).Type.Elem().Name()
 			l.all = l.get(t, nil)
 			l.alone(t)
 			l.inPairs(t)
@@ -141,7 +142,7 @@ func (h *home) label(t *testing.T, lists map[string]string) {
 	labels := []string{`{"tier":"front","zone":"a"}`, `{"tier":"back"}`, `{"zone":"b"}`, `{}`}
 	seen := map[string]bool{}
 	for pattern, path := range lists {
-		if !operations()[pattern].knows(paramSelector) {
+		if !operations()[pattern].Knows(rest.ParamSelector) {
 			continue
 		}
 		for i, r := range h.page(t, path+"?per_page=5000").Resources {
@@ -166,7 +167,7 @@ type listCase struct {
 	ref           atlas
 	pattern, path string
 	kind          string // of its items
-	o             operation
+	o             rest.Shape
 	all           []item
 	turn          int               // of the list among all
 	known         map[asking][]bool // what was found out by lets
@@ -258,15 +259,15 @@ func (l listCase) lets(t *testing.T, a asking, r record) bool {
 	t.Helper()
 	bare, operator, _ := strings.Cut(strings.TrimSuffix(a.name, "]"), "[")
 	switch {
-	case a.name == paramSelector:
+	case a.name == rest.ParamSelector:
 		return selects(a.value, r)
-	case bare == paramCreated || bare == paramUpdated:
+	case bare == rest.ParamCreated || bare == rest.ParamUpdated:
 		return within(operator, a.value, textAt(r, strings.TrimSuffix(bare, "s")))
 	case a.name == "target_guids[not]":
-		return !slices.Contains(splitList(a.value), textAt(r, "target.guid"))
+		return !slices.Contains(rest.SplitList(a.value), textAt(r, "target.guid"))
 	}
 	values := l.ref.values(t, l.kind, a.name, r)
-	return slices.ContainsFunc(splitList(a.value), func(want string) bool {
+	return slices.ContainsFunc(rest.SplitList(a.value), func(want string) bool {
 		return slices.ContainsFunc(values, func(v string) bool {
 			if a.name == "partial_usernames" {
 				return strings.Contains(strings.ToLower(v), strings.ToLower(want))
@@ -322,17 +323,17 @@ func (l listCase) questions(t *testing.T, name string) []string {
 	values := map[string]bool{}
 	for _, i := range l.all {
 		switch {
-		case bare == paramCreated || bare == paramUpdated:
+		case bare == rest.ParamCreated || bare == rest.ParamUpdated:
 			values[textAt(i.record, strings.TrimSuffix(bare, "s"))] = true
 		case name == "target_guids[not]":
 			values[textAt(i.record, "target.guid")] = true
-		case name != paramSelector:
+		case name != rest.ParamSelector:
 			for _, v := range l.ref.values(t, l.kind, name, i.record) {
 				values[v] = true
 			}
 		}
 	}
-	if name == paramSelector {
+	if name == rest.ParamSelector {
 		return sortedKeys(selectors)
 	}
 	delete(values, "") // what a thing has not
@@ -344,9 +345,9 @@ func (l listCase) questions(t *testing.T, name string) []string {
 	case len(some) > 3:
 		some = []string{some[0], some[len(some)/2], some[len(some)-1]}
 	}
-	if _, one := single[name]; !one && operator == "" && !slices.Contains(oneOf, name) {
+	if _, one := rest.Single[name]; !one && operator == "" && !slices.Contains(oneOf, name) {
 		some = append(some, "nonsense")
-		if bare == paramCreated || bare == paramUpdated {
+		if bare == rest.ParamCreated || bare == rest.ParamUpdated {
 			some[len(some)-1] = "1999-01-02T03:04:05Z"
 		}
 		if len(some) > 2 {
@@ -361,12 +362,12 @@ var oneOf = []string{"globally_enabled_running", "globally_enabled_staging"}
 
 // filters are the parameters that leave something out, of this list.
 func (l listCase) filters() []string {
-	all := slices.DeleteFunc(slices.Clone(l.o.asks), func(name string) bool {
+	all := slices.DeleteFunc(slices.Clone(l.o.Asks), func(name string) bool {
 		return name == "include" || name == "embed" || name == "after_guid" || strings.HasPrefix(name, "fields[")
 	})
-	for _, name := range []string{paramCreated, paramUpdated} {
+	for _, name := range []string{rest.ParamCreated, rest.ParamUpdated} {
 		all = append(all, name)
-		for _, op := range operators {
+		for _, op := range rest.Operators {
 			all = append(all, name+"["+op+"]")
 		}
 	}
@@ -399,7 +400,7 @@ func (l listCase) alone(t *testing.T) {
 // asked some of the questions, and all lists together all of them.
 func common(name string) bool {
 	bare, _, _ := strings.Cut(name, "[")
-	return bare == paramCreated || bare == paramUpdated || name == paramSelector
+	return bare == rest.ParamCreated || bare == rest.ParamUpdated || name == rest.ParamSelector
 }
 
 // exclusive are parameters that exclude each other.
@@ -412,7 +413,7 @@ func (l listCase) inPairs(t *testing.T) {
 	t.Helper()
 	names := slices.DeleteFunc(l.filters(), func(name string) bool {
 		bare, operator, _ := strings.Cut(name, "[")
-		return bare == paramCreated && operator != "gte]" || bare == paramUpdated && operator != "lt]"
+		return bare == rest.ParamCreated && operator != "gte]" || bare == rest.ParamUpdated && operator != "lt]"
 	})
 	values := map[string][]string{}
 	for _, name := range names {
@@ -466,7 +467,7 @@ func (l listCase) telling(t *testing.T, as, bs []asking) (found []asking) {
 // ordered asks for every order, both trails, and compares what is shown.
 func (l listCase) ordered(t *testing.T) {
 	t.Helper()
-	for n, by := range l.o.orders {
+	for n, by := range l.o.Orders {
 		page := l.page(t, l.address(url.Values{"order_by": {by}})).Resources
 		up, down := texts(page), texts(l.page(t, l.address(url.Values{"order_by": {"-" + by}})).Resources)
 		slices.Reverse(down)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -183,7 +184,7 @@ func (h *home) everyListPages(t *testing.T, lists map[string]string) {
 				t.Errorf("%s with %d per page (-got +want):\n%s", pattern, per, diff)
 			}
 		}
-		if few := h.page(t, path); len(few.Resources) > defaultPerPage {
+		if few := h.page(t, path); len(few.Resources) > rest.DefaultPerPage {
 			t.Errorf("%s shows %d by itself", pattern, len(few.Resources))
 		}
 	}
@@ -283,8 +284,8 @@ func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
 func (h *home) everyListTimes(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
 		all := texts(h.page(t, path+"?per_page=5000").Resources)
-		for _, by := range byTime {
-			if !slices.Contains(operations()[pattern].orders, by) {
+		for _, by := range rest.ByTime {
+			if !slices.Contains(operations()[pattern].Orders, by) {
 				t.Errorf("%s cannot be ordered by %s", pattern, by) // the filters' test asks for all its orders
 			}
 		}
@@ -350,16 +351,16 @@ func FuzzReadQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		r := httptest.NewRequest("GET", "/v3/apps", nil)
 		r.URL.RawQuery = raw
-		q, err := readQuery(r.WithContext(withShape(r.Context(), pageOf[v3.App]("names", "include", paramSelector))))
+		q, err := rest.ReadQuery(r.WithContext(rest.WithShape(r.Context(), rest.PageOf[v3.App]("names", "include", rest.ParamSelector))))
 		if err != nil {
-			if status, body := toError(err); status != 400 || body.Errors[0].Detail == "" {
+			if status, body := rest.ToError(err); status != 400 || body.Errors[0].Detail == "" {
 				t.Errorf("%q = %d %+v, want 400", raw, status, body)
 			}
 			return
 		}
-		if q.page < 1 || q.perPage < 1 || q.perPage > maxPerPage {
-			t.Errorf("%q asks for page %d with %d", raw, q.page, q.perPage)
+		if q.Page < 1 || q.PerPage < 1 || q.PerPage > rest.MaxPerPage {
+			t.Errorf("%q asks for page %d with %d", raw, q.Page, q.PerPage)
 		}
-		q.letsTimes(key{})
+		q.MatchesTimes(rest.Key{})
 	})
 }

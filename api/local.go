@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -17,19 +19,19 @@ import (
 )
 
 // localEndpoints are the endpoints of this file.
-func (s *Server) localEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /dew/v1/status", Needs: toAdminister, Handler: s.status, Shape: gives[v3.Status](200)},
-		{Pattern: "GET /dew/v1/credentials", Needs: toAdminister, Local: true, Handler: s.credentials, Shape: gives[v3.Credentials](200)},
-		{Pattern: "POST /dew/v1/token", Needs: toAdminister, Local: true, Handler: s.createToken, Shape: gives[v3.LocalToken](201)},
-		{Pattern: "POST /dew/v1/shutdown", Needs: toAdminister, Handler: s.shutdown, Shape: ends(202).from(jsonOf[v3.Shutdown]())},
+func (s *Server) localEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /dew/v1/status", Needs: access.Administer, Handler: s.status, Shape: rest.Returns[v3.Status](200)},
+		{Pattern: "GET /dew/v1/credentials", Needs: access.Administer, Local: true, Handler: s.credentials, Shape: rest.Returns[v3.Credentials](200)},
+		{Pattern: "POST /dew/v1/token", Needs: access.Administer, Local: true, Handler: s.createToken, Shape: rest.Returns[v3.LocalToken](201)},
+		{Pattern: "POST /dew/v1/shutdown", Needs: access.Administer, Handler: s.shutdown, Shape: rest.Empty(202).Reads(rest.JSON[v3.Shutdown]())},
 		{
-			Pattern: "GET /dew/v1/apps/{guid}/crashes", Needs: toRead, Resource: anApp,
-			Handler: s.listCrashes, Shape: gives[v3.Crashes](200).paged().by(byTime...),
+			Pattern: "GET /dew/v1/apps/{guid}/crashes", Needs: access.Read, Resource: access.App,
+			Handler: s.listCrashes, Shape: rest.Returns[v3.Crashes](200).Paginated().OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: toDevelop, Resource: aProcess,
-			Handler: s.killProcess, Shape: ends(204).from(jsonOf[v3.Kill]()),
+			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: access.Develop, Resource: access.Process,
+			Handler: s.killProcess, Shape: rest.Empty(204).Reads(rest.JSON[v3.Kill]()),
 		},
 	}
 }
@@ -88,13 +90,13 @@ func (s *Server) credentials(*http.Request) (any, error) {
 func (s *Server) createToken(r *http.Request) (any, error) {
 	token, err := s.c.Auth.UserToken(auth.AdminName)
 	if errors.Is(err, auth.ErrNotFound) {
-		return nil, unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
+		return nil, rest.Unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.log.Info("gave a token of the administrator", "to", principal(r.Context()).Name)
-	return answer{status: http.StatusCreated, body: v3.LocalToken{Token: token, Type: "bearer"}}, nil
+	s.log.Info("gave a token of the administrator", "to", access.Principal(r.Context()).Name)
+	return rest.Answer{Status: http.StatusCreated, Body: v3.LocalToken{Token: token, Type: "bearer"}}, nil
 }
 
 func (s *Server) listCrashes(r *http.Request) (any, error) {
@@ -111,11 +113,11 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 		return nil, err
 	}
 	kept := s.keptInstances()
-	page := list(s.links, r, q, records, look[runtime.ExitRecord, v3.Crash]{
-		key: func(record runtime.ExitRecord) key {
-			return key{created: record.CrashedAt, updated: record.CrashedAt, guid: fmt.Sprintf("%020d", record.Number)}
+	page := rest.List(s.links, r, q, records, rest.View[runtime.ExitRecord, v3.Crash]{
+		Key: func(record runtime.ExitRecord) rest.Key {
+			return rest.Key{Created: record.CrashedAt, Updated: record.CrashedAt, GUID: fmt.Sprintf("%020d", record.Number)}
 		},
-		present: func(record runtime.ExitRecord) v3.Crash {
+		Present: func(record runtime.ExitRecord) v3.Crash {
 			c := presentCrash(record)
 			c.Kept = kept[record.Instance]
 			return c
@@ -127,14 +129,14 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 // readCrashQuery reads the parameters of a list of crashes: the newest come first,
 // and a page is as large as it can be. Clients that do not know pages get all that
 // the records of an app usually are.
-func readCrashQuery(r *http.Request) (query, error) {
-	q, err := readQuery(r)
+func readCrashQuery(r *http.Request) (rest.Query, error) {
+	q, err := rest.ReadQuery(r)
 	given := r.URL.Query()
 	if !given.Has("order_by") {
-		q.orderBy, q.descending = "created_at", true
+		q.OrderBy, q.Descending = "created_at", true
 	}
 	if !given.Has("per_page") {
-		q.perPage = maxPerPage
+		q.PerPage = rest.MaxPerPage
 	}
 	return q, err
 }
@@ -178,7 +180,7 @@ func presentExit(e runtime.Exit) v3.CrashExit {
 }
 
 func (s *Server) killProcess(r *http.Request) (any, error) {
-	body, err := decode[v3.Kill](r)
+	body, err := rest.Decode[v3.Kill](r)
 	if err != nil {
 		return nil, err
 	}
@@ -193,12 +195,12 @@ func (s *Server) killProcess(r *http.Request) (any, error) {
 	err = s.c.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
 	if errors.Is(err, runtime.ErrNoInstance) {
 		// Its words say which one, and what there is.
-		return nil, &Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
+		return nil, &rest.Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // maxSignal is the last signal that Linux has.
@@ -219,13 +221,13 @@ func readSignal(name string) (syscall.Signal, error) {
 }
 
 func (s *Server) shutdown(r *http.Request) (any, error) {
-	body, err := decode[v3.Shutdown](r)
+	body, err := rest.Decode[v3.Shutdown](r)
 	if err != nil {
 		return nil, err
 	}
 	if s.c.Shutdown == nil {
-		return nil, unprocessable("this daemon cannot be ended from here: end its process")
+		return nil, rest.Unprocessable("this daemon cannot be ended from here: end its process")
 	}
 	s.c.Shutdown(body.Apps)
-	return answer{status: http.StatusAccepted}, nil
+	return rest.Answer{Status: http.StatusAccepted}, nil
 }

@@ -12,19 +12,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/logstream"
 )
 
 // logcacheEndpoints are the endpoints of this file.
-func (s *Server) logcacheEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /api/v1/info", Needs: public, Handler: s.logCacheInfo, Shape: gives[v3.LogCacheInfo](200)},
+func (s *Server) logcacheEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /api/v1/info", Needs: access.Public, Handler: s.logCacheInfo, Shape: rest.Returns[v3.LogCacheInfo](200)},
 		{
-			Pattern: "GET /api/v1/read/{guid}", Needs: toRead, Resource: anApp,
-			Handler: s.logCacheRead, Shape: gives[v3.LogCacheRead](200).ask("start_time", "end_time", "limit", "descending", "envelope_types"),
+			Pattern: "GET /api/v1/read/{guid}", Needs: access.Read, Resource: access.App,
+			Handler: s.logCacheRead, Shape: rest.Returns[v3.LogCacheRead](200).Query("start_time", "end_time", "limit", "descending", "envelope_types"),
 		},
-		{Pattern: "GET /api/v1/meta", Needs: authenticated, Handler: s.logCacheMeta, Shape: gives[v3.LogCacheMeta](200)},
+		{Pattern: "GET /api/v1/meta", Needs: access.Authenticated, Handler: s.logCacheMeta, Shape: rest.Returns[v3.LogCacheMeta](200)},
 	}
 }
 
@@ -67,7 +69,7 @@ func (s *Server) logCacheRead(r *http.Request) (any, error) {
 	if page.form, err = s.envelopeForm(a); err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusOK, contentType: "application/json", produce: func(w io.Writer) error {
+	return rest.Answer{Status: http.StatusOK, ContentType: "application/json", Produce: func(w io.Writer) error {
 		err := page.write(r.Context(), w)
 		s.recent.note(a.GUID, page.newest)
 		return err
@@ -102,17 +104,17 @@ func (w *window) set(name string, vs []string) (err error) {
 	case "limit":
 		w.limit, err = strconv.Atoi(value)
 		if err == nil && (w.limit < 1 || w.limit > maxLimit) {
-			return badQuery("limit must be 1 to %d, not %d", maxLimit, w.limit)
+			return rest.BadQuery("limit must be 1 to %d, not %d", maxLimit, w.limit)
 		}
 	case "descending":
 		w.descending, err = strconv.ParseBool(value)
 	case "envelope_types":
 		w.lines = slices.ContainsFunc(vs, func(v string) bool { return strings.EqualFold(v, "LOG") || strings.EqualFold(v, "ANY") })
 	default:
-		return badQuery("Unknown query parameter(s): '%s'", name)
+		return rest.BadQuery("Unknown query parameter(s): '%s'", name)
 	}
 	if err != nil {
-		return badQuery("%s cannot be %q", name, value)
+		return rest.BadQuery("%s cannot be %q", name, value)
 	}
 	return nil
 }
@@ -180,9 +182,9 @@ func nextLines(ctx context.Context, c **logstream.Cursor) ([]logstream.Envelope,
 // logCacheMeta tells what is kept of the apps that one may see.
 func (s *Server) logCacheMeta(r *http.Request) (any, error) {
 	for name := range r.URL.Query() {
-		return nil, badQuery("Unknown query parameter(s): '%s'", name)
+		return nil, rest.BadQuery("Unknown query parameter(s): '%s'", name)
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +194,7 @@ func (s *Server) logCacheMeta(r *http.Request) (any, error) {
 	}
 	out := v3.LogCacheMeta{Meta: map[string]v3.LogCacheSource{}}
 	for _, a := range apps {
-		if !perms.space(a.Space) {
+		if !perms.SeesSpace(a.Space) {
 			continue
 		}
 		l, err := s.c.Logs.App(a.GUID)

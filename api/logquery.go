@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
@@ -54,16 +55,16 @@ func readLogQuery(values url.Values) (logQuery, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set := logParameters[name]
 		if set == nil {
-			return q, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(slices.Sorted(maps.Keys(logParameters)), "', '"))
+			return q, rest.BadQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(slices.Sorted(maps.Keys(logParameters)), "', '"))
 		}
 		if len(values[name]) != 1 {
-			return q, badQuery("%s is given %d times", name, len(values[name]))
+			return q, rest.BadQuery("%s is given %d times", name, len(values[name]))
 		}
 		if values[name][0] == "" {
-			return q, badQuery("%s is empty", name)
+			return q, rest.BadQuery("%s is empty", name)
 		}
 		if err := set(&q, values[name][0]); err != nil {
-			return q, badQuery("%s %v", name, err)
+			return q, rest.BadQuery("%s %v", name, err)
 		}
 	}
 	return q, q.check()
@@ -74,13 +75,13 @@ func (q logQuery) check() error {
 	f := q.filter
 	switch {
 	case f.Sidecar != "" && f.NoSidecars:
-		return badQuery("sidecar and no_sidecars exclude each other")
+		return rest.BadQuery("sidecar and no_sidecars exclude each other")
 	case q.from > 0 && q.newest >= 0:
-		return badQuery("from and newest exclude each other")
+		return rest.BadQuery("from and newest exclude each other")
 	case q.crash > 0 && q.sinceLastStart:
-		return badQuery("crash and since_last_start exclude each other")
+		return rest.BadQuery("crash and since_last_start exclude each other")
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
-		return badQuery("since must be before until")
+		return rest.BadQuery("since must be before until")
 	}
 	return nil
 }
@@ -158,7 +159,7 @@ func (s *Server) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logstr
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		n, err := readNumber(id)
 		if err != nil {
-			return nil, badQuery("Last-Event-ID %v", err)
+			return nil, rest.BadQuery("Last-Event-ID %v", err)
 		}
 		// Of a log that is no more: what comes now is new.
 		q.from, q.newest = min(n, last)+1, -1
@@ -207,7 +208,7 @@ func (s *Server) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log,
 		return q.filter.Process != "" && !strings.EqualFold(r.Type, q.filter.Process) || q.filter.Instance != nil && r.Slot.Index != *q.filter.Instance
 	})
 	if q.crash > len(records) {
-		return badQuery("crash %d does not exist: %s", q.crash, crashCount(len(records)))
+		return rest.BadQuery("crash %d does not exist: %s", q.crash, crashCount(len(records)))
 	}
 	record := records[q.crash-1]
 	count := q.newest

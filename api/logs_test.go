@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
@@ -294,8 +295,8 @@ func FuzzWindow(f *testing.F) {
 		if err == nil && (x.limit < 1 || x.limit > maxLimit) {
 			t.Errorf("%q gives limit %d", query, x.limit)
 		}
-		if _, err := readQuery(r.WithContext(withShape(r.Context(), pageOf[v3.App]("names")))); err != nil {
-			if status, _ := toError(err); status != http.StatusBadRequest {
+		if _, err := rest.ReadQuery(r.WithContext(rest.WithShape(r.Context(), rest.PageOf[v3.App]("names")))); err != nil {
+			if status, _ := rest.ToError(err); status != http.StatusBadRequest {
 				t.Errorf("%q = %d, want 400", query, status)
 			}
 		}
@@ -439,7 +440,7 @@ func FuzzLogQuery(f *testing.F) {
 		}
 		q, err := readLogQuery(values)
 		if err != nil {
-			if status, _ := toError(err); status != http.StatusBadRequest {
+			if status, _ := rest.ToError(err); status != http.StatusBadRequest {
 				t.Errorf("%q = %d, want 400", query, status)
 			}
 			return

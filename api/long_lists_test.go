@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
@@ -45,9 +46,9 @@ func TestLongLists(t *testing.T) {
 		total int
 		pages int
 	}{
-		{maxPerPage, "", n, 2},
+		{rest.MaxPerPage, "", n, 2},
 		{2500, "order_by=-created_at", n, 3},
-		{maxPerPage, "types=audit.app.start", 2001, 1},
+		{rest.MaxPerPage, "types=audit.app.start", 2001, 1},
 		{600, "types=audit.app.start&target_guids=target-0", 1001, 2},
 		{1500, "types=audit.app.start,audit.app.update&target_guids=target-1&space_guids=" + w.space.GUID, 3001, 3},
 		{500, "types=audit.app.start&space_guids=nonesuch", 0, 1},

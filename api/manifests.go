@@ -9,22 +9,24 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // manifestsEndpoints are the endpoints of this file.
-func (s *Server) manifestsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) manifestsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "POST /v3/spaces/{guid}/manifest_diff", Needs: toDevelop, Resource: aSpace,
-			Handler: s.diffManifest, Shape: gives[v3.ManifestDiff](202).from(manifestBody),
+			Pattern: "POST /v3/spaces/{guid}/manifest_diff", Needs: access.Develop, Resource: access.Space,
+			Handler: s.diffManifest, Shape: rest.Returns[v3.ManifestDiff](202).Reads(manifestBody),
 		},
 		{
-			Pattern: "POST /v3/spaces/{guid}/actions/apply_manifest", Needs: toDevelop, Resource: aSpace,
-			Handler: s.applyManifest, Shape: begins().from(manifestBody),
+			Pattern: "POST /v3/spaces/{guid}/actions/apply_manifest", Needs: access.Develop, Resource: access.Space,
+			Handler: s.applyManifest, Shape: rest.StartsJob().Reads(manifestBody),
 		},
-		{Pattern: "GET /v3/apps/{guid}/manifest", Needs: toReadSecrets, Resource: anApp, Handler: s.getManifest, Shape: givesBytes(manifestBody.kind)},
+		{Pattern: "GET /v3/apps/{guid}/manifest", Needs: access.ReadSecrets, Resource: access.App, Handler: s.getManifest, Shape: rest.ReturnsBytes(manifestBody.Kind)},
 	}
 }
 
@@ -44,10 +46,10 @@ type application struct {
 // space it is for.
 func (s *Server) readManifest(r *http.Request) (m app.Manifest, raw []byte, err error) {
 	if _, err := s.c.Registry.Space(r.PathValue("guid")); err != nil {
-		return m, nil, missing("Space", err)
+		return m, nil, rest.Missing("Space", err)
 	}
 	if raw, err = io.ReadAll(r.Body); err != nil {
-		return m, nil, readError(err)
+		return m, nil, rest.ReadError(err)
 	}
 	m, _, err = app.ParseManifest(raw, nil)
 	return m, raw, err
@@ -68,7 +70,7 @@ func (s *Server) diffManifest(r *http.Request) (any, error) {
 	}
 	more, err := s.diffServices(r.PathValue("guid"), m)
 	out.Diff = append(out.Diff, more...)
-	return answer{status: http.StatusAccepted, body: out}, err
+	return rest.Answer{Status: http.StatusAccepted, Body: out}, err
 }
 
 // applyManifest refuses at once what cannot be read, and leaves the rest to a job.
@@ -81,8 +83,8 @@ func (s *Server) applyManifest(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.begin(r.Context(), opApplyManifest, application{
-		Space: r.PathValue("guid"), Manifest: string(raw), Actor: actor(r.Context()),
-		NoRoutes: s.feature(r.Context(), app.FlagRouteCreation) != nil, Folders: principal(r.Context()).Admin(),
+		Space: r.PathValue("guid"), Manifest: string(raw), Actor: access.ActorOf(r.Context()),
+		NoRoutes: s.feature(r.Context(), app.FlagRouteCreation) != nil, Folders: access.Principal(r.Context()).Admin(),
 	})
 }
 
@@ -126,7 +128,7 @@ func (s *Server) checkManifest(args application, m app.Manifest) error {
 			continue
 		}
 		detail := err.Error()
-		if e := (*Error)(nil); errors.As(err, &e) {
+		if e := (*rest.Error)(nil); errors.As(err, &e) {
 			detail = e.Detail
 		}
 		return &app.JobError{
@@ -196,7 +198,7 @@ func (w transaction) recordRoutes(old []app.Route, noNew bool) error {
 func (s *Server) getManifest(r *http.Request) (any, error) {
 	m, err := s.c.Registry.ManifestOf(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("App", err)
+		return nil, rest.Missing("App", err)
 	}
 	if m.Applications[0].Services, err = s.manifestServices(r.PathValue("guid")); err != nil {
 		return nil, err
@@ -212,7 +214,7 @@ func (s *Server) getManifest(r *http.Request) (any, error) {
 		m.Applications[0].Env = nil
 	}
 	text, err := m.Text()
-	return answer{status: http.StatusOK, raw: text, contentType: v3.ManifestType}, err
+	return rest.Answer{Status: http.StatusOK, Raw: text, ContentType: v3.ManifestType}, err
 }
 
 // recordApplied records what was done to each app, and gives the new ones.
@@ -275,4 +277,4 @@ func hideCommand(p *app.ManifestProcess) {
 }
 
 // manifestBody is what apps are pushed with.
-var manifestBody = bytesOf(v3.ManifestType)
+var manifestBody = rest.Bytes(v3.ManifestType)

@@ -4,30 +4,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 )
-
-// presentMetadata shows labels and annotations; neither is null.
-func presentMetadata(m app.Metadata) v3.Metadata {
-	out := v3.NoMetadata()
-	for k, v := range m.Labels {
-		out.Labels[k] = &v
-	}
-	for k, v := range m.Annotations {
-		out.Annotations[k] = &v
-	}
-	return out
-}
-
-// metadataChange is what a body says of labels and annotations; null takes a key
-// away, what is absent stays.
-func metadataChange(m *v3.Metadata) app.MetadataChange {
-	if m == nil {
-		return app.MetadataChange{}
-	}
-	return app.MetadataChange{Labels: m.Labels, Annotations: m.Annotations}
-}
 
 // beside is what stands beside a list of apps or routes.
 type beside struct {
@@ -37,24 +17,24 @@ type beside struct {
 
 // included are the related resources that the request asks for, as far as who asks sees
 // them: a route may be shared from a space that is none of theirs.
-func (s *Server) included(asked map[string]bool, b beside, perms permissions) (map[string]any, error) {
+func (s *Server) included(asked map[string]bool, b beside, perms access.Permissions) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil
 	}
 	out := map[string]any{}
-	in := include{}
+	in := rest.Include{}
 	if asked["space"] {
-		in.spaces = append([]string{}, seen(b.spaces, perms)...)
+		in.Spaces = append([]string{}, seen(b.spaces, perms)...)
 	}
 	if asked["space.organization"] || asked["org"] {
 		orgs, err := s.orgsOfSpaces()
 		if err != nil {
 			return nil, err
 		}
-		in.orgs = []string{}
+		in.Orgs = []string{}
 		for _, space := range b.spaces {
-			if perms.org(orgs[space]) {
-				in.orgs = append(in.orgs, orgs[space])
+			if perms.SeesOrg(orgs[space]) {
+				in.Orgs = append(in.Orgs, orgs[space])
 			}
 		}
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
 
 // metricsEndpoints are the endpoints of this file.
-func (s *Server) metricsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /metrics", Needs: toReadAll, Raw: s.c.Metrics.handler(s.log), Shape: givesBytes("text/plain")},
+func (s *Server) metricsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /metrics", Needs: access.ReadAll, Raw: s.c.Metrics.handler(s.log), Shape: rest.ReturnsBytes("text/plain")},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -46,7 +47,7 @@ var ways = []struct {
 func spots(v any, at []string) [][]string {
 	all := [][]string{slices.Clone(at)}
 	switch v := v.(type) {
-	case object:
+	case rest.Object:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			all = append(all, spots(v[k], append(slices.Clone(at), k))...)
 		}
@@ -81,7 +82,7 @@ func spoil(v any, at []string, text string) []byte {
 		b.Write(whole)
 	}
 	switch v := v.(type) {
-	case object:
+	case rest.Object:
 		b.WriteByte('{')
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			item(k, strconv.Quote(k)+":", v[k])
@@ -101,7 +102,7 @@ func spoil(v any, at []string, text string) []byte {
 func inside(v any, path []string) any {
 	for _, k := range path {
 		switch inner := v.(type) {
-		case object:
+		case rest.Object:
 			v = inner[k]
 		case []any:
 			n, _ := strconv.Atoi(k)
@@ -131,7 +132,7 @@ func (u *ruin) spoiled(pattern string, spot []string, turn int) map[string][]byt
 		old := inside(good, spot)
 		if i < len(ways) {
 			all[ways[i].name] = spoil(good, spot, ways[i].make(old, size))
-		} else if o, ok := old.(object); ok && i == len(ways) {
+		} else if o, ok := old.(rest.Object); ok && i == len(ways) {
 			o["surprise"] = 1
 			all["with an unknown key"] = must(json.Marshal(good))(u.t)
 		} else {
@@ -189,12 +190,12 @@ func TestBadQueries(t *testing.T) {
 	for _, pattern := range slices.Sorted(maps.Keys(all)) {
 		o := all[pattern]
 		method, path := u.place(pattern)
-		if method != http.MethodGet && len(o.asks) == 0 || method == http.MethodDelete {
+		if method != http.MethodGet && len(o.Asks) == 0 || method == http.MethodDelete {
 			continue
 		}
-		names := append([]string{"surprise", "page[", "%", "created_ats[x]"}, o.asks...)
-		if o.pages {
-			names = append(names, "order_by", "page", "per_page", paramCreated, paramUpdated+"[gt]")
+		names := append([]string{"surprise", "page[", "%", "created_ats[x]"}, o.Asks...)
+		if o.Pages {
+			names = append(names, "order_by", "page", "per_page", rest.ParamCreated, rest.ParamUpdated+"[gt]")
 		}
 		for _, name := range names {
 			n := url.QueryEscape(name)
@@ -204,7 +205,7 @@ func TestBadQueries(t *testing.T) {
 				n + "=true", n + "=!(a),b in (", n + "=" + strings.Repeat("x,", size/2), strings.Repeat(n+"=1&", size/64), name + "=1",
 				n + "=2026-01-01T00:00:00Z", n + "[]=1", n + "=%252C",
 			} {
-				endless := slices.Contains(o.asks, "follow")
+				endless := slices.Contains(o.Asks, "follow")
 				if (i+turn)%stride != 0 || endless && name == "follow" && query == "follow=true" {
 					continue
 				}
@@ -234,10 +235,10 @@ func FuzzBodies(f *testing.F) {
 	h := &home{world: w, app: a.GUID, org: app.Org{GUID: "none"}, guids: map[string]string{"Space": w.space.GUID, "Organization": w.space.Org}}
 	var patterns []string
 	for pattern, o := range operations() {
-		if noun := rights[pattern].Resource.name; h.guids[noun] == "" {
+		if noun := rights[pattern].Resource.Name; h.guids[noun] == "" {
 			h.guids[noun] = a.GUID
 		}
-		if len(o.takes) > 0 && o.takes[0].of != nil {
+		if len(o.Takes) > 0 && o.Takes[0].Of != nil {
 			patterns = append(patterns, pattern)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/droplet/stack"
 )
@@ -26,7 +27,7 @@ import (
 type ruin struct {
 	*home
 	t      testing.TB
-	doc    object
+	doc    rest.Object
 	before []byte // the file of the store
 	made   int    // names so far
 }
@@ -37,7 +38,7 @@ func newRuin(t testing.TB, h *home) *ruin {
 		stop()
 	}
 	h.local = h.s.Local() // what is bad is not as described
-	u := &ruin{home: h, t: t, doc: plainCopy(t, document(publicURL, "1", description()))}
+	u := &ruin{home: h, t: t, doc: plainCopy(t, rest.Document(publicURL, "1", description()))}
 	u.before = u.store()
 	h.guids["/v3/stacks/"] = stack.GUID("host")
 	for _, noun := range []string{"buildpacks", "organization_quotas", "security_groups", "isolation_segments"} {
@@ -158,41 +159,41 @@ func (u *ruin) fill(text string) string {
 }
 
 // schemaAt is the schema of the body that an endpoint takes; nil: it takes no JSON.
-func (u *ruin) schemaAt(pattern string) object {
+func (u *ruin) schemaAt(pattern string) rest.Object {
 	method, path, _ := strings.Cut(pattern, " ")
-	op := u.doc["paths"].(object)[strings.TrimSuffix(path, "{$}")].(object)[strings.ToLower(method)].(object)
-	body, ok := op["requestBody"].(object)
+	op := u.doc["paths"].(rest.Object)[strings.TrimSuffix(path, "{$}")].(rest.Object)[strings.ToLower(method)].(rest.Object)
+	body, ok := op["requestBody"].(rest.Object)
 	if !ok {
 		return nil
 	}
-	kind, ok := body["content"].(object)[kindJSON].(object)
+	kind, ok := body["content"].(rest.Object)[rest.MediaJSON].(rest.Object)
 	if !ok {
 		return nil
 	}
-	return kind["schema"].(object)
+	return kind["schema"].(rest.Object)
 }
 
 // sample is a value of a schema, at a path of keys. What there is at home is named.
-func (u *ruin) sample(schema object, at []string) any {
+func (u *ruin) sample(schema rest.Object, at []string) any {
 	if ref, ok := schema["$ref"].(string); ok {
-		return u.sample(u.doc["components"].(object)["schemas"].(object)[ref[strings.LastIndex(ref, "/")+1:]].(object), at)
+		return u.sample(u.doc["components"].(rest.Object)["schemas"].(rest.Object)[ref[strings.LastIndex(ref, "/")+1:]].(rest.Object), at)
 	}
 	if choices, ok := schema["anyOf"].([]any); ok {
-		return u.sample(choices[0].(object), at)
+		return u.sample(choices[0].(rest.Object), at)
 	}
 	switch schema["type"] {
 	case "object":
-		out := object{}
-		properties, _ := schema["properties"].(object)
+		out := rest.Object{}
+		properties, _ := schema["properties"].(rest.Object)
 		for name, s := range properties {
-			out[name] = u.sample(s.(object), append(slices.Clone(at), name))
+			out[name] = u.sample(s.(rest.Object), append(slices.Clone(at), name))
 		}
-		if more, ok := schema["additionalProperties"].(object); ok {
+		if more, ok := schema["additionalProperties"].(rest.Object); ok {
 			out["key"] = u.sample(more, append(slices.Clone(at), "key"))
 		}
 		return out
 	case "array":
-		return []any{u.sample(schema["items"].(object), at)}
+		return []any{u.sample(schema["items"].(rest.Object), at)}
 	case "integer", "number":
 		return 64
 	case "boolean":
@@ -200,7 +201,7 @@ func (u *ruin) sample(schema object, at []string) any {
 	case "string":
 		return u.word(at)
 	}
-	return object{"key": "value"}
+	return rest.Object{"key": "value"}
 }
 
 // word is a text that may be good at a path of keys.

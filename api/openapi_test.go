@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/droplet/stack"
 )
@@ -24,7 +25,7 @@ func TestDescriptionIsValid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	got := w.as("", "GET", "/openapi.json", "")
-	if got.Code != http.StatusOK || got.Header().Get("Content-Type") != kindJSON {
+	if got.Code != http.StatusOK || got.Header().Get("Content-Type") != rest.MediaJSON {
 		t.Fatalf("GET /openapi.json = %d %s", got.Code, got.Header())
 	}
 	doc := must(jsonschema.UnmarshalJSON(bytes.NewReader(got.Body.Bytes())))(t)
@@ -41,7 +42,7 @@ func TestDescriptionIsValid(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for pattern := range operations() {
-		id := operationID(pattern)
+		id := rest.OperationID(pattern)
 		if other := seen[id]; other != "" {
 			t.Errorf("%s and %s have the same operationId %s", pattern, other, id)
 		}
@@ -53,32 +54,38 @@ func TestDescriptionIsValid(t *testing.T) {
 func TestOpenAPIRules(t *testing.T) {
 	t.Parallel()
 	rules := must(compilerOf(t, must(jsonschema.UnmarshalJSON(strings.NewReader(openAPIRules)))(t)).Compile("mem:description"))(t)
-	whole := document("http://localhost", "1", description())
-	whole["paths"], whole["components"] = object{"/": whole["paths"].(object)["/"]}, object{} // small is fast
-	for name, change := range map[string]func(d, op object){
-		"an older version":           func(d, _ object) { d["openapi"] = "3.0.0" },
-		"no title":                   func(d, _ object) { delete(d["info"].(object), "title") },
-		"a path without a slash":     func(d, _ object) { d["paths"].(object)["v3"] = object{} },
-		"an unknown method":          func(d, _ object) { d["paths"].(object)["/"].(object)["fetch"] = object{} },
-		"an answer with no words":    func(_, op object) { op["responses"] = object{"200": object{}} },
-		"a status that is none":      func(_, op object) { op["responses"] = object{"20": object{"description": "x"}} },
-		"a parameter from nowhere":   func(_, op object) { op["parameters"] = []object{{"name": "x", "in": "air", "schema": object{}}} },
-		"a path part to be left out": func(_, op object) { op["parameters"] = []object{{"name": "x", "in": "path", "schema": object{}}} },
-		"a body of no kind":          func(_, op object) { op["requestBody"] = object{} },
-		"a schema of no type":        func(d, _ object) { d["components"] = object{"schemas": object{"X": object{"type": "thing"}}} },
+	whole := rest.Document("http://localhost", "1", description())
+	whole["paths"], whole["components"] = rest.Object{"/": whole["paths"].(rest.Object)["/"]}, rest.Object{} // small is fast
+	for name, change := range map[string]func(d, op rest.Object){
+		"an older version":        func(d, _ rest.Object) { d["openapi"] = "3.0.0" },
+		"no title":                func(d, _ rest.Object) { delete(d["info"].(rest.Object), "title") },
+		"a path without a slash":  func(d, _ rest.Object) { d["paths"].(rest.Object)["v3"] = rest.Object{} },
+		"an unknown method":       func(d, _ rest.Object) { d["paths"].(rest.Object)["/"].(rest.Object)["fetch"] = rest.Object{} },
+		"an answer with no words": func(_, op rest.Object) { op["responses"] = rest.Object{"200": rest.Object{}} },
+		"a status that is none":   func(_, op rest.Object) { op["responses"] = rest.Object{"20": rest.Object{"description": "x"}} },
+		"a parameter from nowhere": func(_, op rest.Object) {
+			op["parameters"] = []rest.Object{{"name": "x", "in": "air", "schema": rest.Object{}}}
+		},
+		"a path part to be left out": func(_, op rest.Object) {
+			op["parameters"] = []rest.Object{{"name": "x", "in": "path", "schema": rest.Object{}}}
+		},
+		"a body of no kind": func(_, op rest.Object) { op["requestBody"] = rest.Object{} },
+		"a schema of no type": func(d, _ rest.Object) {
+			d["components"] = rest.Object{"schemas": rest.Object{"X": rest.Object{"type": "thing"}}}
+		},
 	} {
 		d := plainCopy(t, whole)
 		if err := rules.Validate(any(d)); err != nil {
 			t.Fatal(err)
 		}
-		change(d, d["paths"].(object)["/"].(object)["get"].(object))
+		change(d, d["paths"].(rest.Object)["/"].(rest.Object)["get"].(rest.Object))
 		if err := rules.Validate(any(plainCopy(t, d))); err == nil {
 			t.Errorf("%s is passed over", name)
 		}
 	}
 }
 
-func plainCopy(t testing.TB, v any) (out object) {
+func plainCopy(t testing.TB, v any) (out rest.Object) {
 	t.Helper()
 	if err := json.Unmarshal(must(json.Marshal(v))(t), &out); err != nil {
 		t.Fatal(err)
@@ -106,14 +113,14 @@ func TestOwnShapes(t *testing.T) {
 			return
 		}
 		seen[typ] = true
-		_, own := ownShapes[typ]
-		_, null := nullable(typ)
+		_, own := rest.OwnShapes[typ]
+		_, null := rest.Nullable(typ)
 		marshals := typ.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(typ).Implements(reflect.TypeFor[json.Unmarshaler]())
-		known := own || null || typ == intType || typ == reflect.TypeFor[v3.Lifecycle]() // its choices are optional
+		known := own || null || typ == rest.IntType || typ == reflect.TypeFor[v3.Lifecycle]() // its choices are optional
 		if marshals && !known {
 			t.Errorf("%v writes itself as JSON: say in ownShapes how", typ)
 		}
-		if value, ok := nullable(typ); ok {
+		if value, ok := rest.Nullable(typ); ok {
 			walk(value)
 			return
 		}
@@ -129,9 +136,9 @@ func TestOwnShapes(t *testing.T) {
 		}
 	}
 	for _, o := range operations() {
-		for _, c := range slices.Concat(append(slices.Collect(maps.Values(o.gives)), o.takes)...) {
-			if c.of != nil {
-				walk(c.of)
+		for _, c := range slices.Concat(append(slices.Collect(maps.Values(o.Gives)), o.Takes)...) {
+			if c.Of != nil {
+				walk(c.Of)
 			}
 		}
 	}
@@ -159,7 +166,7 @@ func TestDescribedParameters(t *testing.T) {
 		var e v3.Errors
 		_ = json.Unmarshal(got.Body.Bytes(), &e) // what is no error is looked at below
 		if got.Code != http.StatusBadRequest || len(e.Errors) != 1 {
-			if o.pages {
+			if o.Pages {
 				t.Errorf("%s?surprise=1 = %d %s, want 400: a list refuses what it does not know", pattern, got.Code, got.Body)
 			}
 			continue
@@ -170,8 +177,8 @@ func TestDescribedParameters(t *testing.T) {
 		}
 		compared++
 		names := strings.Split(told[1], "', '")
-		own := slices.DeleteFunc(names, func(name string) bool { return name == "order_by" || slices.Contains(ofLists, name) })
-		if diff := cmp.Diff(sorted(own), sorted(o.asks)); diff != "" {
+		own := slices.DeleteFunc(names, func(name string) bool { return name == "order_by" || slices.Contains(rest.OfLists, name) })
+		if diff := cmp.Diff(sorted(own), sorted(o.Asks)); diff != "" {
 			t.Errorf("%s knows other parameters than are described (-known +described):\n%s", pattern, diff)
 		}
 		h.wantOrders(t, pattern, path, o)
@@ -184,13 +191,13 @@ func TestDescribedParameters(t *testing.T) {
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 // wantOrders wants a list to be ordered by what is described, and by nothing else.
-func (h *home) wantOrders(t *testing.T, pattern, path string, o operation) {
+func (h *home) wantOrders(t *testing.T, pattern, path string, o rest.Shape) {
 	t.Helper()
-	if !o.pages {
+	if !o.Pages {
 		return
 	}
 	got := h.ask("GET", path+"?order_by=surprise", "")
-	if want := "'" + strings.Join(o.orders, "', '") + "'"; !strings.Contains(got.Body.String(), want) {
+	if want := "'" + strings.Join(o.Orders, "', '") + "'"; !strings.Contains(got.Body.String(), want) {
 		t.Errorf("%s?order_by=surprise = %s, want it to say %s", pattern, got.Body, want)
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/dewrun/dew/api/rest"
 )
 
 // witness compares what is asked and answered in all tests of this package with
 // the description.
 type witness struct {
 	mux *http.ServeMux // only to find patterns
-	all map[string]operation
+	all map[string]rest.Shape
 
 	mu       sync.Mutex // guards what follows
 	compiler *jsonschema.Compiler
@@ -32,7 +34,7 @@ var theWitness = sync.OnceValues(func() (*witness, error) {
 	for pattern := range v.all {
 		v.mux.Handle(pattern, http.NotFoundHandler())
 	}
-	b, err := json.Marshal(document(publicURL, "1", description()))
+	b, err := json.Marshal(rest.Document(publicURL, "1", description()))
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +84,13 @@ func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRe
 	if got.Code >= http.StatusBadRequest {
 		return v.check(got.Body.Bytes(), "components", "schemas", "Errors")
 	}
-	cs, ok := o.gives[got.Code]
+	cs, ok := o.Gives[got.Code]
 	switch {
 	case !ok:
 		return fmt.Errorf("nothing says that it answers %d", got.Code)
 	case len(cs) == 0 && got.Body.Len() > 0:
 		return fmt.Errorf("it has a body with status %d", got.Code)
-	case o.job && got.Code == http.StatusAccepted && !strings.HasPrefix(got.Header().Get("Location"), publicURL):
+	case o.Job && got.Code == http.StatusAccepted && !strings.HasPrefix(got.Header().Get("Location"), publicURL):
 		return fmt.Errorf("Location = %q, want where the job is", got.Header().Get("Location"))
 	case len(cs) > 0:
 		kind, _, _ := strings.Cut(got.Header().Get("Content-Type"), ";")
@@ -97,24 +99,24 @@ func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRe
 		}
 	}
 	for name := range r.URL.Query() {
-		if !o.knows(name) {
+		if !o.Knows(name) {
 			return fmt.Errorf("nothing says that there is a query parameter %q", name)
 		}
 	}
-	if len(o.takes) > 0 && o.takes[0].of != nil {
-		if err := v.check(sent, append(place, "requestBody", "content", kindJSON, "schema")...); err != nil {
+	if len(o.Takes) > 0 && o.Takes[0].Of != nil {
+		if err := v.check(sent, append(place, "requestBody", "content", rest.MediaJSON, "schema")...); err != nil {
 			return fmt.Errorf("the request: %w: %s", err, sent)
 		}
 	}
 	return nil
 }
 
-func (v *witness) checkContent(cs []content, kind string, body []byte, place []string) error {
+func (v *witness) checkContent(cs []rest.Content, kind string, body []byte, place []string) error {
 	for _, c := range cs {
-		if c.kind != kind {
+		if c.Kind != kind {
 			continue
 		}
-		if c.of == nil {
+		if c.Of == nil {
 			return nil
 		}
 		return v.check(body, append(place, "content", kind, "schema")...)

@@ -3,6 +3,8 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -10,22 +12,22 @@ import (
 )
 
 // orgsEndpoints are the endpoints of this file.
-func (s *Server) orgsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/organizations", Needs: authenticated, Handler: s.listOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector)},
+func (s *Server) orgsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/organizations", Needs: access.Authenticated, Handler: s.listOrgs, Shape: rest.PageOf[v3.Organization]("names", "guids", rest.ParamSelector)},
 		{
-			Pattern: "POST /v3/organizations", Needs: authenticated, // a feature flag lets users, too
-			Handler: s.createOrg, Shape: gives[v3.Organization](201).from(jsonOf[v3.CreateOrganization]()),
+			Pattern: "POST /v3/organizations", Needs: access.Authenticated, // a feature flag lets users, too
+			Handler: s.createOrg, Shape: rest.Returns[v3.Organization](201).Reads(rest.JSON[v3.CreateOrganization]()),
 		},
-		{Pattern: "GET /v3/organizations/{guid}", Needs: toRead, Resource: anOrg, Handler: s.getOrg, Shape: gives[v3.Organization](200)},
+		{Pattern: "GET /v3/organizations/{guid}", Needs: access.Read, Resource: access.Org, Handler: s.getOrg, Shape: rest.Returns[v3.Organization](200)},
 		{
-			Pattern: "PATCH /v3/organizations/{guid}", Needs: toManageOrg, Resource: anOrg,
-			Handler: s.updateOrg, Shape: gives[v3.Organization](200).from(jsonOf[v3.UpdateOrganization]()),
+			Pattern: "PATCH /v3/organizations/{guid}", Needs: access.ManageOrg, Resource: access.Org,
+			Handler: s.updateOrg, Shape: rest.Returns[v3.Organization](200).Reads(rest.JSON[v3.UpdateOrganization]()),
 		},
-		{Pattern: "DELETE /v3/organizations/{guid}", Needs: toAdminister, Resource: anOrg, Handler: s.deleteOrg, Shape: begins()},
+		{Pattern: "DELETE /v3/organizations/{guid}", Needs: access.Administer, Resource: access.Org, Handler: s.deleteOrg, Shape: rest.StartsJob()},
 		{
-			Pattern: "GET /v3/organizations/{guid}/relationships/quota", Needs: toRead, Resource: anOrg,
-			Handler: s.getOrgQuota, Shape: gives[v3.Related](200),
+			Pattern: "GET /v3/organizations/{guid}/relationships/quota", Needs: access.Read, Resource: access.Org,
+			Handler: s.getOrgQuota, Shape: rest.Returns[v3.Related](200),
 		},
 	}
 }
@@ -34,11 +36,11 @@ func (s *Server) orgsEndpoints() []Endpoint {
 const opDeleteOrg = "organization.delete"
 
 func (s *Server) listOrgs(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +50,14 @@ func (s *Server) listOrgs(r *http.Request) (any, error) {
 	}
 	var found []app.Org
 	for _, o := range all {
-		if perms.org(o.GUID) && q.lets("names", o.Name) && q.lets("guids", o.GUID) {
+		if perms.SeesOrg(o.GUID) && q.Matches("names", o.Name) && q.Matches("guids", o.GUID) {
 			found = append(found, o)
 		}
 	}
-	return list(s.links, r, q, found, look[app.Org, v3.Organization]{
-		key:     func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
-		present: s.presentOrg,
-		labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
+	return rest.List(s.links, r, q, found, rest.View[app.Org, v3.Organization]{
+		Key:     func(o app.Org) rest.Key { return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID} },
+		Present: s.presentOrg,
+		Labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
 	}), nil
 }
 
@@ -70,25 +72,25 @@ func (s *Server) getOrg(r *http.Request) (any, error) {
 // orgOf is the org that the path names.
 func (s *Server) orgOf(r *http.Request) (app.Org, error) {
 	o, err := s.c.Registry.Org(r.PathValue("guid"))
-	return o, missing("Organization", err)
+	return o, rest.Missing("Organization", err)
 }
 
 // createOrg makes an org. Who is no administrator needs the feature flag for it,
 // and becomes the org's manager: nobody else could let them in.
 func (s *Server) createOrg(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateOrganization](r)
+	body, err := rest.Decode[v3.CreateOrganization](r)
 	if err != nil {
 		return nil, err
 	}
-	who := principal(r.Context())
+	who := access.Principal(r.Context())
 	flag, err := s.c.Registry.Flag(app.FlagUserOrgCreation)
 	if err != nil {
 		return nil, err
 	}
 	if !who.Admin() && (!flag.Enabled || body.Suspended) {
-		return nil, errNotAuthorized
+		return nil, access.ErrNotAuthorized
 	}
-	o := app.Org{Name: body.Name, Suspended: body.Suspended, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))}
+	o := app.Org{Name: body.Name, Suspended: body.Suspended, Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))}
 	err = s.change(r.Context(), func(w transaction) (err error) {
 		if err := orgNameIsFree(w.registry, o); err != nil {
 			return err
@@ -108,26 +110,26 @@ func (s *Server) createOrg(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentOrg(o)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentOrg(o)}, nil
 }
 
 // orgNameIsFree says in the platform's words that a name is taken: clients take
 // that for "there it is".
 func orgNameIsFree(reg *registry.Registry, o app.Org) error {
 	if other, err := reg.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
-		return unprocessable("Organization '%s' already exists.", o.Name)
+		return rest.Unprocessable("Organization '%s' already exists.", o.Name)
 	}
 	return nil // PutOrg has the last word
 }
 
 // updateOrg changes an org. To suspend it is the administrators' alone.
 func (s *Server) updateOrg(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateOrganization](r)
+	body, err := rest.Decode[v3.UpdateOrganization](r)
 	if err != nil {
 		return nil, err
 	}
-	if body.Suspended != nil && *body.Suspended && !principal(r.Context()).Admin() {
-		return nil, errNotAuthorized
+	if body.Suspended != nil && *body.Suspended && !access.Principal(r.Context()).Admin() {
+		return nil, access.ErrNotAuthorized
 	}
 	request := map[string]any{}
 	var o app.Org
@@ -141,11 +143,11 @@ func (s *Server) updateOrg(r *http.Request) (any, error) {
 				o.Suspended = *body.Suspended
 				request["suspended"] = o.Suspended
 			}
-			o.Metadata = o.Metadata.Merge(metadataChange(body.Metadata))
+			o.Metadata = o.Metadata.Merge(rest.MetadataChange(body.Metadata))
 			return orgNameIsFree(w.registry, *o)
 		})
 		if err != nil {
-			return missing("Organization", err)
+			return rest.Missing("Organization", err)
 		}
 		return w.recordOrg("audit.organization.update", o, map[string]any{"request": request})
 	})
@@ -195,7 +197,7 @@ func (s *Server) presentOrg(o app.Org) v3.Organization {
 	return v3.Organization{
 		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Name: o.Name, Suspended: o.Suspended,
 		Relationships: v3.OrganizationRelationships{Quota: v3.To(quotaOf(o))},
-		Metadata:      presentMetadata(o.Metadata),
+		Metadata:      rest.PresentMetadata(o.Metadata),
 		Links:         v3.Links{"self": at(), "domains": at("domains"), "default_domain": at("domains", "default")},
 	}
 }

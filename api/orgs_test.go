@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -47,7 +49,7 @@ func (w *world) names(token, path string) []string {
 	if got.Code != http.StatusOK {
 		w.t.Fatalf("GET %s = %d %s, want 200", path, got.Code, got.Body)
 	}
-	page := must(decodeBytes[struct {
+	page := must(rest.DecodeBytes[struct {
 		Pagination any `json:"pagination"`
 		Included   any `json:"included"`
 		Resources  []map[string]any
@@ -238,7 +240,7 @@ func TestDeleteOrg(t *testing.T) {
 	}
 	w.eventually("the package is gone", func() bool {
 		_, err := w.c.Packages.Get(pkg.GUID)
-		return invisible(err)
+		return access.Invisible(err)
 	})
 	if err := errors.Join(w.s.doDeleteOrg(context.Background(), o.GUID), w.s.doDeleteSpace(context.Background(), sp.GUID)); err != nil {
 		t.Errorf("once more: %v", err)

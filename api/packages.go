@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -17,47 +19,47 @@ import (
 )
 
 // packagesEndpoints are the endpoints of this file.
-func (s *Server) packagesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) packagesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/apps/{guid}/packages", Needs: toRead, Resource: anApp,
-			Handler: s.listAppPackages, Shape: pageOf[v3.Package]("guids", "states", "types", paramSelector).by(byTime...),
+			Pattern: "GET /v3/apps/{guid}/packages", Needs: access.Read, Resource: access.App,
+			Handler: s.listAppPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/resource_matches", Needs: authenticated,
-			Handler: s.matchResources, Shape: gives[v3.ResourceMatches](201).from(jsonOf[v3.ResourceMatches]()),
+			Pattern: "POST /v3/resource_matches", Needs: access.Authenticated,
+			Handler: s.matchResources, Shape: rest.Returns[v3.ResourceMatches](201).Reads(rest.JSON[v3.ResourceMatches]()),
 		},
 		{
-			Pattern: "GET /v3/packages", Needs: authenticated,
-			Handler: s.listPackages, Shape: pageOf[v3.Package]("guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
+			Pattern: "GET /v3/packages", Needs: access.Authenticated,
+			Handler: s.listPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", "app_guids", "space_guids", "organization_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/packages", Needs: authenticated, // the body names the app
-			Handler: s.createPackage, Shape: gives[v3.Package](201).from(jsonOf[v3.CreatePackage](), jsonOf[v3.CopyPackage]()).ask("source_guid"),
+			Pattern: "POST /v3/packages", Needs: access.Authenticated, // the body names the app
+			Handler: s.createPackage, Shape: rest.Returns[v3.Package](201).Reads(rest.JSON[v3.CreatePackage](), rest.JSON[v3.CopyPackage]()).Query("source_guid"),
 		},
-		{Pattern: "GET /v3/packages/{guid}", Needs: toRead, Resource: aPackage, Handler: s.getPackage, Shape: gives[v3.Package](200)},
+		{Pattern: "GET /v3/packages/{guid}", Needs: access.Read, Resource: access.Package, Handler: s.getPackage, Shape: rest.Returns[v3.Package](200)},
 		{
-			Pattern: "PATCH /v3/packages/{guid}", Needs: toDevelop, Resource: aPackage,
-			Handler: s.updatePackage, Shape: gives[v3.Package](200).from(jsonOf[v3.UpdateMetadata]()),
-		},
-		{
-			Pattern: "POST /v3/packages/{guid}/upload", Needs: toDevelop, Resource: aPackage,
-			Handler: s.uploadPackage, Shape: gives[v3.Package](200).from(uploadForm),
+			Pattern: "PATCH /v3/packages/{guid}", Needs: access.Develop, Resource: access.Package,
+			Handler: s.updatePackage, Shape: rest.Returns[v3.Package](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "GET /v3/packages/{guid}/droplets", Needs: toRead, Resource: aPackage,
-			Handler: s.listPackageDroplets, Shape: pageOf[v3.Droplet]("guids", "states", paramSelector).by(byTime...),
+			Pattern: "POST /v3/packages/{guid}/upload", Needs: access.Develop, Resource: access.Package,
+			Handler: s.uploadPackage, Shape: rest.Returns[v3.Package](200).Reads(uploadForm),
+		},
+		{
+			Pattern: "GET /v3/packages/{guid}/droplets", Needs: access.Read, Resource: access.Package,
+			Handler: s.listPackageDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 	}
 }
 
 func (s *Server) packageOf(r *http.Request) (droplet.Package, error) {
 	p, err := s.c.Packages.Get(r.PathValue("guid"))
-	return p, missing("Package", err)
+	return p, rest.Missing("Package", err)
 }
 
 func (s *Server) listAppPackages(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +75,7 @@ func (s *Server) listAppPackages(r *http.Request) (any, error) {
 }
 
 func (s *Server) listPackages(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +93,8 @@ func (s *Server) listPackages(r *http.Request) (any, error) {
 
 // ofApps reads what belongs to apps: app by app where the query names some, else
 // all at once.
-func ofApps[T any](q query, apps map[string]app.App, one func(app string) ([]T, error), all func() ([]T, error)) ([]T, error) {
-	if _, some := q.filters["app_guids"]; !some {
+func ofApps[T any](q rest.Query, apps map[string]app.App, one func(app string) ([]T, error), all func() ([]T, error)) ([]T, error) {
+	if _, some := q.Filters["app_guids"]; !some {
 		return all()
 	}
 	var out []T
@@ -106,14 +108,14 @@ func ofApps[T any](q query, apps map[string]app.App, one func(app string) ([]T, 
 	return out, nil
 }
 
-func (s *Server) pageOfPackages(r *http.Request, q query, all []droplet.Package) v3.List[v3.Package] {
+func (s *Server) pageOfPackages(r *http.Request, q rest.Query, all []droplet.Package) v3.List[v3.Package] {
 	all = slices.DeleteFunc(all, func(p droplet.Package) bool {
-		return !q.lets("guids", p.GUID) || !q.lets("states", string(p.State)) || !q.lets("types", p.Type)
+		return !q.Matches("guids", p.GUID) || !q.Matches("states", string(p.State)) || !q.Matches("types", p.Type)
 	})
-	return list(s.links, r, q, all, look[droplet.Package, v3.Package]{
-		key:     func(p droplet.Package) key { return key{p.GUID, p.CreatedAt, p.UpdatedAt, p.GUID} },
-		present: s.presentPackage,
-		labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
+	return rest.List(s.links, r, q, all, rest.View[droplet.Package, v3.Package]{
+		Key:     func(p droplet.Package) rest.Key { return rest.Key{Name: p.GUID, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID} },
+		Present: s.presentPackage,
+		Labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
 	})
 }
 
@@ -121,21 +123,21 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 	if sourceGUID(r) != "" {
 		return s.copyPackage(r)
 	}
-	body, err := decode[v3.CreatePackage](r)
+	body, err := rest.Decode[v3.CreatePackage](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Type != v3.PackageBits && body.Type != v3.PackageDocker {
-		return nil, unprocessable("type must be %s or %s, not %q", v3.PackageBits, v3.PackageDocker, body.Type)
+		return nil, rest.Unprocessable("type must be %s or %s, not %q", v3.PackageBits, v3.PackageDocker, body.Type)
 	}
-	a, err := s.appInBody(r.Context(), toDevelop, body.Relationships.App.ID())
-	if invisible(err) {
-		return nil, unprocessable("App is invalid. Ensure it exists and you have access to it.")
+	a, err := s.appInBody(r.Context(), access.Develop, body.Relationships.App.ID())
+	if access.Invisible(err) {
+		return nil, rest.Unprocessable("App is invalid. Ensure it exists and you have access to it.")
 	}
 	if err != nil {
 		return nil, err
 	}
-	notes := app.Metadata{}.Merge(metadataChange(body.Metadata))
+	notes := app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))
 	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !notes.IsZero() {
-		if p, err = s.c.Packages.UpdateMetadata(p.GUID, metadataChange(body.Metadata)); err != nil {
+		if p, err = s.c.Packages.UpdateMetadata(p.GUID, rest.MetadataChange(body.Metadata)); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +156,7 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentPackage(p)}, nil
 }
 
 func (s *Server) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
@@ -162,28 +164,28 @@ func (s *Server) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (
 		return s.createDockerPackage(r, a, body)
 	}
 	if a.Docker() {
-		return droplet.Package{}, unprocessable("Cannot create bits package for a Docker app.")
+		return droplet.Package{}, rest.Unprocessable("Cannot create bits package for a Docker app.")
 	}
 	return s.c.Packages.Create(a.GUID)
 }
 
 // appInBody is an app that no right asked for, such as one in a body, if whoever asks may do it there.
-func (s *Server) appInBody(ctx context.Context, n need, guid string) (app.App, error) {
+func (s *Server) appInBody(ctx context.Context, n access.Need, guid string) (app.App, error) {
 	a, err := s.c.Registry.App(guid)
 	if err != nil {
 		return a, err
 	}
-	return a, s.access.require(ctx, n, a.Space)
+	return a, s.access.Require(ctx, n, a.Space)
 }
 
 func (s *Server) updatePackage(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.c.Packages.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
+	p, err := s.c.Packages.UpdateMetadata(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
 	if err != nil {
-		return nil, missing("Package", err)
+		return nil, rest.Missing("Package", err)
 	}
 	return s.presentPackage(p), nil
 }
@@ -192,7 +194,7 @@ func (s *Server) recordPackage(ctx context.Context, event string, p droplet.Pack
 	return s.change(ctx, func(w transaction) error {
 		a, err := w.registry.App(p.App)
 		if err != nil {
-			return missing("App", err)
+			return rest.Missing("App", err)
 		}
 		return w.record(event, a, map[string]any{"package_guid": p.GUID})
 	})
@@ -209,7 +211,7 @@ func (s *Server) getPackage(r *http.Request) (any, error) {
 // listPackageDroplets gives what was made of a package: how clients find out
 // whether it is staged already.
 func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +241,7 @@ func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
 }
 
 func (s *Server) matchResources(r *http.Request) (any, error) {
-	body, err := decode[v3.ResourceMatches](r)
+	body, err := rest.Decode[v3.ResourceMatches](r)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +249,7 @@ func (s *Server) matchResources(r *http.Request) (any, error) {
 		body.Resources = nil // then everything is sent
 	}
 	if len(body.Resources) > v3.MaxResources {
-		return nil, unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
+		return nil, rest.Unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
 	}
 	found, err := s.c.Packages.Match(resources(body.Resources))
 	if err != nil {
@@ -259,7 +261,7 @@ func (s *Server) matchResources(r *http.Request) (any, error) {
 			Path: f.Path, Mode: f.Mode, Checksum: v3.Checksum{Value: f.SHA1}, Size: f.Size,
 		})
 	}
-	return answer{status: http.StatusCreated, body: out}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: out}, nil
 }
 
 func resources(in []v3.Resource) []pool.Resource {
@@ -282,7 +284,7 @@ func (s *Server) uploadPackage(r *http.Request) (any, error) {
 		return nil, droplet.ErrUploaded // before the whole body came for nothing
 	}
 	if r.ContentLength > s.c.MaxUpload {
-		return nil, errTooLarge
+		return nil, rest.ErrTooLarge
 	}
 	form, err := s.readUpload(r)
 	defer form.close()
@@ -311,7 +313,7 @@ func (s *Server) readUpload(r *http.Request) (*upload, error) {
 	u := &upload{}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return u, unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+		return u, rest.Unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
 	}
 	for n := 0; ; n++ {
 		part, err := parts.NextPart()
@@ -319,9 +321,9 @@ func (s *Server) readUpload(r *http.Request) (*upload, error) {
 		case errors.Is(err, io.EOF) && n > 0:
 			return u, nil
 		case errors.Is(err, io.EOF):
-			return u, unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
+			return u, rest.Unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
 		case err != nil:
-			return u, readError(err)
+			return u, rest.ReadError(err)
 		}
 		if err := s.readPart(u, part); err != nil {
 			return u, err
@@ -334,21 +336,21 @@ func (s *Server) readPart(u *upload, part *multipart.Part) error {
 	case v3.UploadResources:
 		b, err := io.ReadAll(io.LimitReader(part, maxBody+1))
 		if err != nil {
-			return readError(err)
+			return rest.ReadError(err)
 		}
 		if len(b) > maxBody {
-			return errTooLarge
+			return rest.ErrTooLarge
 		}
-		rs, err := decodeBytes[[]v3.Resource](b)
+		rs, err := rest.DecodeBytes[[]v3.Resource](b)
 		u.matched = resources(rs)
 		return err
 	case v3.UploadBits:
 		if u.bits != nil {
-			return unprocessable("the upload has the part %s twice", v3.UploadBits)
+			return rest.Unprocessable("the upload has the part %s twice", v3.UploadBits)
 		}
 		return s.readBits(u, part)
 	}
-	return unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
+	return rest.Unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
 }
 
 func (s *Server) readBits(u *upload, part io.Reader) error {
@@ -365,7 +367,7 @@ func (s *Server) readBits(u *upload, part io.Reader) error {
 	u.size, err = io.Copy(f, from)
 	switch {
 	case from.err != nil && !errors.Is(from.err, io.EOF):
-		return readError(from.err)
+		return rest.ReadError(from.err)
 	case err != nil:
 		return fmt.Errorf("cannot take in an upload: %w", err)
 	}
@@ -404,7 +406,7 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 	out := v3.Package{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Type: p.Type, State: string(p.State),
 		Relationships: v3.PackageRelationships{App: v3.To(p.App)},
-		Metadata:      presentMetadata(p.Metadata),
+		Metadata:      rest.PresentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self":   {Href: self},
 			"upload": {Href: self + "/upload", Method: http.MethodPost},
@@ -431,4 +433,4 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 }
 
 // uploadForm is how files are uploaded.
-var uploadForm = bytesOf("multipart/form-data")
+var uploadForm = rest.Bytes("multipart/form-data")

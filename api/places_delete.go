@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 )
 
@@ -40,7 +41,7 @@ func untilEmpty(remove func() error) error {
 			return err
 		}
 	}
-	return unprocessable("Apps and spaces are made faster than they can be deleted: try again when nobody does")
+	return rest.Unprocessable("Apps and spaces are made faster than they can be deleted: try again when nobody does")
 }
 
 // clearOrg removes the spaces of an org.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
@@ -27,7 +29,7 @@ func unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 	}
 	d, active, err := reg.ActiveDeployment(p.App)
 	if err == nil && active && d.Progressing() {
-		return unprocessable("%s", refusal)
+		return rest.Unprocessable("%s", refusal)
 	}
 	return err
 }
@@ -95,7 +97,7 @@ func (w transaction) processIn(a app.App, kind string) (app.Process, error) {
 	}
 	i := slices.IndexFunc(ps, func(p app.Process) bool { return p.Type == kind })
 	if i < 0 {
-		return app.Process{}, notFound("Process")
+		return app.Process{}, rest.NotFound("Process")
 	}
 	return ps[i], nil
 }
@@ -105,7 +107,7 @@ func (w transaction) processIn(a app.App, kind string) (app.Process, error) {
 func (w transaction) checkUnmoved(space string, m app.Manifest) error {
 	for _, one := range m.Applications {
 		a, err := w.registry.AppIn(space, one.Name)
-		if invisible(err) {
+		if access.Invisible(err) {
 			continue // it is to be made
 		}
 		if err != nil {
@@ -121,7 +123,7 @@ func (w transaction) checkUnmoved(space string, m app.Manifest) error {
 				continue
 			}
 			err := unmoved(w.registry, app.Process{App: a.GUID, Type: asked.Type}, refusal)
-			if isA[*Error](err) {
+			if rest.IsA[*rest.Error](err) {
 				return &app.JobError{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: "For application '" + one.Name + "': " + refusal}
 			}
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -44,7 +45,7 @@ func TestEventsOfWholeLife(t *testing.T) {
 	h := newHome(t)
 	who := h.user("doer", auth.ScopeAdmin)
 	h.act(t, "doer")
-	at := place{h.org.GUID, h.space.GUID}
+	at := access.Place{Org: h.org.GUID, Space: h.space.GUID}
 	const manifest = "applications: [{name: whole, default-route: true, env: {KEY: sesame}, processes: [" +
 		"{type: web, command: serve --password sesame, memory: 64M, health-check-type: process}, {type: worker, instances: 2}]}]"
 	h.do("POST", "/v3/spaces/"+h.space.GUID+"/actions/apply_manifest", manifest)
@@ -93,11 +94,11 @@ func TestEventsOfOrgDeletion(t *testing.T) {
 	h.do("DELETE", "/v3/organizations/"+o, "")
 	all := h.events(t)
 	for _, want := range []told{
-		{kind: "organization.delete-request", target: "organization", guid: o, place: place{org: o}},
-		{kind: "space.delete-request", target: "space", guid: sp, place: place{o, sp}},
-		{kind: "app.delete-request", target: "app", guid: a, place: place{o, sp}},
-		{kind: "app.process.delete", target: "app", guid: a, place: place{o, sp}},
-		{kind: "app.package.delete", target: "app", guid: a, place: place{o, sp}},
+		{kind: "organization.delete-request", target: "organization", guid: o, place: access.Place{Org: o}},
+		{kind: "space.delete-request", target: "space", guid: sp, place: access.Place{Org: o, Space: sp}},
+		{kind: "app.delete-request", target: "app", guid: a, place: access.Place{Org: o, Space: sp}},
+		{kind: "app.process.delete", target: "app", guid: a, place: access.Place{Org: o, Space: sp}},
+		{kind: "app.package.delete", target: "app", guid: a, place: access.Place{Org: o, Space: sp}},
 	} {
 		h.wantTold(t, want, who, all)
 	}
@@ -132,7 +133,7 @@ func TestEventsOfServiceReaders(t *testing.T) {
 	h := newHome(t)
 	who := h.user("doer", auth.ScopeAdmin)
 	h.act(t, "doer")
-	at := place{h.org.GUID, h.space.GUID}
+	at := access.Place{Org: h.org.GUID, Space: h.space.GUID}
 	ups := h.do("POST", "/v3/service_instances", h.provided("own", `,"credentials":{"password":"sesame"}`))
 	h.ask("GET", "/v3/service_instances/"+ups+"/credentials", "")
 	h.do("POST", "/v3/service_credential_bindings", boundTo(ups, h.app, ""))
@@ -147,7 +148,7 @@ func TestEventsOfServiceReaders(t *testing.T) {
 		{kind: "user_provided_service_instance.show", target: "user_provided_service_instance", guid: ups, place: at},
 		{kind: "service_binding.update", target: "service_binding", guid: b, place: at, data: "request.metadata.labels.tier"},
 		{kind: "service_binding.show", target: "service_binding", guid: b, place: at, data: "request.app_guid"},
-		{kind: "service_plan_visibility.delete", target: "service_plan_visibility", guid: plan, place: place{org: h.org.GUID}},
+		{kind: "service_plan_visibility.delete", target: "service_plan_visibility", guid: plan, place: access.Place{Org: h.org.GUID}},
 	} {
 		h.wantTold(t, want, who, all)
 	}

@@ -9,52 +9,54 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
 )
 
 // processesEndpoints are the endpoints of this file.
-func (s *Server) processesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) processesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/apps/{guid}/processes", Needs: toRead, Resource: anApp,
-			Handler: s.listAppProcesses, Shape: pageOf[v3.Process]("guids", "types", "embed", paramSelector).by(byTime...),
+			Pattern: "GET /v3/apps/{guid}/processes", Needs: access.Read, Resource: access.App,
+			Handler: s.listAppProcesses, Shape: rest.PageOf[v3.Process]("guids", "types", "embed", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "GET /v3/processes", Needs: authenticated,
-			Handler: s.listProcesses, Shape: pageOf[v3.Process]("guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector).by(byTime...),
+			Pattern: "GET /v3/processes", Needs: access.Authenticated,
+			Handler: s.listProcesses, Shape: rest.PageOf[v3.Process]("guids", "types", "app_guids", "space_guids", "organization_guids", "embed", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "GET /v3/processes/{guid}", Needs: toRead, Resource: aProcess, Handler: s.getProcess, Shape: gives[v3.Process](200)},
+		{Pattern: "GET /v3/processes/{guid}", Needs: access.Read, Resource: access.Process, Handler: s.getProcess, Shape: rest.Returns[v3.Process](200)},
 		{
-			Pattern: "PATCH /v3/processes/{guid}", Needs: toSupport, Resource: aProcess,
-			Handler: s.updateProcess, Shape: gives[v3.Process](200).from(jsonOf[v3.UpdateProcess]()),
-		},
-		{
-			Pattern: "POST /v3/processes/{guid}/actions/scale", Needs: toSupport, Resource: aProcess,
-			Handler: s.scaleProcess, Shape: gives[v3.Process](202).from(jsonOf[v3.Scale]()),
+			Pattern: "PATCH /v3/processes/{guid}", Needs: access.Support, Resource: access.Process,
+			Handler: s.updateProcess, Shape: rest.Returns[v3.Process](200).Reads(rest.JSON[v3.UpdateProcess]()),
 		},
 		{
-			Pattern: "GET /v3/processes/{guid}/process_instances", Needs: toRead, Resource: aProcess,
-			Handler: s.listInstances, Shape: pageOf[v3.ProcessInstance]().by(byTime...),
+			Pattern: "POST /v3/processes/{guid}/actions/scale", Needs: access.Support, Resource: access.Process,
+			Handler: s.scaleProcess, Shape: rest.Returns[v3.Process](202).Reads(rest.JSON[v3.Scale]()),
 		},
 		{
-			Pattern: "GET /v3/apps/{guid}/processes/{type}/process_instances", Needs: toRead, Resource: anApp,
-			Handler: s.listInstances, Shape: pageOf[v3.ProcessInstance]().by(byTime...),
-		},
-		{Pattern: "DELETE /v3/processes/{guid}/instances/{index}", Needs: toSupport, Resource: aProcess, Handler: s.deleteInstance, Shape: ends(204)},
-		{Pattern: "GET /v3/apps/{guid}/processes/{type}", Needs: toRead, Resource: anApp, Handler: s.getProcess, Shape: gives[v3.Process](200)},
-		{
-			Pattern: "PATCH /v3/apps/{guid}/processes/{type}", Needs: toSupport, Resource: anApp,
-			Handler: s.updateProcess, Shape: gives[v3.Process](200).from(jsonOf[v3.UpdateProcess]()),
+			Pattern: "GET /v3/processes/{guid}/process_instances", Needs: access.Read, Resource: access.Process,
+			Handler: s.listInstances, Shape: rest.PageOf[v3.ProcessInstance]().OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/apps/{guid}/processes/{type}/actions/scale", Needs: toSupport, Resource: anApp,
-			Handler: s.scaleProcess, Shape: gives[v3.Process](202).from(jsonOf[v3.Scale]()),
+			Pattern: "GET /v3/apps/{guid}/processes/{type}/process_instances", Needs: access.Read, Resource: access.App,
+			Handler: s.listInstances, Shape: rest.PageOf[v3.ProcessInstance]().OrderedBy(rest.ByTime...),
+		},
+		{Pattern: "DELETE /v3/processes/{guid}/instances/{index}", Needs: access.Support, Resource: access.Process, Handler: s.deleteInstance, Shape: rest.Empty(204)},
+		{Pattern: "GET /v3/apps/{guid}/processes/{type}", Needs: access.Read, Resource: access.App, Handler: s.getProcess, Shape: rest.Returns[v3.Process](200)},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/processes/{type}", Needs: access.Support, Resource: access.App,
+			Handler: s.updateProcess, Shape: rest.Returns[v3.Process](200).Reads(rest.JSON[v3.UpdateProcess]()),
 		},
 		{
-			Pattern: "DELETE /v3/apps/{guid}/processes/{type}/instances/{index}", Needs: toSupport, Resource: anApp,
-			Handler: s.deleteInstance, Shape: ends(204),
+			Pattern: "POST /v3/apps/{guid}/processes/{type}/actions/scale", Needs: access.Support, Resource: access.App,
+			Handler: s.scaleProcess, Shape: rest.Returns[v3.Process](202).Reads(rest.JSON[v3.Scale]()),
+		},
+		{
+			Pattern: "DELETE /v3/apps/{guid}/processes/{type}/instances/{index}", Needs: access.Support, Resource: access.App,
+			Handler: s.deleteInstance, Shape: rest.Empty(204),
 		},
 	}
 }
@@ -70,11 +72,11 @@ func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
 	if kind == "" {
 		guid, _, _ := app.SplitGeneration(r.PathValue("guid"))
 		p, err := reg.Process(guid)
-		return p, missing("Process", err)
+		return p, rest.Missing("Process", err)
 	}
 	a, err := reg.App(r.PathValue("guid"))
 	if err != nil {
-		return app.Process{}, missing("App", err)
+		return app.Process{}, rest.Missing("App", err)
 	}
 	ps, err := reg.Processes(a.GUID)
 	if err != nil {
@@ -85,11 +87,11 @@ func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
 			return p, nil
 		}
 	}
-	return app.Process{}, notFound("Process")
+	return app.Process{}, rest.NotFound("Process")
 }
 
 func (s *Server) listAppProcesses(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func (s *Server) listAppProcesses(r *http.Request) (any, error) {
 
 // listProcesses reads apps and processes once, however many there are.
 func (s *Server) listProcesses(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +125,8 @@ func (s *Server) listProcesses(r *http.Request) (any, error) {
 
 // appsSeen are the apps that the request may know of and that the query's filters
 // for apps, spaces and orgs let through, by guid.
-func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) {
-	perms, err := s.access.permissions(r.Context())
+func (s *Server) appsSeen(r *http.Request, q rest.Query) (map[string]app.App, error) {
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +140,7 @@ func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) 
 	}
 	out := map[string]app.App{}
 	for _, a := range apps {
-		if perms.space(a.Space) && q.lets("app_guids", a.GUID) && q.lets("space_guids", a.Space) && q.lets("organization_guids", orgs[a.Space]) {
+		if perms.SeesSpace(a.Space) && q.Matches("app_guids", a.GUID) && q.Matches("space_guids", a.Space) && q.Matches("organization_guids", orgs[a.Space]) {
 			out[a.GUID] = a
 		}
 	}
@@ -149,10 +151,10 @@ func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) 
 const embedInstances = "process_instances"
 
 // pageOfProcesses is the list of those of all that belong to the apps.
-func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, apps map[string]app.App) (any, error) {
-	for _, name := range q.filters["embed"] {
+func (s *Server) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
+	for _, name := range q.Filters["embed"] {
 		if name != embedInstances {
-			return nil, badQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
+			return nil, rest.BadQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
 		}
 	}
 	open, err := s.secrets(r)
@@ -163,13 +165,15 @@ func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, ap
 	if err != nil {
 		return nil, err
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return !q.lets("guids", p.guid) || !q.lets("types", p.process.Type) })
-	return list(s.links, r, q, parts, look[part, v3.Process]{
-		key:    func(p part) key { return key{p.process.Type, p.process.CreatedAt, p.process.UpdatedAt, p.guid} },
-		labels: func(p part) map[string]string { return p.process.Metadata.Labels },
-		present: func(p part) v3.Process {
+	parts = slices.DeleteFunc(parts, func(p part) bool { return !q.Matches("guids", p.guid) || !q.Matches("types", p.process.Type) })
+	return rest.List(s.links, r, q, parts, rest.View[part, v3.Process]{
+		Key: func(p part) rest.Key {
+			return rest.Key{Name: p.process.Type, Created: p.process.CreatedAt, Updated: p.process.UpdatedAt, GUID: p.guid}
+		},
+		Labels: func(p part) map[string]string { return p.process.Metadata.Labels },
+		Present: func(p part) v3.Process {
 			out := s.presentPart(p, open(p.process.App))
-			if len(q.filters["embed"]) > 0 {
+			if len(q.Filters["embed"]) > 0 {
 				out.EmbeddedInstances = s.instancesOf(apps[p.process.App], p)
 			}
 			return out
@@ -200,13 +204,13 @@ func (s *Server) partsAmong(all []app.Process, apps map[string]app.App) ([]part,
 // secrets tells of an app whether who asks may read its secrets. Commands are
 // among them: they carry passwords.
 func (s *Server) secrets(r *http.Request) (func(app string) bool, error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	return func(guid string) bool {
-		if perms.secrets {
+		if perms.Secrets {
 			return true
 		}
 		a, err := s.c.Registry.App(guid)
-		return err == nil && perms.may(toReadSecrets, a.Space)
+		return err == nil && perms.Can(access.ReadSecrets, a.Space)
 	}, err
 }
 
@@ -220,7 +224,7 @@ func concealed(text string, open bool) string {
 
 // listInstances tells in short how the instances of a process are.
 func (s *Server) listInstances(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -230,11 +234,11 @@ func (s *Server) listInstances(r *http.Request) (any, error) {
 	}
 	a, err := s.c.Registry.App(p.process.App)
 	if err != nil {
-		return nil, missing("App", err)
+		return nil, rest.Missing("App", err)
 	}
-	return list(s.links, r, q, s.instancesOf(a, p), look[v3.ProcessInstance, v3.ProcessInstance]{
-		key:     func(i v3.ProcessInstance) key { return key{guid: fmt.Sprintf("%09d", i.Index)} },
-		present: func(i v3.ProcessInstance) v3.ProcessInstance { return i },
+	return rest.List(s.links, r, q, s.instancesOf(a, p), rest.View[v3.ProcessInstance, v3.ProcessInstance]{
+		Key:     func(i v3.ProcessInstance) rest.Key { return rest.Key{GUID: fmt.Sprintf("%09d", i.Index)} },
+		Present: func(i v3.ProcessInstance) v3.ProcessInstance { return i },
 	}), nil
 }
 
@@ -260,7 +264,7 @@ func (s *Server) showProcess(r *http.Request, p app.Process) (v3.Process, error)
 }
 
 func (s *Server) updateProcess(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateProcess](r)
+	body, err := rest.Decode[v3.UpdateProcess](r)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +276,7 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 		if body.Command.Given {
 			p.Command = body.Command.Value // null: the droplet's
 		}
-		p.Metadata = p.Metadata.Merge(metadataChange(body.Metadata))
+		p.Metadata = p.Metadata.Merge(rest.MetadataChange(body.Metadata))
 		if err := setCheck(&p.HealthCheck, body.HealthCheck, "health_check"); err != nil {
 			return err
 		}
@@ -344,7 +348,7 @@ func setCheck(h *app.HealthCheck, u *v3.UpdateHealthCheck, key string) error {
 }
 
 func (s *Server) scaleProcess(r *http.Request) (any, error) {
-	body, err := decode[v3.Scale](r)
+	body, err := rest.Decode[v3.Scale](r)
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +373,7 @@ func (s *Server) scaleProcess(r *http.Request) (any, error) {
 		return nil, err
 	}
 	shown, err := s.showProcess(r, p)
-	return answer{status: http.StatusAccepted, body: shown}, err
+	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
 }
 
 // checkScale refuses what the registry would take for "not given".
@@ -413,7 +417,7 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	}
 	index, err := strconv.Atoi(r.PathValue("index"))
 	if err != nil || index < 0 {
-		return nil, notFound("Instance")
+		return nil, rest.NotFound("Instance")
 	}
 	guid := p.GUID
 	if r.PathValue("type") == "" {
@@ -432,7 +436,7 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // presentPart shows a process, or what a deployment adds to it.
@@ -450,7 +454,7 @@ func (s *Server) presentProcess(p app.Process, open bool) v3.Process {
 		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: logLimit(p.LogRate),
 		HealthCheck: presentCheck(p.HealthCheck), ReadinessCheck: presentCheck(p.Readiness),
 		Relationships: v3.ProcessRelationships{App: v3.To(p.App)},
-		Metadata:      presentMetadata(p.Metadata),
+		Metadata:      rest.PresentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self":  {Href: self},
 			"app":   {Href: s.links.Href("v3", "apps", p.App)},

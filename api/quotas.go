@@ -5,77 +5,59 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // quotasEndpoints are the endpoints of this file.
-func (s *Server) quotasEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) quotasEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/organization_quotas", Needs: authenticated,
-			Handler: s.listOrgQuotas, Shape: pageOf[v3.Quota]("names", "guids", "organization_guids"),
+			Pattern: "GET /v3/organization_quotas", Needs: access.Authenticated,
+			Handler: s.listOrgQuotas, Shape: rest.PageOf[v3.Quota]("names", "guids", "organization_guids"),
 		},
 		{
-			Pattern: "POST /v3/organization_quotas", Needs: toAdminister,
-			Handler: s.createOrgQuota, Shape: gives[v3.Quota](201).from(jsonOf[v3.ChangeQuota]()),
+			Pattern: "POST /v3/organization_quotas", Needs: access.Administer,
+			Handler: s.createOrgQuota, Shape: rest.Returns[v3.Quota](201).Reads(rest.JSON[v3.ChangeQuota]()),
 		},
 		{
-			Pattern: "GET /v3/organization_quotas/{guid}", Needs: authenticated, // what there is to have is no secret; who has it is
-			Handler: s.getQuota, Shape: gives[v3.Quota](200),
+			Pattern: "GET /v3/organization_quotas/{guid}", Needs: access.Authenticated, // what there is to have is no secret; who has it is
+			Handler: s.getQuota, Shape: rest.Returns[v3.Quota](200),
 		},
 		{
-			Pattern: "PATCH /v3/organization_quotas/{guid}", Needs: toAdminister,
-			Handler: s.updateOrgQuota, Shape: gives[v3.Quota](200).from(jsonOf[v3.ChangeQuota]()),
+			Pattern: "PATCH /v3/organization_quotas/{guid}", Needs: access.Administer,
+			Handler: s.updateOrgQuota, Shape: rest.Returns[v3.Quota](200).Reads(rest.JSON[v3.ChangeQuota]()),
 		},
-		{Pattern: "DELETE /v3/organization_quotas/{guid}", Needs: toAdminister, Handler: s.deleteOrgQuota, Shape: begins()},
+		{Pattern: "DELETE /v3/organization_quotas/{guid}", Needs: access.Administer, Handler: s.deleteOrgQuota, Shape: rest.StartsJob()},
 		{
-			Pattern: "GET /v3/space_quotas", Needs: authenticated,
-			Handler: s.listSpaceQuotas, Shape: pageOf[v3.Quota]("names", "guids", "organization_guids", "space_guids"),
-		},
-		{
-			Pattern: "POST /v3/space_quotas", Needs: authenticated, // the body names the org
-			Handler: s.createSpaceQuota, Shape: gives[v3.Quota](201).from(jsonOf[v3.ChangeQuota]()),
-		},
-		{Pattern: "GET /v3/space_quotas/{guid}", Needs: toReadQuota, Resource: aSpaceQuota, Handler: s.getSpaceQuota, Shape: gives[v3.Quota](200)},
-		{
-			Pattern: "PATCH /v3/space_quotas/{guid}", Needs: toManageOrg, Resource: aSpaceQuota,
-			Handler: s.updateSpaceQuota, Shape: gives[v3.Quota](200).from(jsonOf[v3.ChangeQuota]()),
-		},
-		{Pattern: "DELETE /v3/space_quotas/{guid}", Needs: toManageOrg, Resource: aSpaceQuota, Handler: s.deleteSpaceQuota, Shape: begins()},
-		{
-			Pattern: "POST /v3/organization_quotas/{guid}/relationships/organizations", Needs: toAdminister,
-			Handler: s.applyOrgQuota, Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+			Pattern: "GET /v3/space_quotas", Needs: access.Authenticated,
+			Handler: s.listSpaceQuotas, Shape: rest.PageOf[v3.Quota]("names", "guids", "organization_guids", "space_guids"),
 		},
 		{
-			Pattern: "POST /v3/space_quotas/{guid}/relationships/spaces", Needs: toManageOrg, Resource: aSpaceQuota,
-			Handler: s.applySpaceQuota, Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+			Pattern: "POST /v3/space_quotas", Needs: access.Authenticated, // the body names the org
+			Handler: s.createSpaceQuota, Shape: rest.Returns[v3.Quota](201).Reads(rest.JSON[v3.ChangeQuota]()),
+		},
+		{Pattern: "GET /v3/space_quotas/{guid}", Needs: access.ReadQuota, Resource: access.SpaceQuota, Handler: s.getSpaceQuota, Shape: rest.Returns[v3.Quota](200)},
+		{
+			Pattern: "PATCH /v3/space_quotas/{guid}", Needs: access.ManageOrg, Resource: access.SpaceQuota,
+			Handler: s.updateSpaceQuota, Shape: rest.Returns[v3.Quota](200).Reads(rest.JSON[v3.ChangeQuota]()),
+		},
+		{Pattern: "DELETE /v3/space_quotas/{guid}", Needs: access.ManageOrg, Resource: access.SpaceQuota, Handler: s.deleteSpaceQuota, Shape: rest.StartsJob()},
+		{
+			Pattern: "POST /v3/organization_quotas/{guid}/relationships/organizations", Needs: access.Administer,
+			Handler: s.applyOrgQuota, Shape: rest.Returns[v3.RelatedMany](200).Reads(rest.JSON[v3.ToMany]()),
 		},
 		{
-			Pattern: "DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}", Needs: toManageOrg, Resource: aSpaceQuota,
-			Handler: s.removeSpaceQuota, Shape: ends(204),
+			Pattern: "POST /v3/space_quotas/{guid}/relationships/spaces", Needs: access.ManageOrg, Resource: access.SpaceQuota,
+			Handler: s.applySpaceQuota, Shape: rest.Returns[v3.RelatedMany](200).Reads(rest.JSON[v3.ToMany]()),
+		},
+		{
+			Pattern: "DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}", Needs: access.ManageOrg, Resource: access.SpaceQuota,
+			Handler: s.removeSpaceQuota, Shape: rest.Empty(204),
 		},
 	}
-}
-
-// aSpaceQuota is what the path of a space quota names: it lives in an org, and its
-// managers see it, and who works in a space that has it.
-var aSpaceQuota = resource{
-	name: nounSpaceQuota,
-	find: func(c *Control, guid string) (place, error) {
-		q, err := c.spaceQuota(guid)
-		return place{org: q.Org}, err
-	},
-	readers: func(c *Control, guid string) (spaces []string, err error) {
-		all, err := c.Registry.Spaces()
-		for _, sp := range all {
-			if sp.Quota == guid {
-				spaces = append(spaces, sp.GUID)
-			}
-		}
-		return spaces, err
-	},
-	shown: toReadQuota,
 }
 
 // The jobs that remove quotas.
@@ -85,28 +67,19 @@ const (
 )
 
 const (
-	nounOrgQuota   = "Organization quota"
-	nounSpaceQuota = "Space quota"
+	nounOrgQuota = "Organization quota"
 )
-
-func (c *Control) spaceQuota(guid string) (app.Quota, error) {
-	q, err := c.Registry.Quota(guid)
-	if err == nil && q.Org == "" {
-		err = app.ErrNotFound // it is for orgs
-	}
-	return q, err
-}
 
 func (s *Server) orgQuota(guid string) (app.Quota, error) {
 	q, err := s.c.Registry.Quota(guid)
 	if err == nil && q.Org != "" {
 		err = app.ErrNotFound // it is for spaces
 	}
-	return q, missing(nounOrgQuota, err)
+	return q, rest.Missing(nounOrgQuota, err)
 }
 
 func (s *Server) listOrgQuotas(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +91,11 @@ func (s *Server) listOrgQuotas(r *http.Request) (any, error) {
 }
 
 func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -135,30 +108,30 @@ func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(k app.Quota) bool {
-		return !perms.mayInOrg(toReadQuota, k.Org) && len(has(k)) == 0 || !q.lets("organization_guids", k.Org)
+		return !perms.CanInOrg(access.ReadQuota, k.Org) && len(has(k)) == 0 || !q.Matches("organization_guids", k.Org)
 	})
 	return s.pageOfQuotas(r, q, all, "space_guids")
 }
 
 // pageOfQuotas is the list of quotas; members is the filter for those who have them.
-func (s *Server) pageOfQuotas(r *http.Request, q query, all []app.Quota, members string) (any, error) {
+func (s *Server) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quota, members string) (any, error) {
 	has, err := s.quotaHolders(r)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(k app.Quota) bool {
-		return !q.lets("names", k.Name) || !q.lets("guids", k.GUID) || !q.lets(members, has(k)...)
+		return !q.Matches("names", k.Name) || !q.Matches("guids", k.GUID) || !q.Matches(members, has(k)...)
 	})
-	return list(s.links, r, q, all, look[app.Quota, v3.Quota]{
-		key:     func(k app.Quota) key { return key{k.Name, k.CreatedAt, k.UpdatedAt, k.GUID} },
-		present: func(k app.Quota) v3.Quota { return s.presentQuota(k, has(k)) },
+	return rest.List(s.links, r, q, all, rest.View[app.Quota, v3.Quota]{
+		Key:     func(k app.Quota) rest.Key { return rest.Key{Name: k.Name, Created: k.CreatedAt, Updated: k.UpdatedAt, GUID: k.GUID} },
+		Present: func(k app.Quota) v3.Quota { return s.presentQuota(k, has(k)) },
 	}), nil
 }
 
 // quotaHolders finds the guids of the orgs, or spaces, that have a quota, as far as who
 // asks sees them.
 func (s *Server) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +145,12 @@ func (s *Server) quotaHolders(r *http.Request) (func(k app.Quota) []string, erro
 	}
 	by := map[string][]string{}
 	for _, o := range orgs {
-		if perms.org(o.GUID) {
+		if perms.SeesOrg(o.GUID) {
 			by[quotaOf(o)] = append(by[quotaOf(o)], o.GUID)
 		}
 	}
 	for _, sp := range spaces {
-		if perms.space(sp.GUID) {
+		if perms.SeesSpace(sp.GUID) {
 			by[sp.Quota] = append(by[sp.Quota], sp.GUID)
 		}
 	}
@@ -201,9 +174,9 @@ func (s *Server) getQuota(r *http.Request) (any, error) {
 }
 
 func (s *Server) getSpaceQuota(r *http.Request) (any, error) {
-	k, err := s.access.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing(nounSpaceQuota, err)
+		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
 	return s.showQuota(r, k)
 }
@@ -217,16 +190,16 @@ func (s *Server) showQuota(r *http.Request, k app.Quota) (v3.Quota, error) {
 }
 
 func (s *Server) createOrgQuota(r *http.Request) (any, error) {
-	body, err := decode[v3.ChangeQuota](r)
+	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
 		return nil, err
 	}
 	var orgs []string
 	if rel := body.Relationships; rel != nil {
 		if rel.Organization != nil || rel.Spaces != nil {
-			return nil, unprocessable("relationships: an organization quota has organizations alone")
+			return nil, rest.Unprocessable("relationships: an organization quota has organizations alone")
 		}
-		orgs = guids(rel.Organizations)
+		orgs = rest.GUIDs(rel.Organizations)
 	}
 	k := app.Quota{Name: body.Name}
 	changeLimits(&k.Limits, body)
@@ -234,7 +207,7 @@ func (s *Server) createOrgQuota(r *http.Request) (any, error) {
 		if k, err = w.registry.PutQuota(k); err != nil {
 			return err
 		}
-		if err := w.recordQuota("create", k, place{}, map[string]any{"request": body}); err != nil {
+		if err := w.recordQuota("create", k, access.Place{}, map[string]any{"request": body}); err != nil {
 			return err
 		}
 		return w.applyToOrgs(k, orgs)
@@ -243,25 +216,25 @@ func (s *Server) createOrgQuota(r *http.Request) (any, error) {
 		return nil, err
 	}
 	shown, err := s.showQuota(r, k)
-	return answer{status: http.StatusCreated, body: shown}, err
+	return rest.Answer{Status: http.StatusCreated, Body: shown}, err
 }
 
 // createSpaceQuota makes a quota for spaces of the org that the body names.
 func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
-	body, err := decode[v3.ChangeQuota](r)
+	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Relationships == nil || body.Relationships.Organization == nil || body.Relationships.Organizations != nil {
-		return nil, unprocessable("Relationships 'relationships' must include one organization")
+		return nil, rest.Unprocessable("Relationships 'relationships' must include one organization")
 	}
 	if body.Domains.TotalDomains.Given {
-		return nil, unprocessable("Unknown field(s): 'domains'")
+		return nil, rest.Unprocessable("Unknown field(s): 'domains'")
 	}
 	k := app.Quota{Name: body.Name, Org: body.Relationships.Organization.ID()}
-	if err := s.access.requireOrg(r.Context(), k.Org); err != nil {
+	if err := s.access.RequireOrg(r.Context(), k.Org); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
-			return nil, unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", k.Org)
+			return nil, rest.Unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", k.Org)
 		}
 		return nil, err
 	}
@@ -270,16 +243,16 @@ func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
 		if k, err = w.registry.PutQuota(k); err != nil {
 			return err
 		}
-		if err := w.recordQuota("create", k, place{}, map[string]any{"request": body}); err != nil {
+		if err := w.recordQuota("create", k, access.Place{}, map[string]any{"request": body}); err != nil {
 			return err
 		}
-		return w.applyToSpaces(k, guids(body.Relationships.Spaces))
+		return w.applyToSpaces(k, rest.GUIDs(body.Relationships.Spaces))
 	})
 	if err != nil {
 		return nil, err
 	}
 	shown, err := s.showQuota(r, k)
-	return answer{status: http.StatusCreated, body: shown}, err
+	return rest.Answer{Status: http.StatusCreated, Body: shown}, err
 }
 
 func (s *Server) updateOrgQuota(r *http.Request) (any, error) {
@@ -290,19 +263,19 @@ func (s *Server) updateOrgQuota(r *http.Request) (any, error) {
 }
 
 func (s *Server) updateSpaceQuota(r *http.Request) (any, error) {
-	if _, err := s.access.spaceQuota(r.PathValue("guid")); err != nil {
-		return nil, missing(nounSpaceQuota, err)
+	if _, err := s.access.SpaceQuota(r.PathValue("guid")); err != nil {
+		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
-	return s.changeQuota(r, nounSpaceQuota)
+	return s.changeQuota(r, access.SpaceQuotaName)
 }
 
 func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
-	body, err := decode[v3.ChangeQuota](r)
+	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Relationships != nil {
-		return nil, unprocessable("Unknown field(s): 'relationships'")
+		return nil, rest.Unprocessable("Unknown field(s): 'relationships'")
 	}
 	var k app.Quota
 	err = s.change(r.Context(), func(w transaction) (err error) {
@@ -316,10 +289,10 @@ func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
 		if err != nil {
 			return err
 		}
-		return w.recordQuota("update", k, place{}, map[string]any{"request": body})
+		return w.recordQuota("update", k, access.Place{}, map[string]any{"request": body})
 	})
 	if err != nil {
-		return nil, builtIn(missing(noun, err))
+		return nil, builtIn(rest.Missing(noun, err))
 	}
 	return s.showQuota(r, k)
 }
@@ -327,7 +300,7 @@ func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
 // builtIn is the answer to a change of what cannot be changed.
 func builtIn(err error) error {
 	if errors.Is(err, app.ErrBuiltIn) {
-		return unprocessable("%v", err)
+		return rest.Unprocessable("%v", err)
 	}
 	return err
 }
@@ -368,21 +341,21 @@ func (s *Server) deleteOrgQuota(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if k.GUID == app.Unlimited().GUID {
-		return nil, unprocessable("quota %s %v", k.Name, app.ErrBuiltIn)
+		return nil, rest.Unprocessable("quota %s %v", k.Name, app.ErrBuiltIn)
 	}
 	return s.beginQuotaRemoval(r, k, opDeleteOrgQuota)
 }
 
 func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
-	k, err := s.access.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing(nounSpaceQuota, err)
+		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
 	return s.beginQuotaRemoval(r, k, opDeleteSpaceQuota)
 }
 
 func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
-	body, err := decode[v3.ToMany](r)
+	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
 	}
@@ -390,7 +363,7 @@ func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.applyToOrgs(k, guids(&body)) })
+	err = s.change(r.Context(), func(w transaction) error { return w.applyToOrgs(k, rest.GUIDs(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -398,15 +371,15 @@ func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
 }
 
 func (s *Server) applySpaceQuota(r *http.Request) (any, error) {
-	body, err := decode[v3.ToMany](r)
+	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.access.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing(nounSpaceQuota, err)
+		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.applyToSpaces(k, guids(&body)) })
+	err = s.change(r.Context(), func(w transaction) error { return w.applyToSpaces(k, rest.GUIDs(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -420,20 +393,20 @@ func (s *Server) holdersOf(r *http.Request, k app.Quota, kind, who string) (any,
 		return nil, err
 	}
 	return v3.RelatedMany{
-		Data:  toMany(has(k)).Data,
+		Data:  rest.ToMany(has(k)).Data,
 		Links: v3.Links{"self": {Href: s.links.Href("v3", kind, k.GUID, "relationships", who)}},
 	}, nil
 }
 
 func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
-	k, err := s.access.spaceQuota(r.PathValue("guid"))
+	k, err := s.access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing(nounSpaceQuota, err)
+		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
 	err = s.change(r.Context(), func(w transaction) error {
 		sp, err := w.registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
 			if sp.Quota != k.GUID {
-				return unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)
+				return rest.Unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)
 			}
 			sp.Quota = ""
 			return nil
@@ -441,30 +414,12 @@ func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		return w.recordQuota("remove", k, place{space: sp.GUID}, map[string]any{"space_guid": sp.GUID, "space_name": sp.Name})
+		return w.recordQuota("remove", k, access.Place{Space: sp.GUID}, map[string]any{"space_guid": sp.GUID, "space_name": sp.Name})
 	})
 	if errors.Is(err, app.ErrNotFound) {
-		err = unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", r.PathValue("space"))
+		err = rest.Unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", r.PathValue("space"))
 	}
-	return answer{status: http.StatusNoContent}, err
-}
-
-func guids(m *v3.ToMany) []string {
-	var out []string
-	if m != nil {
-		for _, d := range m.Data {
-			out = append(out, d.GUID)
-		}
-	}
-	return out
-}
-
-func toMany(guids []string) v3.ToMany {
-	out := v3.ToMany{Data: []v3.GUID{}}
-	for _, guid := range guids {
-		out.Data = append(out.Data, v3.GUID{GUID: guid})
-	}
-	return out
+	return rest.Answer{Status: http.StatusNoContent}, err
 }
 
 // presentQuota shows a quota with those who have it.
@@ -477,7 +432,7 @@ func (s *Server) presentQuota(k app.Quota, has []string) v3.Quota {
 		Services: v3.ServiceLimits{PaidServicesAllowed: !k.NoPaid, TotalServiceInstances: k.Services, TotalServiceKeys: k.Keys},
 		Routes:   v3.RouteLimits{TotalRoutes: k.Routes, TotalReservedPorts: k.Ports},
 	}
-	who := toMany(has)
+	who := rest.ToMany(has)
 	if k.Org == "" {
 		out.Domains = &v3.DomainLimits{TotalDomains: k.Domains}
 		out.Relationships.Organizations = &who

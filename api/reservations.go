@@ -8,17 +8,19 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // reservationsEndpoints are the endpoints of this file.
-func (s *Server) reservationsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "DELETE /v3/spaces/{guid}/routes", Needs: toSupport, Resource: aSpace, Handler: s.deleteUnmapped, Shape: begins().ask("unmapped")},
+func (s *Server) reservationsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "DELETE /v3/spaces/{guid}/routes", Needs: access.Support, Resource: access.Space, Handler: s.deleteUnmapped, Shape: rest.StartsJob().Query("unmapped")},
 		{
-			Pattern: "GET /v3/domains/{guid}/route_reservations", Needs: authenticated,
-			Handler: s.getReservation, Shape: gives[v3.Reservation](200).ask("host", "path", "port"),
+			Pattern: "GET /v3/domains/{guid}/route_reservations", Needs: access.Authenticated,
+			Handler: s.getReservation, Shape: rest.Returns[v3.Reservation](200).Query("host", "path", "port"),
 		},
 	}
 }
@@ -27,25 +29,25 @@ func (s *Server) reservationsEndpoints() []Endpoint {
 func (s *Server) getReservation(r *http.Request) (any, error) {
 	d, err := s.c.Registry.Domain(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Domain", err)
+		return nil, rest.Missing("Domain", err)
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if !perms.domain(d) {
-		return nil, notFound("Domain")
+	if !perms.SeesDomain(d) {
+		return nil, rest.NotFound("Domain")
 	}
 	values := r.URL.Query()
 	for name := range values {
 		if name != "host" && name != "path" && name != "port" {
-			return nil, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'host', 'path', 'port'", name)
+			return nil, rest.BadQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'host', 'path', 'port'", name)
 		}
 	}
 	if port := values.Get("port"); port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return nil, badQuery("port must be 1 to 65535, not '%s'", port)
+			return nil, rest.BadQuery("port must be 1 to 65535, not '%s'", port)
 		}
 		return s.portReservation(d, int(n))
 	}
@@ -75,9 +77,9 @@ type unmapped struct {
 
 func (s *Server) deleteUnmapped(r *http.Request) (any, error) {
 	if r.URL.Query().Get("unmapped") != "true" {
-		return nil, badQuery("Mass delete not supported for routes. Use 'unmapped=true' parameter to delete all unmapped routes.")
+		return nil, rest.BadQuery("Mass delete not supported for routes. Use 'unmapped=true' parameter to delete all unmapped routes.")
 	}
-	return s.begin(r.Context(), opDeleteUnmapped, unmapped{Space: r.PathValue("guid"), Actor: actor(r.Context())})
+	return s.begin(r.Context(), opDeleteUnmapped, unmapped{Space: r.PathValue("guid"), Actor: access.ActorOf(r.Context())})
 }
 
 func (s *Server) doDeleteUnmapped(_ context.Context, j app.Job) ([]string, error) {

@@ -6,42 +6,38 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // revisionsEndpoints are the endpoints of this file.
-func (s *Server) revisionsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) revisionsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/apps/{guid}/revisions", Needs: toRead, Resource: anApp,
-			Handler: s.listRevisions, Shape: pageOf[v3.Revision]("guids", "versions", "deployable", paramSelector).by(byTime...),
+			Pattern: "GET /v3/apps/{guid}/revisions", Needs: access.Read, Resource: access.App,
+			Handler: s.listRevisions, Shape: rest.PageOf[v3.Revision]("guids", "versions", "deployable", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "GET /v3/apps/{guid}/revisions/deployed", Needs: toRead, Resource: anApp,
-			Handler: s.listDeployedRevisions, Shape: pageOf[v3.Revision]("guids").by(byTime...),
+			Pattern: "GET /v3/apps/{guid}/revisions/deployed", Needs: access.Read, Resource: access.App,
+			Handler: s.listDeployedRevisions, Shape: rest.PageOf[v3.Revision]("guids").OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "GET /v3/revisions/{guid}", Needs: toRead, Resource: aRevision, Handler: s.getRevision, Shape: gives[v3.Revision](200)},
+		{Pattern: "GET /v3/revisions/{guid}", Needs: access.Read, Resource: access.Revision, Handler: s.getRevision, Shape: rest.Returns[v3.Revision](200)},
 		{
-			Pattern: "PATCH /v3/revisions/{guid}", Needs: toDevelop, Resource: aRevision,
-			Handler: s.updateRevision, Shape: gives[v3.Revision](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "PATCH /v3/revisions/{guid}", Needs: access.Develop, Resource: access.Revision,
+			Handler: s.updateRevision, Shape: rest.Returns[v3.Revision](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "GET /v3/revisions/{guid}/environment_variables", Needs: toReadSecrets, Resource: aRevision,
-			Handler: s.getRevisionEnv, Shape: gives[v3.EnvVars](200),
+			Pattern: "GET /v3/revisions/{guid}/environment_variables", Needs: access.ReadSecrets, Resource: access.Revision,
+			Handler: s.getRevisionEnv, Shape: rest.Returns[v3.EnvVars](200),
 		},
 	}
 }
 
-// aRevision is what a path names; see the other nouns.
-var aRevision = resource{name: "Revision", find: func(c *Control, guid string) (place, error) {
-	v, err := c.Registry.Revision(guid)
-	return c.inApp(v.App, err)
-}}
-
 func (s *Server) listRevisions(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +55,7 @@ func (s *Server) listRevisions(r *http.Request) (any, error) {
 // listDeployedRevisions gives those that instances run now: several while a
 // deployment is under way, none of an app that is stopped.
 func (s *Server) listDeployedRevisions(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +70,7 @@ func (s *Server) listDeployedRevisions(r *http.Request) (any, error) {
 	return s.pageOfRevisions(r, q, all)
 }
 
-func (s *Server) pageOfRevisions(r *http.Request, q query, all []app.Revision) (any, error) {
+func (s *Server) pageOfRevisions(r *http.Request, q rest.Query, all []app.Revision) (any, error) {
 	open, err := s.secrets(r)
 	if err != nil {
 		return nil, err
@@ -86,12 +82,12 @@ func (s *Server) pageOfRevisions(r *http.Request, q query, all []app.Revision) (
 		}
 	}
 	all = slices.DeleteFunc(all, func(v app.Revision) bool {
-		return !q.lets("guids", v.GUID) || !q.lets("versions", strconv.Itoa(v.Version)) || !q.lets("deployable", strconv.FormatBool(there[v.GUID]))
+		return !q.Matches("guids", v.GUID) || !q.Matches("versions", strconv.Itoa(v.Version)) || !q.Matches("deployable", strconv.FormatBool(there[v.GUID]))
 	})
-	return list(s.links, r, q, all, look[app.Revision, v3.Revision]{
-		key:     func(v app.Revision) key { return key{v.GUID, v.CreatedAt, v.UpdatedAt, v.GUID} },
-		present: func(v app.Revision) v3.Revision { return s.presentRevision(v, there[v.GUID], open(v.App)) },
-		labels:  func(v app.Revision) map[string]string { return v.Metadata.Labels },
+	return rest.List(s.links, r, q, all, rest.View[app.Revision, v3.Revision]{
+		Key:     func(v app.Revision) rest.Key { return rest.Key{Name: v.GUID, Created: v.CreatedAt, Updated: v.UpdatedAt, GUID: v.GUID} },
+		Present: func(v app.Revision) v3.Revision { return s.presentRevision(v, there[v.GUID], open(v.App)) },
+		Labels:  func(v app.Revision) map[string]string { return v.Metadata.Labels },
 	}), nil
 }
 
@@ -107,19 +103,19 @@ func (s *Server) isDeployable(v app.Revision) (bool, error) {
 func (s *Server) getRevision(r *http.Request) (any, error) {
 	v, err := s.c.Registry.Revision(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Revision", err)
+		return nil, rest.Missing("Revision", err)
 	}
 	return s.showRevision(r, v)
 }
 
 func (s *Server) updateRevision(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.c.Registry.UpdateRevision(r.PathValue("guid"), metadataChange(body.Metadata))
+	v, err := s.c.Registry.UpdateRevision(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
 	if err != nil {
-		return nil, missing("Revision", err)
+		return nil, rest.Missing("Revision", err)
 	}
 	return s.showRevision(r, v)
 }
@@ -138,7 +134,7 @@ func (s *Server) showRevision(r *http.Request, v app.Revision) (any, error) {
 func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
 	v, err := s.c.Registry.Revision(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Revision", err)
+		return nil, rest.Missing("Revision", err)
 	}
 	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(v.App)
@@ -179,7 +175,7 @@ func (s *Server) presentRevision(v app.Revision, deployable, open bool) v3.Revis
 		GUID: v.GUID, Version: v.Version, Droplet: v3.GUID{GUID: v.Droplet}, Processes: map[string]v3.RevisionProcess{},
 		Sidecars: []v3.RevisionSidecar{}, Description: v.Description, Deployable: deployable,
 		Relationships: v3.RevisionRelationships{App: v3.To(v.App)},
-		CreatedAt:     v3.At(v.CreatedAt), UpdatedAt: v3.At(v.UpdatedAt), Metadata: presentMetadata(v.Metadata),
+		CreatedAt:     v3.At(v.CreatedAt), UpdatedAt: v3.At(v.UpdatedAt), Metadata: rest.PresentMetadata(v.Metadata),
 		Links: v3.Links{
 			"self":                  {Href: self},
 			"app":                   {Href: s.links.Href("v3", "apps", v.App)},

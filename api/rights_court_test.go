@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -52,7 +53,7 @@ func newCourt(t *testing.T) *court {
 	for _, flag := range []string{"route_sharing", "service_instance_sharing"} {
 		h.want(200, "PATCH", "/v3/feature_flags/"+flag, `{"enabled":true}`, nil)
 	}
-	must(h.c.Registry.UpdateSpace(h.space.GUID, func(sp *app.Space) error { sp.Quota = h.guids[nounSpaceQuota]; return nil }))(t)
+	must(h.c.Registry.UpdateSpace(h.space.GUID, func(sp *app.Space) error { sp.Quota = h.guids[access.SpaceQuotaName]; return nil }))(t)
 	if err := h.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20009}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func (c *court) body(pattern string) string {
 func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	got := httptest.NewRecorder()
-	c.s.mux.ServeHTTP(got, r.WithContext(withCaller(r.Context(), &caller{who: c.who[who]})))
+	c.s.mux.ServeHTTP(got, r.WithContext(access.WithCaller(r.Context(), &access.Caller{Who: c.who[who]})))
 	return got
 }
 

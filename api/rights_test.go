@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/services"
 )
@@ -28,18 +30,18 @@ import (
 func TestRowsAreWhole(t *testing.T) {
 	t.Parallel()
 	whole := rights["GET /v3/apps"]
-	if err := whole.check(); err != nil {
+	if err := whole.Check(); err != nil {
 		t.Fatalf("check = %v", err)
 	}
-	for name, change := range map[string]func(e *Endpoint){
-		"no need":      func(e *Endpoint) { e.Needs = 0 },
-		"no handler":   func(e *Endpoint) { e.Handler = nil },
-		"two handlers": func(e *Endpoint) { e.Raw = http.NotFoundHandler() },
-		"no shape":     func(e *Endpoint) { e.Shape = operation{} },
+	for name, change := range map[string]func(e *rest.Endpoint){
+		"no need":      func(e *rest.Endpoint) { e.Needs = 0 },
+		"no handler":   func(e *rest.Endpoint) { e.Handler = nil },
+		"two handlers": func(e *rest.Endpoint) { e.Raw = http.NotFoundHandler() },
+		"no shape":     func(e *rest.Endpoint) { e.Shape = rest.Shape{} },
 	} {
 		e := whole
 		change(&e)
-		if err := e.check(); err == nil || !strings.Contains(err.Error(), whole.Pattern) {
+		if err := e.Check(); err == nil || !strings.Contains(err.Error(), whole.Pattern) {
 			t.Errorf("%s: check = %v, want an error that names the pattern", name, err)
 		}
 	}
@@ -150,9 +152,9 @@ func TestStrangersLearnNothing(t *testing.T) {
 			switch {
 			case rt.Local || rt.Hidden:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-NotFound", "Unknown request"})
-			case rt.Resource.find != nil:
-				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.Resource.name + " not found"})
-			case judge.answerTo(who) == 403 && rt.Resource.look == nil:
+			case rt.Resource.Find != nil:
+				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.Resource.Name + " not found"})
+			case judge.answerTo(who) == 403 && rt.Resource.Look == nil:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{403, "CF-NotAuthorized", ""})
 			}
 		}
@@ -326,7 +328,7 @@ func TestSuspendedOrg(t *testing.T) {
 	if got := h.as(h.tokens["admin"], "POST", "/v3/apps/"+h.app+"/actions/stop", ""); got.Code != 200 {
 		t.Errorf("an administrator in a suspended org = %d %s, want 200", got.Code, got.Body)
 	}
-	if err := h.s.access.require(withCaller(context.Background(), &caller{who: must(h.c.Auth.Verify(dev))(t)}), toRead, h.space.GUID); err != nil {
+	if err := h.s.access.Require(access.WithCaller(context.Background(), &access.Caller{Who: must(h.c.Auth.Verify(dev))(t)}), access.Read, h.space.GUID); err != nil {
 		t.Errorf("demand to read in a suspended org = %v", err)
 	}
 }

@@ -8,24 +8,26 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 )
 
 // rolesEndpoints are the endpoints of this file.
-func (s *Server) rolesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) rolesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/roles", Needs: authenticated,
-			Handler: s.listRoles, Shape: pageOf[v3.Role]("guids", "types", "user_guids", "organization_guids", "space_guids", "include").by(byTime...),
+			Pattern: "GET /v3/roles", Needs: access.Authenticated,
+			Handler: s.listRoles, Shape: rest.PageOf[v3.Role]("guids", "types", "user_guids", "organization_guids", "space_guids", "include").OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/roles", Needs: authenticated, // the body names the place
-			Handler: s.createRole, Shape: gives[v3.Role](201).from(jsonOf[v3.CreateRole]()),
+			Pattern: "POST /v3/roles", Needs: access.Authenticated, // the body names the place
+			Handler: s.createRole, Shape: rest.Returns[v3.Role](201).Reads(rest.JSON[v3.CreateRole]()),
 		},
-		{Pattern: "GET /v3/roles/{guid}", Needs: toRead, Resource: aRole, Handler: s.getRole, Shape: gives[v3.Role](200).ask("include")},
-		{Pattern: "DELETE /v3/roles/{guid}", Needs: toManage, Resource: aRole, Handler: s.deleteRole, Shape: begins()},
+		{Pattern: "GET /v3/roles/{guid}", Needs: access.Read, Resource: access.Role, Handler: s.getRole, Shape: rest.Returns[v3.Role](200).Query("include")},
+		{Pattern: "DELETE /v3/roles/{guid}", Needs: access.Manage, Resource: access.Role, Handler: s.deleteRole, Shape: rest.StartsJob()},
 	}
 }
 
@@ -35,15 +37,15 @@ const opDeleteRole = "role.delete"
 const noOrgRole = "Users cannot be assigned roles in a space if they do not have a role in that space's organization."
 
 func (s *Server) listRoles(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	with, err := q.includes("user", "organization", "space")
+	with, err := q.Includes("user", "organization", "space")
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -53,17 +55,19 @@ func (s *Server) listRoles(r *http.Request) (any, error) {
 	}
 	var found []auth.Role
 	for _, role := range all {
-		if !perms.org(role.Org) && (role.Space == "" || !perms.space(role.Space)) {
+		if !perms.SeesOrg(role.Org) && (role.Space == "" || !perms.SeesSpace(role.Space)) {
 			continue
 		}
-		if q.lets("guids", role.GUID) && q.lets("types", string(role.Type)) && q.lets("user_guids", role.User) &&
-			q.lets("organization_guids", role.Org) && q.lets("space_guids", role.Space) {
+		if q.Matches("guids", role.GUID) && q.Matches("types", string(role.Type)) && q.Matches("user_guids", role.User) &&
+			q.Matches("organization_guids", role.Org) && q.Matches("space_guids", role.Space) {
 			found = append(found, role)
 		}
 	}
-	page := list(s.links, r, q, found, look[auth.Role, v3.Role]{
-		key:     func(role auth.Role) key { return key{string(role.Type), role.CreatedAt, role.UpdatedAt, role.GUID} },
-		present: s.presentRole,
+	page := rest.List(s.links, r, q, found, rest.View[auth.Role, v3.Role]{
+		Key: func(role auth.Role) rest.Key {
+			return rest.Key{Name: string(role.Type), Created: role.CreatedAt, Updated: role.UpdatedAt, GUID: role.GUID}
+		},
+		Present: s.presentRole,
 	})
 	page.Included, err = s.besideRoles(with, page.Resources)
 	return page, err
@@ -74,31 +78,31 @@ func (s *Server) besideRoles(with map[string]bool, roles []v3.Role) (map[string]
 	if len(with) == 0 {
 		return nil, nil
 	}
-	var in include
+	var in rest.Include
 	if with["user"] {
-		in.users = each(roles, func(r v3.Role) string { return r.Relationships.User.ID() })
+		in.Users = rest.Each(roles, func(r v3.Role) string { return r.Relationships.User.ID() })
 	}
 	if with["organization"] {
-		in.orgs = each(roles, func(r v3.Role) string { return r.Relationships.Organization.ID() })
+		in.Orgs = rest.Each(roles, func(r v3.Role) string { return r.Relationships.Organization.ID() })
 	}
 	if with["space"] {
-		in.spaces = each(roles, func(r v3.Role) string { return r.Relationships.Space.ID() })
+		in.Spaces = rest.Each(roles, func(r v3.Role) string { return r.Relationships.Space.ID() })
 	}
 	return s.include(in)
 }
 
 func (s *Server) getRole(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	with, err := q.includes("user", "organization", "space")
+	with, err := q.Includes("user", "organization", "space")
 	if err != nil {
 		return nil, err
 	}
 	role, err := s.c.Roles.Get(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Role", err)
+		return nil, rest.Missing("Role", err)
 	}
 	out := s.presentRole(role)
 	out.Included, err = s.besideRoles(with, []v3.Role{out})
@@ -106,7 +110,7 @@ func (s *Server) getRole(r *http.Request) (any, error) {
 }
 
 func (s *Server) createRole(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateRole](r)
+	body, err := rest.Decode[v3.CreateRole](r)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +132,10 @@ func (s *Server) createRole(r *http.Request) (any, error) {
 			return err
 		}
 		if role.Space != "" && !w.belongs(p.guid, at.org.GUID) {
-			return unprocessable(noOrgRole)
+			return rest.Unprocessable(noOrgRole)
 		}
 		if role, err = w.roles.Put(role); errors.Is(err, auth.ErrTaken) {
-			return unprocessable("User '%s' already has '%s' role in %s.", p.called(), role.Type, at)
+			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.called(), role.Type, at)
 		}
 		if err != nil {
 			return err
@@ -141,24 +145,24 @@ func (s *Server) createRole(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentRole(role)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentRole(role)}, nil
 }
 
 // checkRole tells what is wrong with a role before anybody is looked for.
 func checkRole(role auth.Role, user *v3.UserName) error {
 	switch {
 	case !slices.Contains(auth.RoleTypes(), role.Type):
-		return unprocessable("Role type must be one of the allowed types %q", auth.RoleTypes())
+		return rest.Unprocessable("Role type must be one of the allowed types %q", auth.RoleTypes())
 	case role.Org != "" && role.Space != "":
-		return unprocessable("Cannot pass both 'organization' and 'space' in a create role request")
+		return rest.Unprocessable("Cannot pass both 'organization' and 'space' in a create role request")
 	case role.Type.OfOrg() && role.Org == "":
-		return unprocessable("Role with type '%s' must be associated with an organization.", role.Type)
+		return rest.Unprocessable("Role with type '%s' must be associated with an organization.", role.Type)
 	case role.Type.OfSpace() && role.Space == "":
-		return unprocessable("Role with type '%s' must be associated with a space.", role.Type)
+		return rest.Unprocessable("Role with type '%s' must be associated with a space.", role.Type)
 	case user == nil || user.GUID == "" && user.Username == "":
-		return unprocessable("User must have a guid, or a username and an origin")
+		return rest.Unprocessable("User must have a guid, or a username and an origin")
 	case user.GUID != "" && (user.Username != "" || user.Origin != ""):
-		return unprocessable("Cannot specify both 'guid' and 'username' for a user")
+		return rest.Unprocessable("Cannot specify both 'guid' and 'username' for a user")
 	}
 	return nil
 }
@@ -166,11 +170,11 @@ func checkRole(role auth.Role, user *v3.UserName) error {
 // mayGrant wants the principal to manage the place of a role.
 func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
-		return invalidSpace(s.access.require(ctx, toManage, role.Space))
+		return invalidSpace(s.access.Require(ctx, access.Manage, role.Space))
 	}
-	err := s.access.requireOrg(ctx, role.Org)
+	err := s.access.RequireOrg(ctx, role.Org)
 	if errors.Is(err, app.ErrNotFound) {
-		return unprocessable("Invalid organization. Ensure that the organization exists and you have access to it.")
+		return rest.Unprocessable("Invalid organization. Ensure that the organization exists and you have access to it.")
 	}
 	return err
 }
@@ -200,9 +204,9 @@ func (s *Server) grantee(ctx context.Context, name v3.UserName, role auth.Role) 
 	case !errors.Is(err, auth.ErrNotFound):
 		return person{}, err
 	case role.Space != "":
-		return person{}, unprocessable(noOrgRole)
+		return person{}, rest.Unprocessable(noOrgRole)
 	}
-	return person{}, unprocessable("Invalid user. Ensure that the user exists and you have access to it.")
+	return person{}, rest.Unprocessable("Invalid user. Ensure that the user exists and you have access to it.")
 }
 
 func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (person, error) {
@@ -225,14 +229,14 @@ func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.
 		return person{guid: found[0].GUID, name: found[0].Name, origin: found[0].Origin}, nil
 	case len(found) > 1:
 		slices.Sort(origins)
-		return person{}, unprocessable("Ambiguous user. User with username '%s' exists in the following origins: %s. Specify an origin to disambiguate.",
+		return person{}, rest.Unprocessable("Ambiguous user. User with username '%s' exists in the following origins: %s. Specify an origin to disambiguate.",
 			name.Username, strings.Join(origins, ", "))
 	case role.Space != "":
-		return person{}, unprocessable(noOrgRole)
+		return person{}, rest.Unprocessable(noOrgRole)
 	case name.Origin != "":
-		return person{}, unprocessable("No user exists with the username '%s' and origin '%s'.", name.Username, name.Origin)
+		return person{}, rest.Unprocessable("No user exists with the username '%s' and origin '%s'.", name.Username, name.Origin)
 	}
-	return person{}, unprocessable("No user exists with the username '%s'.", name.Username)
+	return person{}, rest.Unprocessable("No user exists with the username '%s'.", name.Username)
 }
 
 // roleAt is the place of a role, with names.
@@ -278,7 +282,7 @@ func (w transaction) recordRole(what string, role auth.Role, p person, at roleAt
 func (s *Server) deleteRole(r *http.Request) (any, error) {
 	role, err := s.c.Roles.Get(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Role", err)
+		return nil, rest.Missing("Role", err)
 	}
 	all, err := s.people()
 	if err != nil {
@@ -300,7 +304,7 @@ func (s *Server) deleteRole(r *http.Request) (any, error) {
 		}
 		// It ends here and now: the job only says so to clients that wait for one.
 		if err := w.roles.Delete(role.GUID); err != nil {
-			return missing("Role", err)
+			return rest.Missing("Role", err)
 		}
 		return w.recordRole("remove", role, p, at)
 	})
@@ -321,7 +325,7 @@ func (w transaction) mayLeave(role auth.Role) error {
 			continue
 		}
 		if sp, err := w.registry.Space(other.Space); err == nil && sp.Org == role.Org {
-			return unprocessable("Cannot delete organization_user role while user has roles in spaces in that organization.")
+			return rest.Unprocessable("Cannot delete organization_user role while user has roles in spaces in that organization.")
 		}
 	}
 	return nil

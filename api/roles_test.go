@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -114,7 +115,7 @@ func TestWhoGivesRoles(t *testing.T) {
 	if got.Code != 201 {
 		t.Fatalf("a manager gives a role: %d %s", got.Code, got.Body)
 	}
-	role := must(decodeBytes[v3.Role](got.Body.Bytes()))(t)
+	role := must(rest.DecodeBytes[v3.Role](got.Body.Bytes()))(t)
 	w.refused(dev, "DELETE /v3/roles/"+role.GUID, "", "403 You are not authorized")
 	w.wantNames(dev, "/v3/roles?types=space_auditor", "space_auditor")
 	got = w.as(manager, "DELETE", "/v3/roles/"+role.GUID, "")

@@ -3,20 +3,18 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 )
 
 // rootEndpoints are the endpoints of this file.
-func (s *Server) rootEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /{$}", Needs: public, Handler: s.root, Shape: gives[v3.Root](200)},
-		{Pattern: "GET /healthz", Needs: public, Handler: s.healthz, Shape: gives[map[string]string](200)},
+func (s *Server) rootEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /{$}", Needs: access.Public, Handler: s.root, Shape: rest.Returns[v3.Root](200)},
+		{Pattern: "GET /healthz", Needs: access.Public, Handler: s.healthz, Shape: rest.Returns[map[string]string](200)},
 	}
 }
-
-// apiVersion is the platform's version that clients may expect. Newer ones than
-// 3.211.0 promise what is not here.
-const apiVersion = "3.211.0"
 
 // sshClient is the client that codes for the SSH door are given to.
 const sshClient = "ssh-proxy"
@@ -25,7 +23,7 @@ const sshClient = "ssh-proxy"
 func (s *Server) root(*http.Request) (any, error) {
 	links := v3.RootLinks{
 		Self:              &v3.Link{Href: s.links.Public.String()},
-		CloudControllerV3: &v3.RootLink{Href: s.links.Href("v3"), Meta: v3.RootMeta{Version: apiVersion}},
+		CloudControllerV3: &v3.RootLink{Href: s.links.Href("v3"), Meta: v3.RootMeta{Version: rest.APIVersion}},
 		Login:             &v3.Link{Href: s.links.Href("uaa")},
 		UAA:               &v3.Link{Href: s.links.Href("uaa")},
 		LogCache:          &v3.Link{Href: s.links.Public.String()},

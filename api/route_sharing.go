@@ -4,37 +4,33 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
 )
 
 // routeSharingEndpoints are the endpoints of this file.
-func (s *Server) routeSharingEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) routeSharingEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/routes/{guid}/relationships/shared_spaces", Needs: toReadRoute, Resource: aRoute,
-			Handler: s.getRouteShares, Shape: gives[v3.SharedSpaces](200),
+			Pattern: "GET /v3/routes/{guid}/relationships/shared_spaces", Needs: access.ReadRoute, Resource: access.Route,
+			Handler: s.getRouteShares, Shape: rest.Returns[v3.SharedSpaces](200),
 		},
 		{
-			Pattern: "POST /v3/routes/{guid}/relationships/shared_spaces", Needs: toSupport, Resource: aRoute,
-			Handler: s.shareRoute, Shape: gives[v3.SharedSpaces](200).from(jsonOf[v3.ShareServiceInstance]()),
+			Pattern: "POST /v3/routes/{guid}/relationships/shared_spaces", Needs: access.Support, Resource: access.Route,
+			Handler: s.shareRoute, Shape: rest.Returns[v3.SharedSpaces](200).Reads(rest.JSON[v3.ShareServiceInstance]()),
 		},
 		{
-			Pattern: "DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}", Needs: toSupport, Resource: aRoute,
-			Handler: s.unshareRoute, Shape: ends(204),
+			Pattern: "DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}", Needs: access.Support, Resource: access.Route,
+			Handler: s.unshareRoute, Shape: rest.Empty(204),
 		},
 		{
-			Pattern: "PATCH /v3/routes/{guid}/relationships/space", Needs: toDevelop, Resource: aRoute,
-			Handler: s.moveRoute, Shape: gives[v3.Related](200).from(jsonOf[v3.ToOne]()),
+			Pattern: "PATCH /v3/routes/{guid}/relationships/space", Needs: access.Develop, Resource: access.Route,
+			Handler: s.moveRoute, Shape: rest.Returns[v3.Related](200).Reads(rest.JSON[v3.ToOne]()),
 		},
 	}
-}
-
-// routeReaders are the spaces that a route is shared with.
-func routeReaders(c *Control, guid string) ([]string, error) {
-	rt, err := c.Registry.Route(guid)
-	return rt.SharedWith, err
 }
 
 func (s *Server) getRouteShares(r *http.Request) (any, error) {
@@ -58,7 +54,7 @@ func (s *Server) presentRouteShares(rt app.Route) v3.SharedSpaces {
 // shareRoute lets apps of further spaces have a route. Who shares must develop
 // there, too.
 func (s *Server) shareRoute(r *http.Request) (any, error) {
-	body, err := decode[v3.ShareServiceInstance](r)
+	body, err := rest.Decode[v3.ShareServiceInstance](r)
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +62,11 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(body.Data) == 0 {
-		return nil, unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
+		return nil, rest.Unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
 	}
 	var spaces []string
 	for _, d := range body.Data {
-		if err := noRouteThere("share", d.GUID, s.access.require(r.Context(), toDevelop, d.GUID)); err != nil {
+		if err := noRouteThere("share", d.GUID, s.access.Require(r.Context(), access.Develop, d.GUID)); err != nil {
 			return nil, err
 		}
 		spaces = append(spaces, d.GUID)
@@ -94,22 +90,22 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if space == rt.Space {
-		return nil, unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
+		return nil, rest.Unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
 	}
-	if err := noRouteThere("unshare", space, s.access.require(r.Context(), toSupport, space)); err != nil {
+	if err := noRouteThere("unshare", space, s.access.Require(r.Context(), access.Support, space)); err != nil {
 		return nil, err
 	}
 	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
 		rt, err := reg.UnshareRoute(guid, space)
 		if errors.Is(err, app.ErrNotFound) {
-			err = unprocessable("Unable to unshare route from space %s. Ensure the space exists and the route has been shared to this space.", space)
+			err = rest.Unprocessable("Unable to unshare route from space %s. Ensure the space exists and the route has been shared to this space.", space)
 		}
 		return rt, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // eventShareRoute is the one of these events that may be about several spaces.
@@ -117,14 +113,14 @@ const eventShareRoute = "audit.route.share"
 
 // moveRoute gives a route to another space.
 func (s *Server) moveRoute(r *http.Request) (any, error) {
-	body, err := decode[v3.ToOne](r)
+	body, err := rest.Decode[v3.ToOne](r)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
 		return nil, err
 	}
-	if err := noRouteThere("transfer owner of", body.ID(), s.access.require(r.Context(), toSupport, body.ID())); err != nil {
+	if err := noRouteThere("transfer owner of", body.ID(), s.access.Require(r.Context(), access.Support, body.ID())); err != nil {
 		return nil, err
 	}
 	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
@@ -144,9 +140,9 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 func noRouteThere(what, space string, err error) error {
 	switch {
 	case errors.Is(err, app.ErrNotFound):
-		return unprocessable("Unable to %s route with space '%s'. Ensure the space exists and that you have access to it.", what, space)
-	case errors.Is(err, errNotAuthorized):
-		return unprocessable("Unable to %s route with space '%s'. Write permission is required there.", what, space)
+		return rest.Unprocessable("Unable to %s route with space '%s'. Ensure the space exists and that you have access to it.", what, space)
+	case errors.Is(err, access.ErrNotAuthorized):
+		return rest.Unprocessable("Unable to %s route with space '%s'. Write permission is required there.", what, space)
 	}
 	return err
 }
@@ -156,7 +152,7 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 	err = s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
-			return missing("Route", err)
+			return rest.Missing("Route", err)
 		}
 		if rt, err = give(w.registry, old.GUID); err != nil {
 			return err
@@ -178,15 +174,15 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 // mayUnmap refuses those who have a route by sharing to take away apps of others.
 func (s *Server) mayUnmap(r *http.Request) error {
 	rt, err := s.routeOf(r)
-	if err != nil || s.access.require(r.Context(), toSupport, rt.Space) == nil {
+	if err != nil || s.access.Require(r.Context(), access.Support, rt.Space) == nil {
 		return err
 	}
 	d, ok := destinationsByGUID(rt)[r.PathValue("destination")]
 	if !ok {
 		return nil // said later
 	}
-	if _, err = s.appInBody(r.Context(), toSupport, d.App); invisible(err) {
-		return errNotAuthorized
+	if _, err = s.appInBody(r.Context(), access.Support, d.App); access.Invisible(err) {
+		return access.ErrNotAuthorized
 	}
 	return err
 }

@@ -3,15 +3,17 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // routerGroupsEndpoints are the endpoints of this file.
-func (s *Server) routerGroupsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /routing/v1/router_groups", Needs: authenticated, Handler: s.listRouterGroups, Shape: gives[[]v3.RouterGroup](200).ask("name")},
-		{Pattern: "GET /routing/v1/router_groups/{guid}", Needs: authenticated, Handler: s.getRouterGroup, Shape: gives[v3.RouterGroup](200)},
+func (s *Server) routerGroupsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /routing/v1/router_groups", Needs: access.Authenticated, Handler: s.listRouterGroups, Shape: rest.Returns[[]v3.RouterGroup](200).Query("name")},
+		{Pattern: "GET /routing/v1/router_groups/{guid}", Needs: access.Authenticated, Handler: s.getRouterGroup, Shape: rest.Returns[v3.RouterGroup](200)},
 	}
 }
 
@@ -21,7 +23,7 @@ func (s *Server) listRouterGroups(r *http.Request) (any, error) {
 	values := r.URL.Query()
 	for name := range values {
 		if name != "name" {
-			return nil, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'name'", name)
+			return nil, rest.BadQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'name'", name)
 		}
 	}
 	all, err := s.c.Registry.RouterGroups()
@@ -35,7 +37,7 @@ func (s *Server) listRouterGroups(r *http.Request) (any, error) {
 		}
 	}
 	if values.Has("name") && len(out) == 0 {
-		return nil, notFound("Router group")
+		return nil, rest.NotFound("Router group")
 	}
 	return out, nil
 }
@@ -43,7 +45,7 @@ func (s *Server) listRouterGroups(r *http.Request) (any, error) {
 func (s *Server) getRouterGroup(r *http.Request) (any, error) {
 	g, err := s.c.Registry.RouterGroup(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Router group", err)
+		return nil, rest.Missing("Router group", err)
 	}
 	return presentRouterGroup(g), nil
 }

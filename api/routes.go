@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
@@ -16,25 +18,25 @@ import (
 )
 
 // routesEndpoints are the endpoints of this file.
-func (s *Server) routesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) routesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/routes", Needs: authenticated,
-			Handler: s.listRoutes, Shape: pageOf[v3.Route]("space_guids", "organization_guids", "app_guids", "service_instance_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
+			Pattern: "GET /v3/routes", Needs: access.Authenticated,
+			Handler: s.listRoutes, Shape: rest.PageOf[v3.Route]("space_guids", "organization_guids", "app_guids", "service_instance_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/routes", Needs: authenticated, // the body names the space
-			Handler: s.createRoute, Shape: gives[v3.Route](201).from(jsonOf[v3.CreateRoute]()),
+			Pattern: "POST /v3/routes", Needs: access.Authenticated, // the body names the space
+			Handler: s.createRoute, Shape: rest.Returns[v3.Route](201).Reads(rest.JSON[v3.CreateRoute]()),
 		},
 		{
-			Pattern: "PATCH /v3/routes/{guid}", Needs: toSupport, Resource: aRoute,
-			Handler: s.updateRoute, Shape: gives[v3.Route](200).from(jsonOf[v3.UpdateRoute]()),
+			Pattern: "PATCH /v3/routes/{guid}", Needs: access.Support, Resource: access.Route,
+			Handler: s.updateRoute, Shape: rest.Returns[v3.Route](200).Reads(rest.JSON[v3.UpdateRoute]()),
 		},
-		{Pattern: "GET /v3/routes/{guid}", Needs: toReadRoute, Resource: aRoute, Handler: s.getRoute, Shape: gives[v3.Route](200).ask("include")},
-		{Pattern: "DELETE /v3/routes/{guid}", Needs: toSupport, Resource: aRoute, Handler: s.deleteRoute, Shape: begins()},
+		{Pattern: "GET /v3/routes/{guid}", Needs: access.ReadRoute, Resource: access.Route, Handler: s.getRoute, Shape: rest.Returns[v3.Route](200).Query("include")},
+		{Pattern: "DELETE /v3/routes/{guid}", Needs: access.Support, Resource: access.Route, Handler: s.deleteRoute, Shape: rest.StartsJob()},
 		{
-			Pattern: "GET /v3/apps/{guid}/routes", Needs: toRead, Resource: anApp,
-			Handler: s.listAppRoutes, Shape: pageOf[v3.Route]("space_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
+			Pattern: "GET /v3/apps/{guid}/routes", Needs: access.Read, Resource: access.App,
+			Handler: s.listAppRoutes, Shape: rest.PageOf[v3.Route]("space_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 	}
 }
@@ -60,15 +62,15 @@ func (s *Server) listAppRoutes(r *http.Request) (any, error) {
 }
 
 func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes(besideRoute...)
+	asked, err := q.Includes(besideRoute...)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +82,18 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	bound, err := s.boundTo(q.filters["service_instance_guids"])
+	bound, err := s.boundTo(q.Filters["service_instance_guids"])
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(rt app.Route) bool {
-		seen := perms.may(toReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, perms.space)
-		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
+		seen := perms.Can(access.ReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, perms.SeesSpace)
+		return !seen || !letsRoute(q, rt) || !q.Matches("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
-	out := list(s.links, r, q, all, look[app.Route, v3.Route]{
-		key:     func(rt app.Route) key { return key{rt.Host, rt.CreatedAt, rt.UpdatedAt, rt.GUID} },
-		present: func(rt app.Route) v3.Route { return s.presentRoute(rt, names[rt.Domain]) },
-		labels:  func(rt app.Route) map[string]string { return rt.Metadata.Labels },
+	out := rest.List(s.links, r, q, all, rest.View[app.Route, v3.Route]{
+		Key:     func(rt app.Route) rest.Key { return rest.Key{Name: rt.Host, Created: rt.CreatedAt, Updated: rt.UpdatedAt, GUID: rt.GUID} },
+		Present: func(rt app.Route) v3.Route { return s.presentRoute(rt, names[rt.Domain]) },
+		Labels:  func(rt app.Route) map[string]string { return rt.Metadata.Labels },
 	})
 	var b beside
 	for _, rt := range out.Resources {
@@ -109,19 +111,19 @@ func (s *Server) boundTo(instances []string) (func(route string) bool, error) {
 		return func(string) bool { return true }, nil
 	}
 	found, err := s.c.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.RouteBinding}, Instances: instances})
-	routes := each(found, func(b services.Binding) string { return b.Route })
+	routes := rest.Each(found, func(b services.Binding) string { return b.Route })
 	return func(route string) bool { return slices.Contains(routes, route) }, err
 }
 
 // letsRoute tells whether the query asks for the route. Host names have no case, and
 // only TCP routes have a port.
-func letsRoute(q query, rt app.Route) bool {
+func letsRoute(q rest.Query, rt app.Route) bool {
 	apps := make([]string, 0, len(rt.Destinations))
 	for _, d := range rt.Destinations {
 		apps = append(apps, d.App)
 	}
-	return q.lets("guids", rt.GUID) && q.lets("space_guids", append([]string{rt.Space}, rt.SharedWith...)...) && q.lets("domain_guids", rt.Domain) &&
-		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path) && q.lets("ports", portText(rt))
+	return q.Matches("guids", rt.GUID) && q.Matches("space_guids", append([]string{rt.Space}, rt.SharedWith...)...) && q.Matches("domain_guids", rt.Domain) &&
+		q.Matches("app_guids", apps...) && q.MatchesFold("hosts", rt.Host) && q.Matches("paths", rt.Path) && q.Matches("ports", portText(rt))
 }
 
 func portText(rt app.Route) string {
@@ -133,14 +135,14 @@ func portText(rt app.Route) string {
 
 func (s *Server) routeOf(r *http.Request) (app.Route, error) {
 	rt, err := s.c.Registry.Route(r.PathValue("guid"))
-	return rt, missing("Route", err)
+	return rt, rest.Missing("Route", err)
 }
 
 // besideRoute is what can stand beside a route.
 var besideRoute = []string{"domain", "space", "space.organization"}
 
 func (s *Server) getRoute(r *http.Request) (any, error) {
-	asked, err := readInclude(r, besideRoute)
+	asked, err := rest.ReadInclude(r, besideRoute)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +150,7 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +165,15 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 
 // createRoute makes a route that leads nowhere yet.
 func (s *Server) createRoute(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateRoute](r)
+	body, err := rest.Decode[v3.CreateRoute](r)
 	if err != nil {
 		return nil, err
 	}
 	rt := app.Route{
 		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
-		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
+		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)),
 	}
-	if err := s.access.require(r.Context(), toSupport, rt.Space); err != nil {
+	if err := s.access.Require(r.Context(), access.Support, rt.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagRouteCreation); err != nil {
@@ -199,7 +201,7 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentRoute(rt, domain.Name)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentRoute(rt, domain.Name)}, nil
 }
 
 // domainFor is the domain of a new route, if its space may have routes there.
@@ -213,9 +215,9 @@ func (w transaction) domainFor(rt app.Route) (app.Domain, error) {
 	case spaceErr != nil:
 		return d, invalidSpace(spaceErr)
 	case err != nil || !d.UsableIn(space.Org):
-		return d, unprocessable("Invalid domain. Ensure that the domain exists and you have access to it.")
+		return d, rest.Unprocessable("Invalid domain. Ensure that the domain exists and you have access to it.")
 	case rt.Host == "" && d.Org == "" && !d.TCP():
-		return d, unprocessable("Missing host. Routes in shared domains must have a host defined.")
+		return d, rest.Unprocessable("Missing host. Routes in shared domains must have a host defined.")
 	}
 	return d, nil
 }
@@ -224,15 +226,15 @@ func (w transaction) domainFor(rt app.Route) (app.Domain, error) {
 func fits(rt app.Route, d app.Domain, port bool) error {
 	switch {
 	case !d.TCP() && port:
-		return unprocessable("port: Routes with protocol 'http' do not support ports.")
+		return rest.Unprocessable("port: Routes with protocol 'http' do not support ports.")
 	case !d.TCP():
 		return nil
 	case rt.Host != "":
-		return unprocessable("host: Hosts are not supported for TCP routes.")
+		return rest.Unprocessable("host: Hosts are not supported for TCP routes.")
 	case rt.Path != "":
-		return unprocessable("path: Paths are not supported for TCP routes.")
+		return rest.Unprocessable("path: Paths are not supported for TCP routes.")
 	case port && rt.Port < 1:
-		return unprocessable("port: must be a port of the domain's router group, not %d: leave it out for any", rt.Port)
+		return rest.Unprocessable("port: must be a port of the domain's router group, not %d: leave it out for any", rt.Port)
 	}
 	return nil
 }
@@ -257,7 +259,7 @@ func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if rt.Path != "" {
 		with += fmt.Sprintf(" and path '%s'", rt.Path)
 	}
-	return unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
+	return rest.Unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
 }
 
 func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
@@ -271,9 +273,9 @@ func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	case err != nil:
 		return err
 	case found.Domain == rt.Domain:
-		return unprocessable("Route already exists with port '%d' for domain '%s'.", rt.Port, d.Name)
+		return rest.Unprocessable("Route already exists with port '%d' for domain '%s'.", rt.Port, d.Name)
 	}
-	return unprocessable("port: Port '%d' is not available. Try a different port or use a different domain.", rt.Port)
+	return rest.Unprocessable("port: Port '%d' is not available. Try a different port or use a different domain.", rt.Port)
 }
 
 // changedOptions are options with a change made; null takes one away.
@@ -294,18 +296,18 @@ func changedOptions(old map[string]string, change map[string]*string) map[string
 }
 
 func (s *Server) updateRoute(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateRoute](r)
+	body, err := rest.Decode[v3.UpdateRoute](r)
 	if err != nil {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w transaction) error {
 		rt, err := w.registry.UpdateRoute(r.PathValue("guid"), func(rt *app.Route) error {
 			rt.Options = changedOptions(rt.Options, body.Options)
-			rt.Metadata = rt.Metadata.Merge(metadataChange(body.Metadata))
+			rt.Metadata = rt.Metadata.Merge(rest.MetadataChange(body.Metadata))
 			return nil
 		})
 		if err != nil {
-			return missing("Route", err)
+			return rest.Missing("Route", err)
 		}
 		return w.recordRoute("audit.route.update", rt, map[string]any{"request": body})
 	})
@@ -373,7 +375,7 @@ func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
 		GUID: rt.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt), Protocol: protocol, Port: port, Problem: s.routeProblem(rt),
 		Host: rt.Host, Path: rt.Path, URL: rt.URL(domain), Destinations: s.presentDestinations(rt).Destinations,
 		Relationships: v3.RouteRelationships{Space: v3.To(rt.Space), Domain: v3.To(rt.Domain)},
-		Options:       rt.Options, Metadata: presentMetadata(rt.Metadata),
+		Options:       rt.Options, Metadata: rest.PresentMetadata(rt.Metadata),
 		Links: v3.Links{
 			"self":         {Href: self},
 			"space":        {Href: s.links.Href("v3", "spaces", rt.Space)},

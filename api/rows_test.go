@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 )
 
 // rights are the rows of the API by pattern, and the one for every other path.
-var rights = func() map[string]Endpoint {
-	out := map[string]Endpoint{"/": {Pattern: "/", Needs: authenticated}}
+var rights = func() map[string]rest.Endpoint {
+	out := map[string]rest.Endpoint{"/": {Pattern: "/", Needs: access.Authenticated}}
 	s := &Server{c: Config{Metrics: NewMetrics()}, log: slog.New(slog.DiscardHandler)}
 	for _, e := range s.endpoints() {
 		out[e.Pattern] = e
@@ -19,8 +22,8 @@ var rights = func() map[string]Endpoint {
 }()
 
 // operations are the shapes of the rows.
-var operations = sync.OnceValue(func() map[string]operation {
-	out := map[string]operation{}
+var operations = sync.OnceValue(func() map[string]rest.Shape {
+	out := map[string]rest.Shape{}
 	for pattern, e := range rights {
 		if pattern != "/" {
 			out[pattern] = e.Shape
@@ -30,9 +33,9 @@ var operations = sync.OnceValue(func() map[string]operation {
 })
 
 // description is the description of the rows.
-var description = sync.OnceValue(func() object {
+var description = sync.OnceValue(func() rest.Object {
 	rows := slices.Collect(maps.Values(rights))
-	rows = slices.DeleteFunc(rows, func(e Endpoint) bool { return e.Pattern == "/" })
-	slices.SortFunc(rows, func(a, b Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
-	return describeAll(rows, serviceFieldNames)
+	rows = slices.DeleteFunc(rows, func(e rest.Endpoint) bool { return e.Pattern == "/" })
+	slices.SortFunc(rows, func(a, b rest.Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
+	return rest.DescribeAll(rows, serviceFieldNames)
 })

@@ -7,53 +7,55 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // securityGroupsEndpoints are the endpoints of this file.
-func (s *Server) securityGroupsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) securityGroupsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/security_groups", Needs: authenticated,
-			Handler: s.listSecurityGroups, Shape: pageOf[v3.SecurityGroup]("names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging"),
+			Pattern: "GET /v3/security_groups", Needs: access.Authenticated,
+			Handler: s.listSecurityGroups, Shape: rest.PageOf[v3.SecurityGroup]("names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging"),
 		},
 		{
-			Pattern: "POST /v3/security_groups", Needs: toAdminister,
-			Handler: s.createSecurityGroup, Shape: gives[v3.SecurityGroup](201).from(jsonOf[v3.ChangeSecurityGroup]()),
+			Pattern: "POST /v3/security_groups", Needs: access.Administer,
+			Handler: s.createSecurityGroup, Shape: rest.Returns[v3.SecurityGroup](201).Reads(rest.JSON[v3.ChangeSecurityGroup]()),
 		},
 		{
-			Pattern: "GET /v3/security_groups/{guid}", Needs: authenticated, // those of what one sees
-			Handler: s.getSecurityGroup, Shape: gives[v3.SecurityGroup](200),
+			Pattern: "GET /v3/security_groups/{guid}", Needs: access.Authenticated, // those of what one sees
+			Handler: s.getSecurityGroup, Shape: rest.Returns[v3.SecurityGroup](200),
 		},
 		{
-			Pattern: "PATCH /v3/security_groups/{guid}", Needs: toAdminister, Resource: s.securityGroupResource(),
-			Handler: s.updateSecurityGroup, Shape: gives[v3.SecurityGroup](200).from(jsonOf[v3.ChangeSecurityGroup]()),
+			Pattern: "PATCH /v3/security_groups/{guid}", Needs: access.Administer, Resource: s.securityGroupResource(),
+			Handler: s.updateSecurityGroup, Shape: rest.Returns[v3.SecurityGroup](200).Reads(rest.JSON[v3.ChangeSecurityGroup]()),
 		},
-		{Pattern: "DELETE /v3/security_groups/{guid}", Needs: toAdminister, Resource: s.securityGroupResource(), Handler: s.deleteSecurityGroup, Shape: begins()},
+		{Pattern: "DELETE /v3/security_groups/{guid}", Needs: access.Administer, Resource: s.securityGroupResource(), Handler: s.deleteSecurityGroup, Shape: rest.StartsJob()},
 		{
-			Pattern: "GET /v3/spaces/{guid}/running_security_groups", Needs: toRead, Resource: aSpace,
-			Handler: s.listSpaceGroups(runsOf), Shape: pageOf[v3.SecurityGroup]("names", "guids"),
-		},
-		{
-			Pattern: "GET /v3/spaces/{guid}/staging_security_groups", Needs: toRead, Resource: aSpace,
-			Handler: s.listSpaceGroups(stagesOf), Shape: pageOf[v3.SecurityGroup]("names", "guids"),
+			Pattern: "GET /v3/spaces/{guid}/running_security_groups", Needs: access.Read, Resource: access.Space,
+			Handler: s.listSpaceGroups(runsOf), Shape: rest.PageOf[v3.SecurityGroup]("names", "guids"),
 		},
 		{
-			Pattern: "POST /v3/security_groups/{guid}/relationships/running_spaces", Needs: authenticated, // the body names the spaces
-			Handler: s.bindGroup(runsOf), Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+			Pattern: "GET /v3/spaces/{guid}/staging_security_groups", Needs: access.Read, Resource: access.Space,
+			Handler: s.listSpaceGroups(stagesOf), Shape: rest.PageOf[v3.SecurityGroup]("names", "guids"),
 		},
 		{
-			Pattern: "POST /v3/security_groups/{guid}/relationships/staging_spaces", Needs: authenticated,
-			Handler: s.bindGroup(stagesOf), Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+			Pattern: "POST /v3/security_groups/{guid}/relationships/running_spaces", Needs: access.Authenticated, // the body names the spaces
+			Handler: s.bindGroup(runsOf), Shape: rest.Returns[v3.RelatedMany](200).Reads(rest.JSON[v3.ToMany]()),
 		},
 		{
-			Pattern: "DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}", Needs: authenticated,
-			Handler: s.unbindGroup(runsOf), Shape: ends(204),
+			Pattern: "POST /v3/security_groups/{guid}/relationships/staging_spaces", Needs: access.Authenticated,
+			Handler: s.bindGroup(stagesOf), Shape: rest.Returns[v3.RelatedMany](200).Reads(rest.JSON[v3.ToMany]()),
 		},
 		{
-			Pattern: "DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}", Needs: authenticated,
-			Handler: s.unbindGroup(stagesOf), Shape: ends(204),
+			Pattern: "DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}", Needs: access.Authenticated,
+			Handler: s.unbindGroup(runsOf), Shape: rest.Empty(204),
+		},
+		{
+			Pattern: "DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}", Needs: access.Authenticated,
+			Handler: s.unbindGroup(stagesOf), Shape: rest.Empty(204),
 		},
 	}
 }
@@ -79,44 +81,38 @@ var (
 	}
 )
 
-// seesGroup tells whether a group is seen: one for all spaces, or for a space that
-// is.
-func (perms permissions) seesGroup(g app.SecurityGroup) bool {
-	return perms.all || g.Running || g.Staging || slices.ContainsFunc(slices.Concat(g.Runs, g.Stages), perms.space)
-}
-
 // groupOf is the group that the path names, if who asks sees it.
-func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, permissions, error) {
-	perms, err := s.access.permissions(r.Context())
+func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, access.Permissions, error) {
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return app.SecurityGroup{}, perms, err
 	}
 	g, err := s.c.Registry.SecurityGroup(r.PathValue("guid"))
-	if err == nil && !perms.seesGroup(g) {
+	if err == nil && !perms.SeesGroup(g) {
 		err = app.ErrNotFound
 	}
-	return g, perms, missing(nounSecurityGroup, err)
+	return g, perms, rest.Missing(nounSecurityGroup, err)
 }
 
 func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	return s.pageOfGroups(r, q, func(g app.SecurityGroup) bool {
-		return q.lets("globally_enabled_running", strconv.FormatBool(g.Running)) && q.lets("globally_enabled_staging", strconv.FormatBool(g.Staging)) &&
-			q.lets("running_space_guids", seen(g.Runs, perms)...) && q.lets("staging_space_guids", seen(g.Stages, perms)...)
+		return q.Matches("globally_enabled_running", strconv.FormatBool(g.Running)) && q.Matches("globally_enabled_staging", strconv.FormatBool(g.Staging)) &&
+			q.Matches("running_space_guids", seen(g.Runs, perms)...) && q.Matches("staging_space_guids", seen(g.Stages, perms)...)
 	})
 }
 
 // listSpaceGroups lists the groups of a space, those for all spaces too.
-func (s *Server) listSpaceGroups(of side) handler {
+func (s *Server) listSpaceGroups(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
-		q, err := readQuery(r)
+		q, err := rest.ReadQuery(r)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +124,8 @@ func (s *Server) listSpaceGroups(of side) handler {
 	}
 }
 
-func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.SecurityGroup) bool) (any, error) {
-	perms, err := s.access.permissions(r.Context())
+func (s *Server) pageOfGroups(r *http.Request, q rest.Query, among func(g app.SecurityGroup) bool) (any, error) {
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -138,35 +134,35 @@ func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.Securit
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(g app.SecurityGroup) bool {
-		return !perms.seesGroup(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !among(g)
+		return !perms.SeesGroup(g) || !q.Matches("names", g.Name) || !q.Matches("guids", g.GUID) || !among(g)
 	})
-	return list(s.links, r, q, all, look[app.SecurityGroup, v3.SecurityGroup]{
-		key:     func(g app.SecurityGroup) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
-		present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, perms) },
+	return rest.List(s.links, r, q, all, rest.View[app.SecurityGroup, v3.SecurityGroup]{
+		Key:     func(g app.SecurityGroup) rest.Key { return rest.Key{Name: g.Name, Created: g.CreatedAt, Updated: g.UpdatedAt, GUID: g.GUID} },
+		Present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, perms) },
 	}), nil
 }
 
 func (s *Server) createSecurityGroup(r *http.Request) (any, error) {
-	body, err := decode[v3.ChangeSecurityGroup](r)
+	body, err := rest.Decode[v3.ChangeSecurityGroup](r)
 	if err != nil {
 		return nil, err
 	}
 	var g app.SecurityGroup
 	changeGroup(&g, body)
 	if rel := body.Relationships; rel != nil {
-		g.Runs, g.Stages = guids(rel.RunningSpaces), guids(rel.StagingSpaces)
+		g.Runs, g.Stages = rest.GUIDs(rel.RunningSpaces), rest.GUIDs(rel.StagingSpaces)
 	}
 	if g, err = s.c.Registry.PutSecurityGroup(g); err != nil {
 		return nil, noSpaces(err)
 	}
-	perms, err := s.access.permissions(r.Context())
-	return answer{status: http.StatusCreated, body: s.presentGroup(g, perms)}, err
+	perms, err := s.access.Permissions(r.Context())
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentGroup(g, perms)}, err
 }
 
 // noSpaces says in the platform's words that one of the spaces is not there.
 func noSpaces(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
-		return unprocessable("Spaces do not exist, or you do not have access to them.")
+		return rest.Unprocessable("Spaces do not exist, or you do not have access to them.")
 	}
 	return err
 }
@@ -200,28 +196,28 @@ func (s *Server) getSecurityGroup(r *http.Request) (any, error) {
 }
 
 func (s *Server) updateSecurityGroup(r *http.Request) (any, error) {
-	body, err := decode[v3.ChangeSecurityGroup](r)
+	body, err := rest.Decode[v3.ChangeSecurityGroup](r)
 	if err != nil {
 		return nil, err
 	}
 	if body.Relationships != nil {
-		return nil, unprocessable("Unknown field(s): 'relationships'")
+		return nil, rest.Unprocessable("Unknown field(s): 'relationships'")
 	}
 	g, err := s.c.Registry.UpdateSecurityGroup(r.PathValue("guid"), func(g *app.SecurityGroup) error {
 		changeGroup(g, body)
 		return nil
 	})
 	if err != nil {
-		return nil, missing(nounSecurityGroup, err)
+		return nil, rest.Missing(nounSecurityGroup, err)
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	return s.presentGroup(g, perms), err
 }
 
 func (s *Server) deleteSecurityGroup(r *http.Request) (any, error) {
 	g, err := s.c.Registry.SecurityGroup(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing(nounSecurityGroup, err)
+		return nil, rest.Missing(nounSecurityGroup, err)
 	}
 	return s.begin(r.Context(), opDeleteSecurityGroup, removal{GUID: g.GUID})
 }
@@ -231,44 +227,44 @@ func (s *Server) doDeleteSecurityGroup(_ context.Context, guid string) error {
 }
 
 // bindGroup gives a group to spaces that who asks manages.
-func (s *Server) bindGroup(of side) handler {
+func (s *Server) bindGroup(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
-		body, err := decode[v3.ToMany](r)
+		body, err := rest.Decode[v3.ToMany](r)
 		if err != nil {
 			return nil, err
 		}
 		if _, _, err := s.groupOf(r); err != nil {
 			return nil, err
 		}
-		for _, space := range guids(&body) {
-			if err := s.access.require(r.Context(), toManage, space); err != nil {
+		for _, space := range rest.GUIDs(&body) {
+			if err := s.access.Require(r.Context(), access.Manage, space); err != nil {
 				return nil, noSpaces(err)
 			}
 		}
 		g, err := s.c.Registry.UpdateSecurityGroup(r.PathValue("guid"), func(g *app.SecurityGroup) error {
-			*of.spaces(g) = append(*of.spaces(g), guids(&body)...)
+			*of.spaces(g) = append(*of.spaces(g), rest.GUIDs(&body)...)
 			return nil
 		})
 		if err != nil {
 			return nil, noSpaces(err)
 		}
-		perms, err := s.access.permissions(r.Context())
+		perms, err := s.access.Permissions(r.Context())
 		return v3.RelatedMany{
-			Data:  toMany(seen(*of.spaces(&g), perms)).Data,
+			Data:  rest.ToMany(seen(*of.spaces(&g), perms)).Data,
 			Links: v3.Links{"self": {Href: s.links.Href("v3", "security_groups", g.GUID, "relationships", of.name)}},
 		}, err
 	}
 }
 
 // unbindGroup takes a group from a space.
-func (s *Server) unbindGroup(of side) handler {
+func (s *Server) unbindGroup(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		if _, _, err := s.groupOf(r); err != nil {
 			return nil, err
 		}
 		space := r.PathValue("space")
-		unbound := unprocessable("Unable to unbind security group from space with guid '%s'. Ensure the space is bound to this security group.", space)
-		if err := s.access.require(r.Context(), toManage, space); err != nil {
+		unbound := rest.Unprocessable("Unable to unbind security group from space with guid '%s'. Ensure the space is bound to this security group.", space)
+		if err := s.access.Require(r.Context(), access.Manage, space); err != nil {
 			if errors.Is(err, app.ErrNotFound) {
 				err = unbound
 			}
@@ -282,16 +278,16 @@ func (s *Server) unbindGroup(of side) handler {
 			*all = slices.DeleteFunc(*all, func(guid string) bool { return guid == space })
 			return nil
 		})
-		return answer{status: http.StatusNoContent}, missing(nounSecurityGroup, err)
+		return rest.Answer{Status: http.StatusNoContent}, rest.Missing(nounSecurityGroup, err)
 	}
 }
 
 // seen are the spaces among guids that somebody sees.
-func seen(guids []string, perms permissions) []string {
-	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !perms.space(guid) })
+func seen(guids []string, perms access.Permissions) []string {
+	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !perms.SeesSpace(guid) })
 }
 
-func (s *Server) presentGroup(g app.SecurityGroup, perms permissions) v3.SecurityGroup {
+func (s *Server) presentGroup(g app.SecurityGroup, perms access.Permissions) v3.SecurityGroup {
 	rules := []v3.SecurityRule{}
 	for _, rule := range g.Rules {
 		rules = append(rules, v3.SecurityRule(rule))
@@ -299,14 +295,14 @@ func (s *Server) presentGroup(g app.SecurityGroup, perms permissions) v3.Securit
 	return v3.SecurityGroup{
 		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Rules: rules,
 		GloballyEnabled: v3.GloballyEnabled{Running: g.Running, Staging: g.Staging},
-		Relationships:   v3.SecurityGroupRelationships{RunningSpaces: toMany(seen(g.Runs, perms)), StagingSpaces: toMany(seen(g.Stages, perms))},
+		Relationships:   v3.SecurityGroupRelationships{RunningSpaces: rest.ToMany(seen(g.Runs, perms)), StagingSpaces: rest.ToMany(seen(g.Stages, perms))},
 		Links:           v3.Links{"self": {Href: s.links.Href("v3", "security_groups", g.GUID)}},
 	}
 }
 
 // securityGroupResource is what the path of a security group names.
-func (s *Server) securityGroupResource() resource {
-	return resource{name: nounSecurityGroup, look: func(r *http.Request) error {
+func (s *Server) securityGroupResource() access.Resource {
+	return access.Resource{Name: nounSecurityGroup, Look: func(r *http.Request) error {
 		_, _, err := s.groupOf(r)
 		return err
 	}}

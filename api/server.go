@@ -32,6 +32,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
@@ -144,12 +146,12 @@ const defaultMaxUpload = 1 << 30
 type Server struct {
 	c         Config
 	log       *slog.Logger
-	links     Links
-	access    *Control
+	links     rest.Links
+	access    *access.Control
 	names     map[string]bool
 	mux       *http.ServeMux
-	rows      []Endpoint
-	described func() object // the description of the rows, made when it is first asked for
+	rows      []rest.Endpoint
+	described func() rest.Object // the description of the rows, made when it is first asked for
 	recent    recentTimes
 	followers followers
 	beat      time.Duration // how often a stream without lines says that it is alive
@@ -182,12 +184,12 @@ func New(c Config) (*Server, error) {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
 	}
-	s := &Server{c: c, log: c.Logger, links: Links{Public: public}, access: &Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
+	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, access: &access.Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
 	s.c.Metrics.watch(c.Logs, c.Stats)
 	if err := s.routes(); err != nil {
 		return nil, err
 	}
-	s.described = sync.OnceValue(func() object { return describeAll(s.rows, serviceFieldNames) })
+	s.described = sync.OnceValue(func() rest.Object { return rest.DescribeAll(s.rows, serviceFieldNames) })
 	s.operations()
 	s.removals()
 	s.serviceOperations()
@@ -198,51 +200,33 @@ func New(c Config) (*Server, error) {
 // stops the start. Every other request gets 404 `Unknown request`.
 func (s *Server) routes() error {
 	s.rows = s.endpoints()
-	slices.SortFunc(s.rows, func(a, b Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(s.rows, func(a, b rest.Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
 	var errs []error
 	for i, e := range s.rows {
 		if i > 0 && s.rows[i-1].Pattern == e.Pattern {
 			errs = append(errs, fmt.Errorf("endpoint %q: is there twice", e.Pattern))
 			continue
 		}
-		errs = append(errs, e.check())
+		errs = append(errs, e.Check())
 		h := e.Raw
 		if h == nil {
 			h = s.serve(e.Handler)
 		}
 		s.mux.Handle(e.Pattern, s.guard(e, h))
 	}
-	unknown := Endpoint{Pattern: "/", Needs: authenticated} // strangers learn nothing about what exists
-	s.mux.Handle(unknown.Pattern, s.guard(unknown, s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest })))
+	unknown := rest.Endpoint{Pattern: "/", Needs: access.Authenticated} // strangers learn nothing about what exists
+	s.mux.Handle(unknown.Pattern, s.guard(unknown, s.serve(func(*http.Request) (any, error) { return nil, access.ErrUnknownRequest })))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot make the API: %w", err)
 	}
 	return nil
 }
 
-// handler answers with a value for the body, an answer, or an error.
-type handler func(r *http.Request) (any, error)
-
-// answer is a response that is more than a body with status 200.
-type answer struct {
-	status   int
-	location string   // absolute
-	warnings []string // that clients show beside
-	body     any      // as JSON; nil: none
-
-	// What no encoder makes has a type: raw, content where it is large, or produce.
-	raw         []byte
-	content     io.ReadCloser
-	size        int64                   // of content; 0: unknown
-	produce     func(w io.Writer) error // writes a large body piece by piece
-	contentType string
-}
-
 // maxBody bounds every body but uploads, which have their own bound.
 const maxBody = 16 << 20
 
 // serve turns a handler's value or error into the response.
-func (s *Server) serve(h handler) http.HandlerFunc {
+func (s *Server) serve(h rest.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
 			r.Body = http.MaxBytesReader(w, r.Body, s.bound(r))
@@ -252,9 +236,9 @@ func (s *Server) serve(h handler) http.HandlerFunc {
 			s.fail(w, r, err)
 			return
 		}
-		a, ok := v.(answer)
+		a, ok := v.(rest.Answer)
 		if !ok {
-			a = answer{status: http.StatusOK, body: v}
+			a = rest.Answer{Status: http.StatusOK, Body: v}
 		}
 		s.write(w, r, a)
 	}
@@ -283,66 +267,66 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(statusGone)
 		return
 	}
-	status, body := toError(err)
+	status, body := rest.ToError(err)
 	if status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("cannot answer", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
 	}
-	s.write(w, r, answer{status: status, body: body})
+	s.write(w, r, rest.Answer{Status: status, Body: body})
 }
 
-func (s *Server) write(w http.ResponseWriter, r *http.Request, a answer) {
+func (s *Server) write(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	h := w.Header()
-	if a.location != "" {
-		h.Set("Location", a.location)
+	if a.Location != "" {
+		h.Set("Location", a.Location)
 	}
-	if len(a.warnings) > 0 {
-		h.Set("X-Cf-Warnings", joinWarnings(a.warnings))
+	if len(a.Warnings) > 0 {
+		h.Set("X-Cf-Warnings", joinWarnings(a.Warnings))
 	}
-	if a.raw != nil || a.content != nil || a.produce != nil {
+	if a.Raw != nil || a.Content != nil || a.Produce != nil {
 		s.writeRaw(w, r, a)
 		return
 	}
-	if a.body == nil {
-		w.WriteHeader(a.status)
+	if a.Body == nil {
+		w.WriteHeader(a.Status)
 		return
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // people read it too, and nobody takes it for a page
-	if err := enc.Encode(a.body); err != nil {
+	if err := enc.Encode(a.Body); err != nil {
 		s.log.Error("cannot encode the answer", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
-		a.status = http.StatusInternalServerError
+		a.Status = http.StatusInternalServerError
 		b.Reset()
-		b.WriteString(internalError + "\n")
+		b.WriteString(rest.InternalError + "\n")
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(a.status)
+	w.WriteHeader(a.Status)
 	_, _ = w.Write(b.Bytes()) // a client that hung up is its own business
 }
 
 // writeRaw writes what is not JSON. No browser shall take it for a page.
-func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a answer) {
+func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	h := w.Header()
-	h.Set("Content-Type", a.contentType)
+	h.Set("Content-Type", a.ContentType)
 	h.Set("X-Content-Type-Options", "nosniff")
-	if a.raw != nil {
-		h.Set("Content-Length", strconv.Itoa(len(a.raw)))
-		w.WriteHeader(a.status)
-		_, _ = w.Write(a.raw) // a client that hung up is its own business
+	if a.Raw != nil {
+		h.Set("Content-Length", strconv.Itoa(len(a.Raw)))
+		w.WriteHeader(a.Status)
+		_, _ = w.Write(a.Raw) // a client that hung up is its own business
 		return
 	}
-	if a.size > 0 {
-		h.Set("Content-Length", strconv.FormatInt(a.size, 10))
+	if a.Size > 0 {
+		h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
 	}
-	w.WriteHeader(a.status)
-	if a.content != nil {
-		a.produce = func(w io.Writer) error {
-			_, err := io.Copy(w, a.content)
-			return errors.Join(err, a.content.Close())
+	w.WriteHeader(a.Status)
+	if a.Content != nil {
+		a.Produce = func(w io.Writer) error {
+			_, err := io.Copy(w, a.Content)
+			return errors.Join(err, a.Content.Close())
 		}
 	}
-	if err := a.produce(w); err != nil && r.Context().Err() == nil {
+	if err := a.Produce(w); err != nil && r.Context().Err() == nil {
 		s.log.Warn("a download ended too early", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take it for the whole
 	}
@@ -376,7 +360,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusInternalServerError)
-			_, _ = w.Write([]byte(internalError + "\n"))
+			_, _ = w.Write([]byte(rest.InternalError + "\n"))
 		}()
 		next.ServeHTTP(w, r)
 	})

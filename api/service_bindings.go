@@ -7,49 +7,51 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
 // serviceBindingsEndpoints are the endpoints of this file.
-func (s *Server) serviceBindingsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) serviceBindingsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/service_credential_bindings", Needs: authenticated,
-			Handler: s.listCredentialBindings, Shape: pageOf[v3.ServiceCredentialBinding]("names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names", "service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", paramSelector),
+			Pattern: "GET /v3/service_credential_bindings", Needs: access.Authenticated,
+			Handler: s.listCredentialBindings, Shape: rest.PageOf[v3.ServiceCredentialBinding]("names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names", "service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", rest.ParamSelector),
 		},
 		{
-			Pattern: "POST /v3/service_credential_bindings", Needs: authenticated, // the body names what is bound
-			Handler: s.createCredentialBinding, Shape: begins().or(gives[v3.ServiceCredentialBinding](201)).from(jsonOf[v3.CreateCredentialBinding]()),
+			Pattern: "POST /v3/service_credential_bindings", Needs: access.Authenticated, // the body names what is bound
+			Handler: s.createCredentialBinding, Shape: rest.StartsJob().Or(rest.Returns[v3.ServiceCredentialBinding](201)).Reads(rest.JSON[v3.CreateCredentialBinding]()),
 		},
 		{
-			Pattern: "GET /v3/service_credential_bindings/{guid}", Needs: toRead, Resource: aCredentialBinding,
-			Handler: s.getCredentialBinding, Shape: gives[v3.ServiceCredentialBinding](200).ask("include"),
+			Pattern: "GET /v3/service_credential_bindings/{guid}", Needs: access.Read, Resource: access.CredentialBinding,
+			Handler: s.getCredentialBinding, Shape: rest.Returns[v3.ServiceCredentialBinding](200).Query("include"),
 		},
 		{
-			Pattern: "PATCH /v3/service_credential_bindings/{guid}", Needs: toDevelop, Resource: aCredentialBinding,
-			Handler: s.updateCredentialBinding, Shape: gives[v3.ServiceCredentialBinding](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "PATCH /v3/service_credential_bindings/{guid}", Needs: access.Develop, Resource: access.CredentialBinding,
+			Handler: s.updateCredentialBinding, Shape: rest.Returns[v3.ServiceCredentialBinding](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "DELETE /v3/service_credential_bindings/{guid}", Needs: toSupport, Resource: aCredentialBinding, // keys are the developers'
-			Handler: s.deleteServiceBinding, Shape: begins().or(ends(204)),
+			Pattern: "DELETE /v3/service_credential_bindings/{guid}", Needs: access.Support, Resource: access.CredentialBinding, // keys are the developers'
+			Handler: s.deleteServiceBinding, Shape: rest.StartsJob().Or(rest.Empty(204)),
 		},
 		{
-			Pattern: "GET /v3/service_credential_bindings/{guid}/details", Needs: toReadSecrets, Resource: aCredential,
-			Handler: s.getBindingDetails, Shape: gives[v3.BindingDetails](200),
+			Pattern: "GET /v3/service_credential_bindings/{guid}/details", Needs: access.ReadSecrets, Resource: access.Credential,
+			Handler: s.getBindingDetails, Shape: rest.Returns[v3.BindingDetails](200),
 		},
 		{
-			Pattern: "GET /v3/service_credential_bindings/{guid}/parameters", Needs: toRead, Resource: aCredentialBinding,
-			Handler: s.getBindingParameters, Shape: gives[json.RawMessage](200),
+			Pattern: "GET /v3/service_credential_bindings/{guid}/parameters", Needs: access.Read, Resource: access.CredentialBinding,
+			Handler: s.getBindingParameters, Shape: rest.Returns[json.RawMessage](200),
 		},
 		{
-			Pattern: "DELETE /v3/service_route_bindings/{guid}", Needs: toSupport, Resource: aRouteBinding,
-			Handler: s.deleteServiceBinding, Shape: begins().or(ends(204)),
+			Pattern: "DELETE /v3/service_route_bindings/{guid}", Needs: access.Support, Resource: access.RouteBinding,
+			Handler: s.deleteServiceBinding, Shape: rest.StartsJob().Or(rest.Empty(204)),
 		},
 		{
-			Pattern: "GET /v3/service_route_bindings/{guid}/parameters", Needs: toReadSecrets, Resource: aRouteBinding,
-			Handler: s.getBindingParameters, Shape: gives[json.RawMessage](200),
+			Pattern: "GET /v3/service_route_bindings/{guid}/parameters", Needs: access.ReadSecrets, Resource: access.RouteBinding,
+			Handler: s.getBindingParameters, Shape: rest.Returns[json.RawMessage](200),
 		},
 	}
 }
@@ -58,24 +60,24 @@ func (s *Server) serviceBindingsEndpoints() []Endpoint {
 var credentialTypes = []services.BindingType{services.AppBinding, services.KeyBinding}
 
 func (s *Server) listCredentialBindings(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes("app", "service_instance")
+	asked, err := q.Includes("app", "service_instance")
 	if err != nil {
 		return nil, err
 	}
 	f := services.BindingFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], Types: credentialTypes,
-		Apps: q.filters["app_guids"], AppNames: q.filters["app_names"],
-		Instances: q.filters["service_instance_guids"], InstanceNames: q.filters["service_instance_names"],
-		Plans: q.filters["service_plan_guids"], PlanNames: q.filters["service_plan_names"],
-		Offerings: q.filters["service_offering_guids"], OfferingNames: q.filters["service_offering_names"],
+		GUIDs: q.Filters["guids"], Names: q.Filters["names"], Types: credentialTypes,
+		Apps: q.Filters["app_guids"], AppNames: q.Filters["app_names"],
+		Instances: q.Filters["service_instance_guids"], InstanceNames: q.Filters["service_instance_names"],
+		Plans: q.Filters["service_plan_guids"], PlanNames: q.Filters["service_plan_names"],
+		Offerings: q.Filters["service_offering_guids"], OfferingNames: q.Filters["service_offering_names"],
 	}
-	if kind := q.filters["type"]; kind != nil {
+	if kind := q.Filters["type"]; kind != nil {
 		if len(kind) > 1 || kind[0] != v3.BindingApp && kind[0] != v3.BindingKey {
-			return nil, badQuery("Type must be one of 'app', 'key'")
+			return nil, rest.BadQuery("Type must be one of 'app', 'key'")
 		}
 		f.Types = []services.BindingType{services.BindingType(kind[0])}
 	}
@@ -83,20 +85,22 @@ func (s *Server) listCredentialBindings(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := list(s.links, r, q, all, look[services.Binding, v3.ServiceCredentialBinding]{
-		key:     bindingKey,
-		present: s.presentCredentialBinding,
-		labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
+	out := rest.List(s.links, r, q, all, rest.View[services.Binding, v3.ServiceCredentialBinding]{
+		Key:     bindingKey,
+		Present: s.presentCredentialBinding,
+		Labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
 	})
 	out.Included, err = s.besideBindings(asked, out.Resources)
 	return out, err
 }
 
-func bindingKey(b services.Binding) key { return key{b.Name, b.CreatedAt, b.UpdatedAt, b.GUID} }
+func bindingKey(b services.Binding) rest.Key {
+	return rest.Key{Name: b.Name, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID}
+}
 
 // seenBindings are the bindings that the filter chooses and who asks sees.
 func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +110,11 @@ func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]serv
 	}
 	var seen []services.Binding
 	for _, b := range all {
-		space, err := s.access.bindingSpace(b)
-		if err != nil && !invisible(err) {
+		space, err := s.access.BindingSpace(b)
+		if err != nil && !access.Invisible(err) {
 			return nil, err
 		}
-		if err == nil && perms.space(space) {
+		if err == nil && perms.SeesSpace(space) {
 			seen = append(seen, b)
 		}
 	}
@@ -132,12 +136,12 @@ func (s *Server) besideBindings(asked map[string]bool, all []v3.ServiceCredentia
 	out := map[string]any{}
 	var err error
 	if asked["app"] {
-		if out["apps"], err = presentEach(apps, s.c.Registry.App, s.presentApp); err != nil {
+		if out["apps"], err = rest.PresentEach(apps, s.c.Registry.App, s.presentApp); err != nil {
 			return nil, err
 		}
 	}
 	if asked["service_instance"] {
-		out["service_instances"], err = presentEach(instances, s.c.Services.Instance, s.presentService)
+		out["service_instances"], err = rest.PresentEach(instances, s.c.Services.Instance, s.presentService)
 	}
 	return out, err
 }
@@ -145,15 +149,15 @@ func (s *Server) besideBindings(asked map[string]bool, all []v3.ServiceCredentia
 // serviceBindingOf is the binding that the path names; the guard knows its type.
 func (s *Server) serviceBindingOf(r *http.Request) (services.Binding, error) {
 	b, err := s.c.Services.Binding(r.PathValue("guid"))
-	return b, missing("Service binding", err)
+	return b, rest.Missing("Service binding", err)
 }
 
 func (s *Server) getCredentialBinding(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes("app", "service_instance")
+	asked, err := q.Includes("app", "service_instance")
 	if err != nil {
 		return nil, err
 	}
@@ -167,17 +171,17 @@ func (s *Server) getCredentialBinding(r *http.Request) (any, error) {
 }
 
 func (s *Server) createCredentialBinding(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateCredentialBinding](r)
+	body, err := rest.Decode[v3.CreateCredentialBinding](r)
 	if err != nil {
 		return nil, err
 	}
 	n := services.NewBinding{
 		Type: services.BindingType(body.Type), Name: body.Name, Instance: body.Relationships.ServiceInstance.ID(),
 		Parameters: body.Parameters, Multiple: body.Strategy == v3.StrategyMultiple,
-		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()),
+		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()),
 	}
 	if !slices.Contains([]string{"", v3.StrategySingle, v3.StrategyMultiple}, body.Strategy) {
-		return nil, unprocessable("Strategy must be one of 'single', 'multiple'")
+		return nil, rest.Unprocessable("Strategy must be one of 'single', 'multiple'")
 	}
 	if err := s.bindable(r, &n, body.Relationships.App); err != nil {
 		return nil, err
@@ -194,39 +198,39 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 	switch n.Type {
 	case services.KeyBinding:
 		if to != nil {
-			return unprocessable("Unknown field(s): 'relationships.app' of a key")
+			return rest.Unprocessable("Unknown field(s): 'relationships.app' of a key")
 		}
-		return s.access.require(r.Context(), toDevelop, i.Space)
+		return s.access.Require(r.Context(), access.Develop, i.Space)
 	case services.AppBinding:
 		if to == nil {
-			return unprocessable("Relationships 'app' must be given: it names the app that is to be bound")
+			return rest.Unprocessable("Relationships 'app' must be given: it names the app that is to be bound")
 		}
 	default:
-		return unprocessable("Type must be one of 'app', 'key'")
+		return rest.Unprocessable("Type must be one of 'app', 'key'")
 	}
 	n.App = to.ID()
 	a, err := s.c.Registry.App(n.App)
 	if err == nil {
-		err = s.access.require(r.Context(), toSupport, a.Space)
+		err = s.access.Require(r.Context(), access.Support, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
-		return unprocessable("The app could not be found: '%s'", n.App)
+		return rest.Unprocessable("The app could not be found: '%s'", n.App)
 	}
 	return err
 }
 
 // seenInstance is the service instance that a body names.
 func (s *Server) seenInstance(r *http.Request, guid string) (services.Instance, error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return services.Instance{}, err
 	}
 	i, err := s.c.Services.Instance(guid)
-	if err == nil && !perms.service(i) {
+	if err == nil && !perms.SeesService(i) {
 		err = services.ErrNotFound
 	}
-	if invisible(err) {
-		return i, unprocessable("The service instance could not be found: '%s'", guid)
+	if access.Invisible(err) {
+		return i, rest.Unprocessable("The service instance could not be found: '%s'", guid)
 	}
 	return i, err
 }
@@ -240,9 +244,9 @@ func (s *Server) bind(n services.NewBinding) (any, error) {
 	case o.GUID != "":
 		return s.begun(o), nil
 	case b.Type == services.RouteBinding:
-		return answer{status: http.StatusCreated, body: s.presentRouteBinding(b)}, nil
+		return rest.Answer{Status: http.StatusCreated, Body: s.presentRouteBinding(b)}, nil
 	}
-	return answer{status: http.StatusCreated, body: s.presentCredentialBinding(b)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentCredentialBinding(b)}, nil
 }
 
 func (s *Server) updateCredentialBinding(r *http.Request) (any, error) {
@@ -254,12 +258,12 @@ func (s *Server) updateCredentialBinding(r *http.Request) (any, error) {
 }
 
 func (s *Server) noteBinding(r *http.Request) (b services.Binding, err error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return b, err
 	}
-	if b, err = s.c.Services.NoteBinding(r.PathValue("guid"), metadataChange(body.Metadata)); err != nil {
-		return b, missing("Service binding", err)
+	if b, err = s.c.Services.NoteBinding(r.PathValue("guid"), rest.MetadataChange(body.Metadata)); err != nil {
+		return b, rest.Missing("Service binding", err)
 	}
 	return b, s.recordBinding(r, "update", b, map[string]any{"request": body})
 }
@@ -269,22 +273,22 @@ func (s *Server) noteBinding(r *http.Request) (b services.Binding, err error) {
 func (s *Server) deleteServiceBinding(r *http.Request) (any, error) {
 	b, err := s.c.Services.Binding(r.PathValue("guid"))
 	if err == nil && b.Type == services.KeyBinding {
-		err = s.demandAt(r.Context(), toDevelop, b)
+		err = s.demandAt(r.Context(), access.Develop, b)
 	}
 	if err != nil {
-		return nil, missing("Service credential binding", err)
+		return nil, rest.Missing("Service credential binding", err)
 	}
-	o, err := s.c.Services.DeleteBinding(r.PathValue("guid"), actor(r.Context()))
-	return s.ended(o, missing("Service binding", err))
+	o, err := s.c.Services.DeleteBinding(r.PathValue("guid"), access.ActorOf(r.Context()))
+	return s.ended(o, rest.Missing("Service binding", err))
 }
 
 // demandAt asks for a need where a binding belongs.
-func (s *Server) demandAt(ctx context.Context, n need, b services.Binding) error {
-	space, err := s.access.bindingSpace(b)
+func (s *Server) demandAt(ctx context.Context, n access.Need, b services.Binding) error {
+	space, err := s.access.BindingSpace(b)
 	if err != nil {
 		return err
 	}
-	return s.access.require(ctx, n, space)
+	return s.access.Require(ctx, n, space)
 }
 
 // getBindingDetails tells the credentials of a binding, and that they were told.
@@ -298,7 +302,7 @@ func (s *Server) getBindingDetails(r *http.Request) (any, error) {
 		if b.Last.State == services.Failed {
 			state = "failed"
 		}
-		return nil, &Error{
+		return nil, &rest.Error{
 			Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: "Creation of credential binding " + state,
 		}
 	}
@@ -309,7 +313,7 @@ func (s *Server) getBindingDetails(r *http.Request) (any, error) {
 	if err := s.recordBinding(r, "show", b, map[string]any{"request": request}); err != nil {
 		return nil, err
 	}
-	out := v3.BindingDetails{Credentials: orObject(b.Credentials), VolumeMounts: b.VolumeMounts}
+	out := v3.BindingDetails{Credentials: rest.OrObject(b.Credentials), VolumeMounts: b.VolumeMounts}
 	if len(out.VolumeMounts) == 0 {
 		out.VolumeMounts = json.RawMessage("[]")
 	}
@@ -321,7 +325,7 @@ func (s *Server) getBindingDetails(r *http.Request) (any, error) {
 
 // recordBinding records what somebody did to a binding, or was shown of it.
 func (s *Server) recordBinding(r *http.Request, what string, b services.Binding, data map[string]any) error {
-	space, err := s.access.bindingSpace(b)
+	space, err := s.access.BindingSpace(b)
 	if err != nil {
 		return err
 	}
@@ -345,15 +349,15 @@ func (s *Server) recordService(r *http.Request, kind string, target app.Target, 
 
 func (s *Server) getBindingParameters(r *http.Request) (any, error) {
 	p, err := s.c.Services.BindingParameters(r.Context(), r.PathValue("guid"))
-	return orObject(p), missing("Service binding", err)
+	return rest.OrObject(p), rest.Missing("Service binding", err)
 }
 
 func (s *Server) presentCredentialBinding(b services.Binding) v3.ServiceCredentialBinding {
 	self := s.links.Href("v3", "service_credential_bindings", b.GUID)
 	out := v3.ServiceCredentialBinding{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), Type: string(b.Type),
-		LastOperation: presentLast(b.Last), Metadata: presentMetadata(b.Metadata),
-		Relationships: v3.CredentialBindingRelationships{App: maybe(b.App), ServiceInstance: v3.To(b.Instance)},
+		LastOperation: presentLast(b.Last), Metadata: rest.PresentMetadata(b.Metadata),
+		Relationships: v3.CredentialBindingRelationships{App: rest.Maybe(b.App), ServiceInstance: v3.To(b.Instance)},
 		Links: v3.Links{
 			"self": {Href: self}, "details": {Href: self + "/details"}, "parameters": {Href: self + "/parameters"},
 			"service_instance": {Href: s.links.Href("v3", "service_instances", b.Instance)},

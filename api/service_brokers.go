@@ -3,81 +3,77 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
 // serviceBrokersEndpoints are the endpoints of this file.
-func (s *Server) serviceBrokersEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) serviceBrokersEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/service_brokers", Needs: authenticated,
-			Handler: s.listBrokers, Shape: pageOf[v3.ServiceBroker]("names", "guids", "space_guids", paramSelector),
+			Pattern: "GET /v3/service_brokers", Needs: access.Authenticated,
+			Handler: s.listBrokers, Shape: rest.PageOf[v3.ServiceBroker]("names", "guids", "space_guids", rest.ParamSelector),
 		},
 		{
-			Pattern: "POST /v3/service_brokers", Needs: authenticated, // the body may name a space
-			Handler: s.createBroker, Shape: begins().from(jsonOf[v3.CreateServiceBroker]()),
+			Pattern: "POST /v3/service_brokers", Needs: access.Authenticated, // the body may name a space
+			Handler: s.createBroker, Shape: rest.StartsJob().Reads(rest.JSON[v3.CreateServiceBroker]()),
 		},
 		{
-			Pattern: "GET /v3/service_brokers/{guid}", Needs: authenticated, // some have a space, most have none
-			Handler: s.getBroker, Shape: gives[v3.ServiceBroker](200),
+			Pattern: "GET /v3/service_brokers/{guid}", Needs: access.Authenticated, // some have a space, most have none
+			Handler: s.getBroker, Shape: rest.Returns[v3.ServiceBroker](200),
 		},
 		{
-			Pattern: "PATCH /v3/service_brokers/{guid}", Needs: authenticated,
-			Handler: s.updateBroker, Shape: begins().or(gives[v3.ServiceBroker](200)).from(jsonOf[v3.UpdateServiceBroker]()),
+			Pattern: "PATCH /v3/service_brokers/{guid}", Needs: access.Authenticated,
+			Handler: s.updateBroker, Shape: rest.StartsJob().Or(rest.Returns[v3.ServiceBroker](200)).Reads(rest.JSON[v3.UpdateServiceBroker]()),
 		},
-		{Pattern: "DELETE /v3/service_brokers/{guid}", Needs: authenticated, Handler: s.deleteBroker, Shape: begins().or(ends(204))},
+		{Pattern: "DELETE /v3/service_brokers/{guid}", Needs: access.Authenticated, Handler: s.deleteBroker, Shape: rest.StartsJob().Or(rest.Empty(204))},
 	}
 }
 
 func (s *Server) listBrokers(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.c.Services.Brokers(services.BrokerFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], Spaces: q.filters["space_guids"],
+		GUIDs: q.Filters["guids"], Names: q.Filters["names"], Spaces: q.Filters["space_guids"],
 	})
 	if err != nil {
 		return nil, err
 	}
 	var found []services.ServiceBroker
 	for _, b := range all {
-		if perms.broker(b) {
+		if perms.SeesBroker(b) {
 			found = append(found, b)
 		}
 	}
-	return list(s.links, r, q, found, look[services.ServiceBroker, v3.ServiceBroker]{
-		key:     func(b services.ServiceBroker) key { return key{b.Name, b.CreatedAt, b.UpdatedAt, b.GUID} },
-		present: s.presentBroker,
-		labels:  func(b services.ServiceBroker) map[string]string { return b.Metadata.Labels },
+	return rest.List(s.links, r, q, found, rest.View[services.ServiceBroker, v3.ServiceBroker]{
+		Key:     func(b services.ServiceBroker) rest.Key { return rest.Key{Name: b.Name, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID} },
+		Present: s.presentBroker,
+		Labels:  func(b services.ServiceBroker) map[string]string { return b.Metadata.Labels },
 	}), nil
-}
-
-// broker tells whether a broker is seen: one of a space by those who develop or
-// support there.
-func (perms permissions) broker(b services.ServiceBroker) bool {
-	return perms.all || b.Space != "" && perms.may(toSupport, b.Space)
 }
 
 // brokerOf is the broker that the path names, for a change: who sees its space is
 // told that they may not.
 func (s *Server) brokerOf(r *http.Request) (services.ServiceBroker, error) {
 	b, perms, err := s.brokerAnd(r)
-	if err == nil && !perms.all && (b.Space == "" || !perms.space(b.Space)) {
+	if err == nil && !perms.All && (b.Space == "" || !perms.SeesSpace(b.Space)) {
 		err = services.ErrNotFound
 	}
-	return b, missing("Service broker", err)
+	return b, rest.Missing("Service broker", err)
 }
 
 // brokerAnd is that broker, and what who asks sees.
-func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, perms permissions, err error) {
-	if perms, err = s.access.permissions(r.Context()); err == nil {
+func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, perms access.Permissions, err error) {
+	if perms, err = s.access.Permissions(r.Context()); err == nil {
 		b, err = s.c.Services.Broker(r.PathValue("guid"))
 	}
 	return b, perms, err
@@ -85,36 +81,36 @@ func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, perms per
 
 func (s *Server) getBroker(r *http.Request) (any, error) {
 	b, perms, err := s.brokerAnd(r)
-	if err == nil && !perms.broker(b) {
+	if err == nil && !perms.SeesBroker(b) {
 		err = services.ErrNotFound
 	}
 	if err != nil {
-		return nil, missing("Service broker", err)
+		return nil, rest.Missing("Service broker", err)
 	}
 	return s.presentBroker(b), nil
 }
 
 // createBroker keeps a broker. Those that are for all are the administrators'.
 func (s *Server) createBroker(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateServiceBroker](r)
+	body, err := rest.Decode[v3.CreateServiceBroker](r)
 	if err != nil {
 		return nil, err
 	}
 	n := services.NewBroker{
 		Name: body.Name, URL: body.URL, Username: body.Authentication.Credentials.Username,
 		Password: body.Authentication.Credentials.Password,
-		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()), SetBy: origin(r.Context()),
+		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
 	}
 	if body.Relationships.Space != nil {
 		n.Space = body.Relationships.Space.ID()
-		if err := s.access.require(r.Context(), toDevelop, n.Space); err != nil {
+		if err := s.access.Require(r.Context(), access.Develop, n.Space); err != nil {
 			return nil, invalidSpace(err)
 		}
 		if err := s.feature(r.Context(), app.FlagSpaceBrokers); err != nil {
 			return nil, err
 		}
-	} else if !principal(r.Context()).Admin() {
-		return nil, errNotAuthorized
+	} else if !access.Principal(r.Context()).Admin() {
+		return nil, access.ErrNotAuthorized
 	}
 	if err := checkAuthentication(body.Authentication); err != nil {
 		return nil, err
@@ -129,11 +125,11 @@ func (s *Server) createBroker(r *http.Request) (any, error) {
 func checkAuthentication(a v3.BrokerAuthentication) error {
 	switch {
 	case a.Type != v3.AuthenticationBasic:
-		return unprocessable("Authentication authentication.type must be one of ['basic']")
+		return rest.Unprocessable("Authentication authentication.type must be one of ['basic']")
 	case a.Credentials.Username == "":
-		return unprocessable("Authentication authentication.credentials.username must be a string")
+		return rest.Unprocessable("Authentication authentication.credentials.username must be a string")
 	case a.Credentials.Password == "":
-		return unprocessable("Authentication authentication.credentials.password must be a string")
+		return rest.Unprocessable("Authentication authentication.credentials.password must be a string")
 	}
 	return nil
 }
@@ -143,14 +139,14 @@ func (s *Server) updateBroker(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.UpdateServiceBroker](r)
+	body, err := rest.Decode[v3.UpdateServiceBroker](r)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.administer(r.Context(), b.GUID); err != nil {
-		return nil, missing("Service broker", err)
+		return nil, rest.Missing("Service broker", err)
 	}
-	c := services.BrokerChange{Name: body.Name, URL: body.URL, Metadata: metadataChange(body.Metadata), By: actor(r.Context()), SetBy: origin(r.Context())}
+	c := services.BrokerChange{Name: body.Name, URL: body.URL, Metadata: rest.MetadataChange(body.Metadata), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context())}
 	if body.Authentication != nil {
 		if err := checkAuthentication(*body.Authentication); err != nil {
 			return nil, err
@@ -159,7 +155,7 @@ func (s *Server) updateBroker(r *http.Request) (any, error) {
 	}
 	b, o, err := s.c.Services.UpdateBroker(b.GUID, c)
 	if err != nil {
-		return nil, missing("Service broker", err)
+		return nil, rest.Missing("Service broker", err)
 	}
 	if o.GUID == "" {
 		return s.presentBroker(b), nil
@@ -173,10 +169,10 @@ func (s *Server) deleteBroker(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if err := s.administer(r.Context(), b.GUID); err != nil {
-		return nil, missing("Service broker", err)
+		return nil, rest.Missing("Service broker", err)
 	}
-	o, err := s.c.Services.DeleteBroker(b.GUID, actor(r.Context()))
-	return s.ended(o, missing("Service broker", err))
+	o, err := s.c.Services.DeleteBroker(b.GUID, access.ActorOf(r.Context()))
+	return s.ended(o, rest.Missing("Service broker", err))
 }
 
 // presentBroker shows a broker without its password. The built-in one has no URL:
@@ -184,8 +180,8 @@ func (s *Server) deleteBroker(r *http.Request) (any, error) {
 func (s *Server) presentBroker(b services.ServiceBroker) v3.ServiceBroker {
 	out := v3.ServiceBroker{
 		GUID: b.GUID, Name: b.Name, URL: b.URL, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt),
-		Relationships: v3.ServiceBrokerRelationships{Space: maybe(b.Space)},
-		Metadata:      presentMetadata(b.Metadata),
+		Relationships: v3.ServiceBrokerRelationships{Space: rest.Maybe(b.Space)},
+		Metadata:      rest.PresentMetadata(b.Metadata),
 		Links: v3.Links{
 			"self":              {Href: s.links.Href("v3", "service_brokers", b.GUID)},
 			"service_offerings": {Href: s.links.Href("v3", "service_offerings") + "?service_broker_guids=" + b.GUID},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
@@ -38,16 +39,16 @@ type besideServices struct{ spaces, plans, offerings, brokers []string }
 
 // serviceFields are the parts that a query asks for of what stands beside. It
 // knows the parameters in known.
-func (s *Server) serviceFields(q query, b besideServices, known ...string) (map[string]any, error) {
+func (s *Server) serviceFields(q rest.Query, b besideServices, known ...string) (map[string]any, error) {
 	var out map[string]any
 	for _, param := range known {
-		want, given := q.filters[param]
+		want, given := q.Filters[param]
 		if !given {
 			continue
 		}
 		for _, name := range want {
 			if !slices.Contains(serviceFieldNames[param], name) {
-				return nil, badQuery("%s can only have: '%s'", param, strings.Join(serviceFieldNames[param], "', '"))
+				return nil, rest.BadQuery("%s can only have: '%s'", param, strings.Join(serviceFieldNames[param], "', '"))
 			}
 		}
 		noun, all, err := s.fieldResources(param, &b)
@@ -101,12 +102,12 @@ func (s *Server) fieldResources(param string, b *besideServices) (noun string, a
 
 // anyOf reads and presents each of the guids once, as whatever it is.
 func anyOf[T, V any](guids []string, get func(guid string) (T, error), present func(T) V) ([]any, error) {
-	return presentEach(guids, get, func(v T) any { return present(v) })
+	return rest.PresentEach(guids, get, func(v T) any { return present(v) })
 }
 
 // lead follows each of the guids one step.
 func lead[T any](guids []string, get func(guid string) (T, error), next func(T) string) ([]string, error) {
-	return presentEach(guids, get, next)
+	return rest.PresentEach(guids, get, next)
 }
 
 // parts are resources with nothing but the named fields.

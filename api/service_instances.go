@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -14,39 +16,39 @@ import (
 )
 
 // serviceInstancesEndpoints are the endpoints of this file.
-func (s *Server) serviceInstancesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) serviceInstancesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/service_instances", Needs: authenticated,
-			Handler: s.listServices, Shape: pageOf[v3.ServiceInstance](append([]string{"names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type", paramSelector}, fieldsOfInstance...)...),
+			Pattern: "GET /v3/service_instances", Needs: access.Authenticated,
+			Handler: s.listServices, Shape: rest.PageOf[v3.ServiceInstance](append([]string{"names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type", rest.ParamSelector}, fieldsOfInstance...)...),
 		},
 		{
-			Pattern: "POST /v3/service_instances", Needs: authenticated, // the body names the space
-			Handler: s.createService, Shape: begins().or(gives[v3.ServiceInstance](201)).from(jsonOf[v3.CreateServiceInstance]()),
+			Pattern: "POST /v3/service_instances", Needs: access.Authenticated, // the body names the space
+			Handler: s.createService, Shape: rest.StartsJob().Or(rest.Returns[v3.ServiceInstance](201)).Reads(rest.JSON[v3.CreateServiceInstance]()),
 		},
 		{
-			Pattern: "GET /v3/service_instances/{guid}", Needs: toRead, Resource: aServiceInstance,
-			Handler: s.getService, Shape: gives[v3.ServiceInstance](200).ask(fieldsOfInstance...),
+			Pattern: "GET /v3/service_instances/{guid}", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: s.getService, Shape: rest.Returns[v3.ServiceInstance](200).Query(fieldsOfInstance...),
 		},
 		{
-			Pattern: "PATCH /v3/service_instances/{guid}", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.updateService, Shape: begins().or(gives[v3.ServiceInstance](200)).from(jsonOf[v3.UpdateServiceInstance]()),
+			Pattern: "PATCH /v3/service_instances/{guid}", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.updateService, Shape: rest.StartsJob().Or(rest.Returns[v3.ServiceInstance](200)).Reads(rest.JSON[v3.UpdateServiceInstance]()),
 		},
 		{
-			Pattern: "DELETE /v3/service_instances/{guid}", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.deleteService, Shape: begins().or(ends(204)).ask("purge"),
+			Pattern: "DELETE /v3/service_instances/{guid}", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.deleteService, Shape: rest.StartsJob().Or(rest.Empty(204)).Query("purge"),
 		},
 		{
-			Pattern: "GET /v3/service_instances/{guid}/credentials", Needs: toReadSecrets, Resource: aServiceInstance,
-			Handler: s.getServiceCredentials, Shape: gives[json.RawMessage](200),
+			Pattern: "GET /v3/service_instances/{guid}/credentials", Needs: access.ReadSecrets, Resource: access.ServiceInstance,
+			Handler: s.getServiceCredentials, Shape: rest.Returns[json.RawMessage](200),
 		},
 		{
-			Pattern: "GET /v3/service_instances/{guid}/parameters", Needs: toRead, Resource: aServiceInstance,
-			Handler: s.getServiceParameters, Shape: gives[json.RawMessage](200),
+			Pattern: "GET /v3/service_instances/{guid}/parameters", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: s.getServiceParameters, Shape: rest.Returns[json.RawMessage](200),
 		},
 		{
-			Pattern: "GET /v3/service_instances/{guid}/permissions", Needs: toRead, Resource: aServiceInstance,
-			Handler: s.getServicePermissions, Shape: gives[v3.ServiceInstancePermissions](200),
+			Pattern: "GET /v3/service_instances/{guid}/permissions", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: s.getServicePermissions, Shape: rest.Returns[v3.ServiceInstancePermissions](200),
 		},
 	}
 }
@@ -55,21 +57,21 @@ func (s *Server) serviceInstancesEndpoints() []Endpoint {
 var fieldsOfInstance = []string{fieldsOfSpace, fieldsOfOrg, fieldsOfPlan, fieldsOfPlanOffering, fieldsOfPlanBroker}
 
 func (s *Server) listServices(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	f := services.InstanceFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
-		Plans: q.filters["service_plan_guids"], PlanNames: q.filters["service_plan_names"],
+		GUIDs: q.Filters["guids"], Names: q.Filters["names"], Spaces: q.Filters["space_guids"], Orgs: q.Filters["organization_guids"],
+		Plans: q.Filters["service_plan_guids"], PlanNames: q.Filters["service_plan_names"],
 	}
-	if kind := q.filters["type"]; kind != nil {
+	if kind := q.Filters["type"]; kind != nil {
 		if len(kind) > 1 || kind[0] != v3.ServiceManaged && kind[0] != v3.ServiceUserProvided {
-			return nil, badQuery("Type must be one of 'managed', 'user-provided'")
+			return nil, rest.BadQuery("Type must be one of 'managed', 'user-provided'")
 		}
 		f.Type = services.InstanceType(kind[0])
 	}
@@ -77,24 +79,18 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !perms.service(i) })
-	out := list(s.links, r, q, all, look[services.Instance, v3.ServiceInstance]{
-		key:     func(i services.Instance) key { return key{i.Name, i.CreatedAt, i.UpdatedAt, i.GUID} },
-		present: s.presentService,
-		labels:  func(i services.Instance) map[string]string { return i.Metadata.Labels },
+	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !perms.SeesService(i) })
+	out := rest.List(s.links, r, q, all, rest.View[services.Instance, v3.ServiceInstance]{
+		Key:     func(i services.Instance) rest.Key { return rest.Key{Name: i.Name, Created: i.CreatedAt, Updated: i.UpdatedAt, GUID: i.GUID} },
+		Present: s.presentService,
+		Labels:  func(i services.Instance) map[string]string { return i.Metadata.Labels },
 	})
 	out.Included, err = s.besideInstances(q, out.Resources)
 	return out, err
 }
 
-// service tells whether a service instance is seen: in its space, or in one that
-// it is shared with.
-func (perms permissions) service(i services.Instance) bool {
-	return perms.space(i.Space) || slices.ContainsFunc(i.SharedWith, perms.space)
-}
-
 // besideInstances is what the query wants to see beside service instances.
-func (s *Server) besideInstances(q query, all []v3.ServiceInstance) (map[string]any, error) {
+func (s *Server) besideInstances(q rest.Query, all []v3.ServiceInstance) (map[string]any, error) {
 	var b besideServices
 	for _, i := range all {
 		b.spaces = append(b.spaces, i.Relationships.Space.ID())
@@ -108,11 +104,11 @@ func (s *Server) besideInstances(q query, all []v3.ServiceInstance) (map[string]
 // serviceOf is the service instance that the path names.
 func (s *Server) serviceOf(r *http.Request) (services.Instance, error) {
 	i, err := s.c.Services.Instance(r.PathValue("guid"))
-	return i, missing("Service instance", err)
+	return i, rest.Missing("Service instance", err)
 }
 
 func (s *Server) getService(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -126,19 +122,19 @@ func (s *Server) getService(r *http.Request) (any, error) {
 }
 
 func (s *Server) createService(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateServiceInstance](r)
+	body, err := rest.Decode[v3.CreateServiceInstance](r)
 	if err != nil {
 		return nil, err
 	}
 	n := services.NewInstance{
 		Type: services.InstanceType(body.Type), Name: body.Name, Space: body.Relationships.Space.ID(), Tags: body.Tags,
 		Parameters: body.Parameters, Credentials: body.Credentials, SyslogDrain: body.SyslogDrainURL, RouteService: body.RouteServiceURL,
-		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()), SetBy: origin(r.Context()),
+		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
 	}
 	if err := checkServiceBody(body); err != nil {
 		return nil, err
 	}
-	if err := s.access.require(r.Context(), toDevelop, n.Space); err != nil {
+	if err := s.access.Require(r.Context(), access.Develop, n.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagServiceCreation); err != nil {
@@ -157,11 +153,11 @@ func (s *Server) createService(r *http.Request) (any, error) {
 	if o.GUID != "" {
 		return s.withCost(s.begun(o), i, n.Plan), nil
 	}
-	return answer{status: http.StatusCreated, body: s.presentService(i)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentService(i)}, nil
 }
 
 // withCost is an answer that warns of a new plan when it is not free.
-func (s *Server) withCost(a answer, i services.Instance, plan string) answer {
+func (s *Server) withCost(a rest.Answer, i services.Instance, plan string) rest.Answer {
 	p, err := s.c.Services.Plan(plan)
 	if err != nil || p.Free {
 		return a // a plan that has gone meanwhile is the operation's trouble
@@ -170,7 +166,7 @@ func (s *Server) withCost(a answer, i services.Instance, plan string) answer {
 	if err != nil {
 		return a
 	}
-	a.warnings = append(slices.Clone(a.warnings), fmt.Sprintf("Attention: The plan `%s` of service offering `%s` is not free.  The instance `%s` will incur a cost.  "+
+	a.Warnings = append(slices.Clone(a.Warnings), fmt.Sprintf("Attention: The plan `%s` of service offering `%s` is not free.  The instance `%s` will incur a cost.  "+
 		"Contact your administrator if you think this is in error.", p.Name, o.Name, i.Name))
 	return a
 }
@@ -189,29 +185,29 @@ func checkServiceBody(body v3.CreateServiceInstance) error {
 		note("syslog_drain_url", body.SyslogDrainURL != "")
 		note("route_service_url", body.RouteServiceURL != "")
 		if body.Relationships.ServicePlan == nil {
-			return unprocessable("Relationships 'service_plan' must be given: it names the plan of a managed service instance")
+			return rest.Unprocessable("Relationships 'service_plan' must be given: it names the plan of a managed service instance")
 		}
 	case v3.ServiceUserProvided:
 		note("parameters", body.Parameters != nil)
 		note("relationships.service_plan", body.Relationships.ServicePlan != nil)
 	default:
-		return unprocessable("Type must be one of 'managed', 'user-provided'")
+		return rest.Unprocessable("Type must be one of 'managed', 'user-provided'")
 	}
 	if len(foreign) > 0 {
-		return unprocessable("Unknown field(s): '%s' of a %s service instance", foreign[0], body.Type)
+		return rest.Unprocessable("Unknown field(s): '%s' of a %s service instance", foreign[0], body.Type)
 	}
 	return nil
 }
 
 // planIsSeen refuses a plan that who asks is not shown.
 func (s *Server) planIsSeen(r *http.Request, plan string) error {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return err
 	}
 	seen, err := s.c.Services.Plans(services.PlanFilter{GUIDs: []string{plan}, Viewer: s.viewer(perms)})
 	if err == nil && len(seen) == 0 {
-		err = unprocessable("Invalid service plan. Ensure that the service plan exists, is available, and you have access to it.")
+		err = rest.Unprocessable("Invalid service plan. Ensure that the service plan exists, is available, and you have access to it.")
 	}
 	return err
 }
@@ -221,14 +217,14 @@ func (s *Server) updateService(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.UpdateServiceInstance](r)
+	body, err := rest.Decode[v3.UpdateServiceInstance](r)
 	if err != nil {
 		return nil, err
 	}
 	c := services.InstanceChange{
 		Name: body.Name, Tags: body.Tags, Parameters: body.Parameters, Credentials: body.Credentials,
 		SyslogDrain: textOrNone(body.SyslogDrainURL), RouteService: textOrNone(body.RouteServiceURL),
-		Metadata: metadataChange(body.Metadata), By: actor(r.Context()), SetBy: origin(r.Context()),
+		Metadata: rest.MetadataChange(body.Metadata), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
 	}
 	if body.MaintenanceInfo != nil {
 		c.Maintenance = &body.MaintenanceInfo.Version
@@ -247,7 +243,7 @@ func (s *Server) updateService(r *http.Request) (any, error) {
 	}
 	i, o, err := s.c.Services.UpdateInstance(old.GUID, c)
 	if err != nil {
-		return nil, missing("Service instance", err)
+		return nil, rest.Missing("Service instance", err)
 	}
 	switch {
 	case o.GUID == "":
@@ -264,9 +260,9 @@ func checkServiceChange(i services.Instance, body v3.UpdateServiceInstance) erro
 	provided := body.Credentials != nil || body.SyslogDrainURL.Given || body.RouteServiceURL.Given
 	switch {
 	case i.Type == services.UserProvided && managed:
-		return unprocessable("Unknown field(s): a user-provided service instance has neither parameters, maintenance_info nor a service_plan")
+		return rest.Unprocessable("Unknown field(s): a user-provided service instance has neither parameters, maintenance_info nor a service_plan")
 	case i.Type == services.Managed && provided:
-		return unprocessable("Unknown field(s): a managed service instance has neither credentials, syslog_drain_url nor route_service_url")
+		return rest.Unprocessable("Unknown field(s): a managed service instance has neither credentials, syslog_drain_url nor route_service_url")
 	}
 	return nil
 }
@@ -291,8 +287,8 @@ func (s *Server) deleteService(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !purge {
-		o, err := s.c.Services.DeleteInstance(i.GUID, actor(r.Context()))
-		return s.ended(o, missing("Service instance", err))
+		o, err := s.c.Services.DeleteInstance(i.GUID, access.ActorOf(r.Context()))
+		return s.ended(o, rest.Missing("Service instance", err))
 	}
 	if i.Type == services.Managed {
 		p, err := s.c.Services.Plan(i.Plan)
@@ -303,7 +299,7 @@ func (s *Server) deleteService(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	return s.ended(services.Operation{}, missing("Service instance", s.c.Services.PurgeInstance(i.GUID, actor(r.Context()))))
+	return s.ended(services.Operation{}, rest.Missing("Service instance", s.c.Services.PurgeInstance(i.GUID, access.ActorOf(r.Context()))))
 }
 
 // getServiceCredentials are those that the users of a service gave it.
@@ -313,14 +309,14 @@ func (s *Server) getServiceCredentials(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if i.Type != services.UserProvided {
-		return nil, notFound("Service instance")
+		return nil, rest.NotFound("Service instance")
 	}
 	const noun = "user_provided_service_instance"
 	target := app.Target{GUID: i.GUID, Type: noun, Name: i.Name}
 	if err := s.recordService(r, "audit."+noun+".show", target, app.Event{Space: i.Space}); err != nil {
 		return nil, err
 	}
-	return orObject(i.Credentials), nil
+	return rest.OrObject(i.Credentials), nil
 }
 
 // getServiceParameters tells what an instance was made with, in its own space alone.
@@ -329,14 +325,14 @@ func (s *Server) getServiceParameters(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.access.require(r.Context(), toRead, i.Space); err != nil {
+	if err := s.access.Require(r.Context(), access.Read, i.Space); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
-			err = errNotAuthorized // it is seen where it is shared
+			err = access.ErrNotAuthorized // it is seen where it is shared
 		}
 		return nil, err
 	}
 	p, err := s.c.Services.Parameters(r.Context(), i.GUID)
-	return orObject(p), err
+	return rest.OrObject(p), err
 }
 
 // getServicePermissions tells a dashboard what who asks may do to an instance.
@@ -345,16 +341,16 @@ func (s *Server) getServicePermissions(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
-	return v3.ServiceInstancePermissions{Read: perms.service(i), Manage: perms.may(toDevelop, i.Space) && !perms.suspended(perms.orgOf[i.Space])}, err
+	perms, err := s.access.Permissions(r.Context())
+	return v3.ServiceInstancePermissions{Read: perms.SeesService(i), Manage: perms.Can(access.Develop, i.Space) && !perms.Suspended(perms.OrgOf[i.Space])}, err
 }
 
 func (s *Server) presentService(i services.Instance) v3.ServiceInstance {
 	self := s.links.Href("v3", "service_instances", i.GUID)
 	out := v3.ServiceInstance{
-		GUID: i.GUID, CreatedAt: v3.At(i.CreatedAt), UpdatedAt: v3.At(i.UpdatedAt), Name: i.Name, Tags: orEmpty(i.Tags),
-		Type: string(i.Type), LastOperation: presentLast(i.Last), Metadata: presentMetadata(i.Metadata),
-		Relationships: v3.ServiceInstanceRelationships{ServicePlan: maybe(i.Plan), Space: v3.To(i.Space)},
+		GUID: i.GUID, CreatedAt: v3.At(i.CreatedAt), UpdatedAt: v3.At(i.UpdatedAt), Name: i.Name, Tags: rest.OrEmpty(i.Tags),
+		Type: string(i.Type), LastOperation: presentLast(i.Last), Metadata: rest.PresentMetadata(i.Metadata),
+		Relationships: v3.ServiceInstanceRelationships{ServicePlan: rest.Maybe(i.Plan), Space: v3.To(i.Space)},
 		Links: v3.Links{
 			"self":                        {Href: self},
 			"space":                       {Href: s.links.Href("v3", "spaces", i.Space)},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
@@ -76,7 +78,7 @@ func explained(ctx context.Context, appName, service string, err error) error {
 	case why != nil:
 		return err
 	}
-	if status, said := toError(err); status < 500 {
+	if status, said := rest.ToError(err); status < 500 {
 		return forApplication(appName, "For service '%s': %s", service, said.Errors[0].Detail)
 	}
 	return forApplication(appName, "For service '%s': %v", service, err)
@@ -134,7 +136,7 @@ func (s *Server) settled(ctx context.Context, binding string) error {
 			return err
 		}
 		if b.Last.Is(services.Create, services.Failed) {
-			return unprocessable("%s", b.Last.Description)
+			return rest.Unprocessable("%s", b.Last.Description)
 		}
 		if !b.Last.Busy() {
 			return nil
@@ -175,7 +177,7 @@ func (s *Server) boundNames(space, name string) ([]string, error) {
 		return nil, err
 	}
 	all, err := s.manifestServices(a.GUID)
-	return each(all, func(m app.ManifestService) string { return m.Name }), err
+	return rest.Each(all, func(m app.ManifestService) string { return m.Name }), err
 }
 
 // manifestServices are the services of an app as a manifest names them, without
@@ -188,7 +190,7 @@ func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error)
 	var out []app.ManifestService
 	for _, b := range all {
 		i, err := s.c.Services.Instance(b.Instance)
-		if invisible(err) || b.Last.Is(services.Create, services.Failed) {
+		if access.Invisible(err) || b.Last.Is(services.Create, services.Failed) {
 			continue
 		}
 		if err != nil {
@@ -202,7 +204,7 @@ func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error)
 // unbind takes an app's bindings away, before the app itself goes: its services
 // may keep something for each.
 func (s *Server) unbind(ctx context.Context, appGUID string) error {
-	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.UnbindApp(appGUID, actor(ctx)) })
+	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.UnbindApp(appGUID, access.ActorOf(ctx)) })
 }
 
 // clearServices deletes the service instances of a space, and takes the bindings
@@ -217,7 +219,7 @@ func (s *Server) clearServices(ctx context.Context, space string) error {
 	for _, a := range apps {
 		errs = append(errs, s.unbind(ctx, a.GUID))
 	}
-	errs = append(errs, s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, actor(ctx)) }))
+	errs = append(errs, s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, access.ActorOf(ctx)) }))
 	return errors.Join(errs...)
 }
 
@@ -236,7 +238,7 @@ func (s *Server) untilNone(ctx context.Context, begin func() ([]services.Operati
 			return err
 		}
 	}
-	return unprocessable("Services are made and bound faster than they can be deleted: try again when nobody does")
+	return rest.Unprocessable("Services are made and bound faster than they can be deleted: try again when nobody does")
 }
 
 func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
@@ -249,9 +251,9 @@ func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
 			return ctx.Err()
 		}
 		if bounded.Err() != nil {
-			return unprocessable("%s: %v", s.subject(o), errPatience)
+			return rest.Unprocessable("%s: %v", s.subject(o), errPatience)
 		}
-		if o.Action != services.Delete && isA[*app.JobError](err) {
+		if o.Action != services.Delete && rest.IsA[*app.JobError](err) {
 			continue // it was in the way, and is no more
 		}
 		if err != nil {

@@ -1,95 +1,82 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
-	"strconv"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/services"
 )
 
 // serviceOfferingsEndpoints are the endpoints of this file.
-func (s *Server) serviceOfferingsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) serviceOfferingsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/service_offerings", Needs: authenticated, Open: true,
-			Handler: s.listOfferings, Shape: pageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector),
+			Pattern: "GET /v3/service_offerings", Needs: access.Authenticated, Open: true,
+			Handler: s.listOfferings, Shape: rest.PageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", fieldsOfBroker, rest.ParamSelector),
 		},
 		{
-			Pattern: "GET /v3/service_offerings/{guid}", Needs: authenticated, Open: true, // who may have a plan of it sees it
-			Handler: s.getOffering, Shape: gives[v3.ServiceOffering](200).ask(fieldsOfBroker),
+			Pattern: "GET /v3/service_offerings/{guid}", Needs: access.Authenticated, Open: true, // who may have a plan of it sees it
+			Handler: s.getOffering, Shape: rest.Returns[v3.ServiceOffering](200).Query(fieldsOfBroker),
 		},
 		{
-			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: authenticated, // it is its broker's
-			Handler: s.updateOffering, Shape: gives[v3.ServiceOffering](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: access.Authenticated, // it is its broker's
+			Handler: s.updateOffering, Shape: rest.Returns[v3.ServiceOffering](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
-		{Pattern: "DELETE /v3/service_offerings/{guid}", Needs: authenticated, Handler: s.deleteOffering, Shape: ends(204).ask("purge")},
+		{Pattern: "DELETE /v3/service_offerings/{guid}", Needs: access.Authenticated, Handler: s.deleteOffering, Shape: rest.Empty(204).Query("purge")},
 	}
 }
 
 func (s *Server) listOfferings(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	available, err := q.truth("available")
+	available, err := q.Truth("available")
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.c.Services.Offerings(services.OfferingFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], IDs: q.filters["broker_catalog_ids"], Available: available, Viewer: s.viewer(perms),
-		Brokers: q.filters["service_broker_guids"], BrokerNames: q.filters["service_broker_names"],
-		Orgs: q.filters["organization_guids"], Spaces: q.filters["space_guids"],
+		GUIDs: q.Filters["guids"], Names: q.Filters["names"], IDs: q.Filters["broker_catalog_ids"], Available: available, Viewer: s.viewer(perms),
+		Brokers: q.Filters["service_broker_guids"], BrokerNames: q.Filters["service_broker_names"],
+		Orgs: q.Filters["organization_guids"], Spaces: q.Filters["space_guids"],
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := list(s.links, r, q, all, look[services.Offering, v3.ServiceOffering]{
-		key:     func(o services.Offering) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
-		present: s.presentOffering,
-		labels:  func(o services.Offering) map[string]string { return o.Metadata.Labels },
+	out := rest.List(s.links, r, q, all, rest.View[services.Offering, v3.ServiceOffering]{
+		Key:     func(o services.Offering) rest.Key { return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID} },
+		Present: s.presentOffering,
+		Labels:  func(o services.Offering) map[string]string { return o.Metadata.Labels },
 	})
-	b := besideServices{brokers: each(out.Resources, func(o v3.ServiceOffering) string { return o.Relationships.ServiceBroker.ID() })}
+	b := besideServices{brokers: rest.Each(out.Resources, func(o v3.ServiceOffering) string { return o.Relationships.ServiceBroker.ID() })}
 	out.Included, err = s.serviceFields(q, b, fieldsOfBroker)
 	return out, err
 }
 
-// truth reads a filter that is true or false; nil: it is not given.
-func (q query) truth(name string) (*bool, error) {
-	given := q.filters[name]
-	if given == nil {
-		return nil, nil
-	}
-	b, err := strconv.ParseBool(given[0])
-	if err != nil || len(given) > 1 {
-		return nil, badQuery("%s must be true or false", name)
-	}
-	return &b, nil
-}
-
 // offeringOf is the offering that the path names, if one of its plans is seen.
 func (s *Server) offeringOf(r *http.Request) (o services.Offering, err error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return o, err
 	}
-	if o, err = s.c.Services.Offering(r.PathValue("guid")); err != nil || perms.all {
-		return o, missing("Service offering", err)
+	if o, err = s.c.Services.Offering(r.PathValue("guid")); err != nil || perms.All {
+		return o, rest.Missing("Service offering", err)
 	}
 	plans, err := s.seenPlans(perms, services.PlanFilter{Offerings: []string{o.GUID}})
 	if err == nil && len(plans) == 0 {
-		err = notFound("Service offering")
+		err = rest.NotFound("Service offering")
 	}
 	return o, err
 }
 
 func (s *Server) getOffering(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -107,26 +94,26 @@ func (s *Server) updateOffering(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.administer(r.Context(), o.Broker); err != nil {
-		return nil, missing("Service offering", err)
+		return nil, rest.Missing("Service offering", err)
 	}
-	if o, err = s.c.Services.NoteOffering(o.GUID, metadataChange(body.Metadata)); err != nil {
-		return nil, missing("Service offering", err)
+	if o, err = s.c.Services.NoteOffering(o.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+		return nil, rest.Missing("Service offering", err)
 	}
 	return s.presentOffering(o), nil
 }
 
 // readPurge tells whether something is to be forgotten without a word to its broker.
 func readPurge(r *http.Request) (bool, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return false, err
 	}
-	purge, err := q.truth("purge")
+	purge, err := q.Truth("purge")
 	return purge != nil && *purge, err
 }
 
@@ -142,30 +129,30 @@ func (s *Server) deleteOffering(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if err := s.administer(r.Context(), o.Broker); err != nil {
-		return nil, missing("Service offering", err)
+		return nil, rest.Missing("Service offering", err)
 	}
 	if purge {
-		err = s.c.Services.PurgeOffering(o.GUID, actor(r.Context()))
+		err = s.c.Services.PurgeOffering(o.GUID, access.ActorOf(r.Context()))
 	} else {
 		err = s.c.Services.DeleteOffering(o.GUID)
 	}
 	if err != nil {
-		return nil, missing("Service offering", err)
+		return nil, rest.Missing("Service offering", err)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 func (s *Server) presentOffering(o services.Offering) v3.ServiceOffering {
 	out := v3.ServiceOffering{
 		GUID: o.GUID, Name: o.Name, Description: o.Description, Available: o.Active,
-		Tags: orEmpty(o.Tags), Requires: orEmpty(o.Requires), Shareable: o.Shareable,
+		Tags: rest.OrEmpty(o.Tags), Requires: rest.OrEmpty(o.Requires), Shareable: o.Shareable,
 		CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt),
-		BrokerCatalog: v3.OfferingCatalog{ID: o.ID, Metadata: orObject(o.Catalog), Features: v3.OfferingFeatures{
+		BrokerCatalog: v3.OfferingCatalog{ID: o.ID, Metadata: rest.OrObject(o.Catalog), Features: v3.OfferingFeatures{
 			PlanUpdateable: o.PlanUpdateable, Bindable: o.Bindable, InstancesRetrievable: o.InstancesRetrievable,
 			BindingsRetrievable: o.BindingsRetrievable, AllowContextUpdates: o.AllowContextUpdates,
 		}},
 		Relationships: v3.ServiceOfferingRelationships{ServiceBroker: v3.To(o.Broker)},
-		Metadata:      presentMetadata(o.Metadata),
+		Metadata:      rest.PresentMetadata(o.Metadata),
 		Links: v3.Links{
 			"self":           {Href: s.links.Href("v3", "service_offerings", o.GUID)},
 			"service_plans":  {Href: s.links.Href("v3", "service_plans") + "?service_offering_guids=" + o.GUID},
@@ -176,12 +163,4 @@ func (s *Server) presentOffering(o services.Offering) v3.ServiceOffering {
 		out.DocumentationURL = &o.DocumentationURL
 	}
 	return out
-}
-
-// orObject is JSON that is not null.
-func orObject(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return json.RawMessage("{}")
-	}
-	return raw
 }

@@ -5,78 +5,80 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
 // servicePlansEndpoints are the endpoints of this file.
-func (s *Server) servicePlansEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) servicePlansEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/service_plans", Needs: authenticated, Open: true,
-			Handler: s.listPlans, Shape: pageOf[v3.ServicePlan]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids", "include", fieldsOfOfferingBroker, paramSelector),
+			Pattern: "GET /v3/service_plans", Needs: access.Authenticated, Open: true,
+			Handler: s.listPlans, Shape: rest.PageOf[v3.ServicePlan]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids", "include", fieldsOfOfferingBroker, rest.ParamSelector),
 		},
 		{
-			Pattern: "GET /v3/service_plans/{guid}", Needs: authenticated, Open: true,
-			Handler: s.getPlan, Shape: gives[v3.ServicePlan](200).ask("include", fieldsOfOfferingBroker),
+			Pattern: "GET /v3/service_plans/{guid}", Needs: access.Authenticated, Open: true,
+			Handler: s.getPlan, Shape: rest.Returns[v3.ServicePlan](200).Query("include", fieldsOfOfferingBroker),
 		},
 		{
-			Pattern: "PATCH /v3/service_plans/{guid}", Needs: authenticated,
-			Handler: s.updatePlan, Shape: gives[v3.ServicePlan](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "PATCH /v3/service_plans/{guid}", Needs: access.Authenticated,
+			Handler: s.updatePlan, Shape: rest.Returns[v3.ServicePlan](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
-		{Pattern: "DELETE /v3/service_plans/{guid}", Needs: authenticated, Handler: s.deletePlan, Shape: ends(204)},
-		{Pattern: "GET /v3/service_plans/{guid}/visibility", Needs: authenticated, Handler: s.getVisibility, Shape: gives[v3.PlanVisibility](200)},
+		{Pattern: "DELETE /v3/service_plans/{guid}", Needs: access.Authenticated, Handler: s.deletePlan, Shape: rest.Empty(204)},
+		{Pattern: "GET /v3/service_plans/{guid}/visibility", Needs: access.Authenticated, Handler: s.getVisibility, Shape: rest.Returns[v3.PlanVisibility](200)},
 		{
-			Pattern: "POST /v3/service_plans/{guid}/visibility", Needs: authenticated,
-			Handler: s.addVisibility, Shape: gives[v3.PlanVisibility](200).from(jsonOf[v3.PlanVisibility]()),
+			Pattern: "POST /v3/service_plans/{guid}/visibility", Needs: access.Authenticated,
+			Handler: s.addVisibility, Shape: rest.Returns[v3.PlanVisibility](200).Reads(rest.JSON[v3.PlanVisibility]()),
 		},
 		{
-			Pattern: "PATCH /v3/service_plans/{guid}/visibility", Needs: authenticated,
-			Handler: s.setVisibility, Shape: gives[v3.PlanVisibility](200).from(jsonOf[v3.PlanVisibility]()),
+			Pattern: "PATCH /v3/service_plans/{guid}/visibility", Needs: access.Authenticated,
+			Handler: s.setVisibility, Shape: rest.Returns[v3.PlanVisibility](200).Reads(rest.JSON[v3.PlanVisibility]()),
 		},
-		{Pattern: "DELETE /v3/service_plans/{guid}/visibility/{org}", Needs: authenticated, Handler: s.removeVisibility, Shape: ends(204)},
+		{Pattern: "DELETE /v3/service_plans/{guid}/visibility/{org}", Needs: access.Authenticated, Handler: s.removeVisibility, Shape: rest.Empty(204)},
 	}
 }
 
 func (s *Server) listPlans(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes("service_offering", "space.organization")
+	asked, err := q.Includes("service_offering", "space.organization")
 	if err != nil {
 		return nil, err
 	}
-	available, err := q.truth("available")
+	available, err := q.Truth("available")
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.c.Services.Plans(services.PlanFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], IDs: q.filters["broker_catalog_ids"],
-		Offerings: q.filters["service_offering_guids"], OfferingNames: q.filters["service_offering_names"],
-		Brokers: q.filters["service_broker_guids"], BrokerNames: q.filters["service_broker_names"],
-		Instances: q.filters["service_instance_guids"], Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
+		GUIDs: q.Filters["guids"], Names: q.Filters["names"], IDs: q.Filters["broker_catalog_ids"],
+		Offerings: q.Filters["service_offering_guids"], OfferingNames: q.Filters["service_offering_names"],
+		Brokers: q.Filters["service_broker_guids"], BrokerNames: q.Filters["service_broker_names"],
+		Instances: q.Filters["service_instance_guids"], Spaces: q.Filters["space_guids"], Orgs: q.Filters["organization_guids"],
 		Available: available, Viewer: s.viewer(perms),
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := list(s.links, r, q, all, look[services.Plan, v3.ServicePlan]{
-		key:     func(p services.Plan) key { return key{p.Name, p.CreatedAt, p.UpdatedAt, p.GUID} },
-		present: s.presentPlan,
-		labels:  func(p services.Plan) map[string]string { return p.Metadata.Labels },
+	out := rest.List(s.links, r, q, all, rest.View[services.Plan, v3.ServicePlan]{
+		Key:     func(p services.Plan) rest.Key { return rest.Key{Name: p.Name, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID} },
+		Present: s.presentPlan,
+		Labels:  func(p services.Plan) map[string]string { return p.Metadata.Labels },
 	})
 	out.Included, err = s.besidePlans(q, asked, out.Resources)
 	return out, err
 }
 
 // besidePlans is what stands beside plans.
-func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
+func (s *Server) besidePlans(q rest.Query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
 	var b besideServices
 	for _, p := range plans {
 		b.offerings = append(b.offerings, p.Relationships.ServiceOffering.ID())
@@ -95,7 +97,7 @@ func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServiceP
 		included[name] = all
 	}
 	if asked["service_offering"] {
-		all, err := presentEach(b.offerings, s.c.Services.Offering, s.presentOffering)
+		all, err := rest.PresentEach(b.offerings, s.c.Services.Offering, s.presentOffering)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +110,7 @@ func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServiceP
 	if err != nil {
 		return nil, err
 	}
-	in := include{spaces: b.spaces, orgs: each(b.spaces, func(space string) string { return orgs[space] })}
+	in := rest.Include{Spaces: b.spaces, Orgs: rest.Each(b.spaces, func(space string) string { return orgs[space] })}
 	beside, err := s.include(in)
 	for name, all := range beside {
 		add(name, all)
@@ -118,7 +120,7 @@ func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServiceP
 
 // planOf is the plan that the path names, if it is seen.
 func (s *Server) planOf(r *http.Request) (p services.Plan, err error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return p, err
 	}
@@ -127,14 +129,14 @@ func (s *Server) planOf(r *http.Request) (p services.Plan, err error) {
 		return p, err
 	}
 	if len(all) == 0 {
-		return p, notFound("Service plan")
+		return p, rest.NotFound("Service plan")
 	}
 	return all[0], nil
 }
 
 // seenPlans are the plans that the filter chooses and that are seen: those that
 // can be had, and those of service instances that are seen.
-func (s *Server) seenPlans(perms permissions, f services.PlanFilter) ([]services.Plan, error) {
+func (s *Server) seenPlans(perms access.Permissions, f services.PlanFilter) ([]services.Plan, error) {
 	f.Viewer = s.viewer(perms)
 	all, err := s.c.Services.Plans(f)
 	if err != nil || len(all) > 0 || f.Viewer == nil {
@@ -146,7 +148,7 @@ func (s *Server) seenPlans(perms permissions, f services.PlanFilter) ([]services
 	}
 	f.Viewer, f.Instances = nil, []string{"none"} // an empty list chooses all
 	for _, i := range instances {
-		if perms.service(i) {
+		if perms.SeesService(i) {
 			f.Instances = append(f.Instances, i.GUID)
 		}
 	}
@@ -154,11 +156,11 @@ func (s *Server) seenPlans(perms permissions, f services.PlanFilter) ([]services
 }
 
 func (s *Server) getPlan(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes("service_offering", "space.organization")
+	asked, err := q.Includes("service_offering", "space.organization")
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +177,7 @@ func (s *Server) getPlan(r *http.Request) (any, error) {
 func (s *Server) ownPlan(r *http.Request) (services.Plan, error) {
 	p, err := s.planOf(r)
 	if err == nil {
-		err = missing("Service plan", s.administer(r.Context(), p.Broker))
+		err = rest.Missing("Service plan", s.administer(r.Context(), p.Broker))
 	}
 	return p, err
 }
@@ -185,12 +187,12 @@ func (s *Server) updatePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
-	if p, err = s.c.Services.NotePlan(p.GUID, metadataChange(body.Metadata)); err != nil {
-		return nil, missing("Service plan", err)
+	if p, err = s.c.Services.NotePlan(p.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+		return nil, rest.Missing("Service plan", err)
 	}
 	return s.presentPlan(p), nil
 }
@@ -201,9 +203,9 @@ func (s *Server) deletePlan(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if err := s.c.Services.DeletePlan(p.GUID); err != nil {
-		return nil, missing("Service plan", err)
+		return nil, rest.Missing("Service plan", err)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 func (s *Server) getVisibility(r *http.Request) (any, error) {
@@ -230,7 +232,7 @@ func (s *Server) changeVisibility(r *http.Request, change visibilityChange) (any
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.PlanVisibility](r)
+	body, err := rest.Decode[v3.PlanVisibility](r)
 	if err != nil {
 		return nil, err
 	}
@@ -239,10 +241,10 @@ func (s *Server) changeVisibility(r *http.Request, change visibilityChange) (any
 		v.Orgs = append(v.Orgs, o.GUID)
 	}
 	if body.Space != nil {
-		return nil, unprocessable("space is not for you to set: a plan belongs to the space of its broker")
+		return nil, rest.Unprocessable("space is not for you to set: a plan belongs to the space of its broker")
 	}
-	if p, err = change(p.GUID, v, actor(r.Context())); err != nil {
-		return nil, missing("Service plan", err)
+	if p, err = change(p.GUID, v, access.ActorOf(r.Context())); err != nil {
+		return nil, rest.Missing("Service plan", err)
 	}
 	return s.presentVisibility(r, p)
 }
@@ -254,27 +256,27 @@ func (s *Server) removeVisibility(r *http.Request) (any, error) {
 	}
 	org := r.PathValue("org")
 	if p.Visibility.Type != services.Organization {
-		return nil, unprocessable("Service plan is not available to organizations: its visibility is %s", p.Visibility.Type)
+		return nil, rest.Unprocessable("Service plan is not available to organizations: its visibility is %s", p.Visibility.Type)
 	}
 	if !slices.Contains(p.Visibility.Orgs, org) {
-		return nil, notFound("Service plan visibility")
+		return nil, rest.NotFound("Service plan visibility")
 	}
-	if err := s.c.Services.RemoveVisibility(p.GUID, org, actor(r.Context())); err != nil {
-		return nil, missing("Service plan visibility", err)
+	if err := s.c.Services.RemoveVisibility(p.GUID, org, access.ActorOf(r.Context())); err != nil {
+		return nil, rest.Missing("Service plan visibility", err)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // presentVisibility shows who may have a plan, as far as the orgs are seen.
 func (s *Server) presentVisibility(r *http.Request, p services.Plan) (any, error) {
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	out := v3.PlanVisibility{Type: string(p.Visibility.Type)}
 	for _, guid := range p.Visibility.Orgs {
 		o, err := s.c.Registry.Org(guid)
-		if err == nil && perms.org(guid) {
+		if err == nil && perms.SeesOrg(guid) {
 			out.Organizations = append(out.Organizations, v3.NamedGUID{GUID: o.GUID, Name: o.Name})
 		}
 	}
@@ -283,7 +285,7 @@ func (s *Server) presentVisibility(r *http.Request, p services.Plan) (any, error
 	}
 	sp, err := s.c.Registry.Space(p.Visibility.Space)
 	if err != nil {
-		return nil, missing("Service plan", err)
+		return nil, rest.Missing("Service plan", err)
 	}
 	out.Space = &v3.NamedGUID{GUID: sp.GUID, Name: sp.Name}
 	return out, nil
@@ -296,17 +298,17 @@ func (s *Server) presentPlan(p services.Plan) v3.ServicePlan {
 		Available: p.Active, Free: p.Free, Costs: []v3.ServiceCost{}, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt),
 		MaintenanceInfo: v3.MaintenanceInfo(p.Maintenance),
 		BrokerCatalog: v3.PlanCatalog{
-			ID: p.ID, Metadata: orObject(p.Catalog), Features: v3.PlanFeatures{PlanUpdateable: p.PlanUpdateable, Bindable: p.Bindable},
+			ID: p.ID, Metadata: rest.OrObject(p.Catalog), Features: v3.PlanFeatures{PlanUpdateable: p.PlanUpdateable, Bindable: p.Bindable},
 		},
 		Schemas: v3.ServiceSchemas{
 			ServiceInstance: v3.InstanceSchemas{
-				Create: v3.ParametersSchema{Parameters: orObject(p.Schemas.InstanceCreate)},
-				Update: v3.ParametersSchema{Parameters: orObject(p.Schemas.InstanceUpdate)},
+				Create: v3.ParametersSchema{Parameters: rest.OrObject(p.Schemas.InstanceCreate)},
+				Update: v3.ParametersSchema{Parameters: rest.OrObject(p.Schemas.InstanceUpdate)},
 			},
-			ServiceBinding: v3.BindingSchemas{Create: v3.ParametersSchema{Parameters: orObject(p.Schemas.BindingCreate)}},
+			ServiceBinding: v3.BindingSchemas{Create: v3.ParametersSchema{Parameters: rest.OrObject(p.Schemas.BindingCreate)}},
 		},
-		Relationships: v3.ServicePlanRelationships{ServiceOffering: v3.To(p.Offering), Space: maybe(p.Visibility.Space)},
-		Metadata:      presentMetadata(p.Metadata),
+		Relationships: v3.ServicePlanRelationships{ServiceOffering: v3.To(p.Offering), Space: rest.Maybe(p.Visibility.Space)},
+		Metadata:      rest.PresentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self": {Href: self}, "visibility": {Href: self + "/visibility"},
 			"service_offering": {Href: s.links.Href("v3", "service_offerings", p.Offering)},

@@ -5,35 +5,37 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
 // serviceSharingEndpoints are the endpoints of this file.
-func (s *Server) serviceSharingEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) serviceSharingEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces", Needs: toRead, Resource: aServiceInstance,
-			Handler: s.getSharedSpaces, Shape: gives[v3.SharedSpaces](200).ask(fieldsOfSpace, fieldsOfOrg),
+			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: s.getSharedSpaces, Shape: rest.Returns[v3.SharedSpaces](200).Query(fieldsOfSpace, fieldsOfOrg),
 		},
 		{
-			Pattern: "POST /v3/service_instances/{guid}/relationships/shared_spaces", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.shareService, Shape: gives[v3.SharedSpaces](200).from(jsonOf[v3.ShareServiceInstance]()),
+			Pattern: "POST /v3/service_instances/{guid}/relationships/shared_spaces", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.shareService, Shape: rest.Returns[v3.SharedSpaces](200).Reads(rest.JSON[v3.ShareServiceInstance]()),
 		},
 		{
-			Pattern: "DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.unshareService, Shape: begins().or(ends(204)),
+			Pattern: "DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.unshareService, Shape: rest.StartsJob().Or(rest.Empty(204)),
 		},
 		{
-			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary", Needs: toRead, Resource: aServiceInstance,
-			Handler: s.getSharedUsage, Shape: gives[v3.UsageSummary](200),
+			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: s.getSharedUsage, Shape: rest.Returns[v3.UsageSummary](200),
 		},
 	}
 }
 
 func (s *Server) getSharedSpaces(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (s *Server) shareService(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.ShareServiceInstance](r)
+	body, err := rest.Decode[v3.ShareServiceInstance](r)
 	if err != nil {
 		return nil, err
 	}
@@ -71,26 +73,26 @@ func (s *Server) shareService(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(body.Data) == 0 {
-		return nil, unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
+		return nil, rest.Unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
 	}
 	var spaces, unknown []string
 	for _, d := range body.Data {
-		err := s.access.require(r.Context(), toDevelop, d.GUID)
+		err := s.access.Require(r.Context(), access.Develop, d.GUID)
 		switch {
 		case errors.Is(err, app.ErrNotFound):
 			unknown = append(unknown, d.GUID)
-		case errors.Is(err, errNotAuthorized):
-			return nil, unprocessable("Unable to share service instance %s with spaces ['%s']. Write permission is required in order to share a service instance with a space.", i.Name, d.GUID)
+		case errors.Is(err, access.ErrNotAuthorized):
+			return nil, rest.Unprocessable("Unable to share service instance %s with spaces ['%s']. Write permission is required in order to share a service instance with a space.", i.Name, d.GUID)
 		case err != nil:
 			return nil, err
 		}
 		spaces = append(spaces, d.GUID)
 	}
 	if len(unknown) > 0 {
-		return nil, unprocessable("Unable to share service instance %s with spaces ['%s']. Ensure the spaces exist and that you have access to them.", i.Name, unknown[0])
+		return nil, rest.Unprocessable("Unable to share service instance %s with spaces ['%s']. Ensure the spaces exist and that you have access to them.", i.Name, unknown[0])
 	}
-	if i, err = s.c.Services.Share(i.GUID, spaces, actor(r.Context())); err != nil {
-		return nil, missing("Service instance", err)
+	if i, err = s.c.Services.Share(i.GUID, spaces, access.ActorOf(r.Context())); err != nil {
+		return nil, rest.Missing("Service instance", err)
 	}
 	return s.presentShared(i), nil
 }
@@ -102,10 +104,10 @@ func (s *Server) unshareService(r *http.Request) (any, error) {
 	}
 	space := r.PathValue("space")
 	if !slices.Contains(i.SharedWith, space) {
-		return nil, unprocessable("Unable to unshare service instance from space %s. Ensure the space exists and the service instance has been shared to this space.", space)
+		return nil, rest.Unprocessable("Unable to unshare service instance from space %s. Ensure the space exists and the service instance has been shared to this space.", space)
 	}
-	err = s.c.Services.Unshare(i.GUID, space, actor(r.Context()))
-	return s.ended(services.Operation{}, missing("Service instance", err))
+	err = s.c.Services.Unshare(i.GUID, space, access.ActorOf(r.Context()))
+	return s.ended(services.Operation{}, rest.Missing("Service instance", err))
 }
 
 func (s *Server) getSharedUsage(r *http.Request) (any, error) {

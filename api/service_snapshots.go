@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -16,28 +18,28 @@ import (
 )
 
 // serviceSnapshotsEndpoints are the endpoints of this file.
-func (s *Server) serviceSnapshotsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) serviceSnapshotsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /stream/v1/services/{guid}", Needs: toReadSecrets, Resource: aServiceInstance, // a server may print anything
-			Raw: http.HandlerFunc(s.streamService), Shape: givesBytes(streamKinds...).ask(logParameterNames...),
+			Pattern: "GET /stream/v1/services/{guid}", Needs: access.ReadSecrets, Resource: access.ServiceInstance, // a server may print anything
+			Raw: http.HandlerFunc(s.streamService), Shape: rest.ReturnsBytes(streamKinds...).Query(logParameterNames...),
 		},
-		{Pattern: "GET /dew/v1/apps/{guid}/bindings", Needs: toRead, Resource: anApp, Handler: s.listAppBindings, Shape: gives[v3.AppBindings](200)},
+		{Pattern: "GET /dew/v1/apps/{guid}/bindings", Needs: access.Read, Resource: access.App, Handler: s.listAppBindings, Shape: rest.Returns[v3.AppBindings](200)},
 		{
-			Pattern: "GET /dew/v1/service_instances/{guid}/snapshots", Needs: toRead, Resource: aServiceInstance,
-			Handler: s.listSnapshots, Shape: gives[v3.ServiceSnapshots](200),
-		},
-		{
-			Pattern: "POST /dew/v1/service_instances/{guid}/snapshots", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.createSnapshot, Shape: begins(),
+			Pattern: "GET /dew/v1/service_instances/{guid}/snapshots", Needs: access.Read, Resource: access.ServiceInstance,
+			Handler: s.listSnapshots, Shape: rest.Returns[v3.ServiceSnapshots](200),
 		},
 		{
-			Pattern: "POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.restoreSnapshot, Shape: begins(),
+			Pattern: "POST /dew/v1/service_instances/{guid}/snapshots", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.createSnapshot, Shape: rest.StartsJob(),
 		},
 		{
-			Pattern: "DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}", Needs: toDevelop, Resource: aServiceInstance,
-			Handler: s.deleteSnapshot, Shape: ends(204),
+			Pattern: "POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.restoreSnapshot, Shape: rest.StartsJob(),
+		},
+		{
+			Pattern: "DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}", Needs: access.Develop, Resource: access.ServiceInstance,
+			Handler: s.deleteSnapshot, Shape: rest.Empty(204),
 		},
 	}
 }
@@ -98,7 +100,7 @@ func (s *Server) serviceOperations() {
 	}
 }
 
-var errNoSnapshots = unprocessable("Snapshots are made of the services of the built-in broker only")
+var errNoSnapshots = rest.Unprocessable("Snapshots are made of the services of the built-in broker only")
 
 // dataOf is the service instance that the path names, if there can be snapshots of
 // its data.
@@ -153,7 +155,7 @@ func (s *Server) restoreSnapshot(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(all, func(one Snapshot) bool { return one.GUID == guid }) {
-		return nil, notFound("Snapshot")
+		return nil, rest.NotFound("Snapshot")
 	}
 	return s.begin(r.Context(), opRestore, snapshotArgs{Instance: i.GUID, Snapshot: guid})
 }
@@ -165,12 +167,12 @@ func (s *Server) deleteSnapshot(r *http.Request) (any, error) {
 	}
 	err = s.c.Snapshots.DeleteSnapshot(r.Context(), i.GUID, r.PathValue("snapshot"))
 	if refused := (*services.BrokerError)(nil); errors.As(err, &refused) {
-		return nil, unprocessable("%s", refused.Description)
+		return nil, rest.Unprocessable("%s", refused.Description)
 	}
 	if err != nil {
-		return nil, missing("Snapshot", err)
+		return nil, rest.Missing("Snapshot", err)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // streamService sends the log of the server behind a service instance.
@@ -185,7 +187,7 @@ func (s *Server) streamService(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		return s.remains(r.Context(), toReadSecrets, i.Space)
+		return s.remains(r.Context(), access.ReadSecrets, i.Space)
 	})
 }
 
@@ -209,7 +211,7 @@ func (s *Server) listAppBindings(r *http.Request) (any, error) {
 	out := v3.AppBindings{Bindings: []v3.AppBinding{}}
 	for _, b := range all {
 		i, err := s.c.Services.Instance(b.Instance)
-		if err != nil && !invisible(err) {
+		if err != nil && !access.Invisible(err) {
 			return nil, err
 		}
 		out.Bindings = append(out.Bindings, v3.AppBinding{

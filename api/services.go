@@ -2,86 +2,25 @@ package api
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
-// The nouns of paths. What an instance is shared with sees it, too.
-var (
-	aServiceInstance = resource{
-		name: "Service instance",
-		find: func(c *Control, guid string) (place, error) {
-			i, err := c.Services.Instance(guid)
-			if err != nil {
-				return place{}, err
-			}
-			return c.spacePlace(i.Space)
-		},
-		readers: func(c *Control, guid string) ([]string, error) {
-			i, err := c.Services.Instance(guid)
-			return i.SharedWith, err
-		},
-	}
-	aCredentialBinding = resource{name: "Service credential binding", find: func(c *Control, guid string) (place, error) {
-		return c.bindingPlace(guid, services.AppBinding, services.KeyBinding)
-	}}
-	// aCredential is a binding for its secrets: who may not read them is not told that
-	// there are any.
-	aCredential   = resource{name: aCredentialBinding.name, find: aCredentialBinding.find, shown: toReadSecrets}
-	aRouteBinding = resource{name: "Service route binding", find: func(c *Control, guid string) (place, error) {
-		return c.bindingPlace(guid, services.RouteBinding)
-	}}
-)
-
-// bindingPlace is where a binding of one of the types belongs: to what is bound.
-func (c *Control) bindingPlace(guid string, types ...services.BindingType) (place, error) {
-	b, err := c.Services.Binding(guid)
-	if err == nil && !slices.Contains(types, b.Type) {
-		err = services.ErrNotFound
-	}
-	if err != nil {
-		return place{}, err
-	}
-	space, err := c.bindingSpace(b)
-	if err != nil {
-		return place{}, err
-	}
-	return c.spacePlace(space)
-}
-
-// bindingSpace is the guid of that space.
-func (c *Control) bindingSpace(b services.Binding) (string, error) {
-	switch b.Type {
-	case services.AppBinding:
-		a, err := c.Registry.App(b.App)
-		if err == nil || !errors.Is(err, app.ErrNotFound) {
-			return a.Space, err
-		}
-	case services.RouteBinding:
-		rt, err := c.Registry.Route(b.Route)
-		if err == nil || !errors.Is(err, app.ErrNotFound) {
-			return rt.Space, err
-		}
-	}
-	i, err := c.Services.Instance(b.Instance) // a key, or what is left of something
-	return i.Space, err
-}
-
 // viewer is who looks at the marketplace; nil: who sees all. What is offered in one
 // space is for who works there: not for the org's manager.
-func (s *Server) viewer(perms permissions) *services.Viewer {
-	if perms.all {
+func (s *Server) viewer(perms access.Permissions) *services.Viewer {
+	if perms.All {
 		return nil
 	}
-	v := &services.Viewer{Orgs: slices.Sorted(maps.Keys(perms.orgs))}
-	for _, space := range slices.Sorted(maps.Keys(perms.orgOf)) {
-		if len(perms.roles[space]) > 0 {
+	v := &services.Viewer{Orgs: slices.Sorted(maps.Keys(perms.Orgs))}
+	for _, space := range slices.Sorted(maps.Keys(perms.OrgOf)) {
+		if len(perms.Roles[space]) > 0 {
 			v.Spaces = append(v.Spaces, space)
 		}
 	}
@@ -96,17 +35,17 @@ func (s *Server) administer(ctx context.Context, broker string) error {
 		return err
 	}
 	if b.Space != "" {
-		return s.access.require(ctx, toDevelop, b.Space)
+		return s.access.Require(ctx, access.Develop, b.Space)
 	}
-	if !principal(ctx).Admin() {
-		return errNotAuthorized
+	if !access.Principal(ctx).Admin() {
+		return access.ErrNotAuthorized
 	}
 	return nil
 }
 
 // begun is the answer to a request that takes longer: where to ask for it.
-func (s *Server) begun(o services.Operation) answer {
-	return answer{status: http.StatusAccepted, location: s.links.Href("v3", "jobs", o.GUID), warnings: o.Warnings}
+func (s *Server) begun(o services.Operation) rest.Answer {
+	return rest.Answer{Status: http.StatusAccepted, Location: s.links.Href("v3", "jobs", o.GUID), Warnings: o.Warnings}
 }
 
 // ended is the answer to a removal: it is done, or where to ask for it.
@@ -115,7 +54,7 @@ func (s *Server) ended(o services.Operation, err error) (any, error) {
 		return nil, err
 	}
 	if o.GUID == "" {
-		return answer{status: http.StatusNoContent}, nil
+		return rest.Answer{Status: http.StatusNoContent}, nil
 	}
 	return s.begun(o), nil
 }
@@ -175,21 +114,4 @@ func presentLast(l services.LastOperation) v3.LastOperation {
 		Type: string(l.Type), State: string(l.State), Description: l.Description,
 		CreatedAt: v3.At(l.CreatedAt), UpdatedAt: v3.At(l.UpdatedAt),
 	}
-}
-
-// maybe is a relationship that is left out when there is none.
-func maybe(guid string) *v3.ToOne {
-	if guid == "" {
-		return nil
-	}
-	one := v3.To(guid)
-	return &one
-}
-
-// orEmpty is a list that is not null.
-func orEmpty(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }

@@ -4,37 +4,39 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 // sidecarsEndpoints are the endpoints of this file.
-func (s *Server) sidecarsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/apps/{guid}/sidecars", Needs: toRead, Resource: anApp, Handler: s.listAppSidecars, Shape: pageOf[v3.Sidecar]("guids")},
+func (s *Server) sidecarsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/sidecars", Needs: access.Read, Resource: access.App, Handler: s.listAppSidecars, Shape: rest.PageOf[v3.Sidecar]("guids")},
 		{
-			Pattern: "POST /v3/apps/{guid}/sidecars", Needs: toDevelop, Resource: anApp,
-			Handler: s.createSidecar, Shape: gives[v3.Sidecar](201).from(jsonOf[v3.CreateSidecar]()),
+			Pattern: "POST /v3/apps/{guid}/sidecars", Needs: access.Develop, Resource: access.App,
+			Handler: s.createSidecar, Shape: rest.Returns[v3.Sidecar](201).Reads(rest.JSON[v3.CreateSidecar]()),
 		},
 		{
-			Pattern: "GET /v3/processes/{guid}/sidecars", Needs: toRead, Resource: aProcess,
-			Handler: s.listProcessSidecars, Shape: pageOf[v3.Sidecar]("guids"),
+			Pattern: "GET /v3/processes/{guid}/sidecars", Needs: access.Read, Resource: access.Process,
+			Handler: s.listProcessSidecars, Shape: rest.PageOf[v3.Sidecar]("guids"),
 		},
 		{
-			Pattern: "GET /v3/apps/{guid}/processes/{type}/sidecars", Needs: toRead, Resource: anApp,
-			Handler: s.listProcessSidecars, Shape: pageOf[v3.Sidecar]("guids"),
+			Pattern: "GET /v3/apps/{guid}/processes/{type}/sidecars", Needs: access.Read, Resource: access.App,
+			Handler: s.listProcessSidecars, Shape: rest.PageOf[v3.Sidecar]("guids"),
 		},
-		{Pattern: "GET /v3/sidecars/{guid}", Needs: toRead, Resource: aSidecar, Handler: s.getSidecar, Shape: gives[v3.Sidecar](200)},
+		{Pattern: "GET /v3/sidecars/{guid}", Needs: access.Read, Resource: access.Sidecar, Handler: s.getSidecar, Shape: rest.Returns[v3.Sidecar](200)},
 		{
-			Pattern: "PATCH /v3/sidecars/{guid}", Needs: toDevelop, Resource: aSidecar,
-			Handler: s.updateSidecar, Shape: gives[v3.Sidecar](200).from(jsonOf[v3.UpdateSidecar]()),
+			Pattern: "PATCH /v3/sidecars/{guid}", Needs: access.Develop, Resource: access.Sidecar,
+			Handler: s.updateSidecar, Shape: rest.Returns[v3.Sidecar](200).Reads(rest.JSON[v3.UpdateSidecar]()),
 		},
-		{Pattern: "DELETE /v3/sidecars/{guid}", Needs: toDevelop, Resource: aSidecar, Handler: s.deleteSidecar, Shape: ends(204)},
+		{Pattern: "DELETE /v3/sidecars/{guid}", Needs: access.Develop, Resource: access.Sidecar, Handler: s.deleteSidecar, Shape: rest.Empty(204)},
 	}
 }
 
 func (s *Server) listAppSidecars(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func (s *Server) listAppSidecars(r *http.Request) (any, error) {
 }
 
 func (s *Server) listProcessSidecars(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -65,20 +67,20 @@ func (s *Server) listProcessSidecars(r *http.Request) (any, error) {
 	return s.pageOfSidecars(r, q, all)
 }
 
-func (s *Server) pageOfSidecars(r *http.Request, q query, all []app.Sidecar) (any, error) {
+func (s *Server) pageOfSidecars(r *http.Request, q rest.Query, all []app.Sidecar) (any, error) {
 	open, err := s.secrets(r)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(c app.Sidecar) bool { return !q.lets("guids", c.GUID) })
-	return list(s.links, r, q, all, look[app.Sidecar, v3.Sidecar]{
-		key:     func(c app.Sidecar) key { return key{c.Name, c.CreatedAt, c.UpdatedAt, c.GUID} },
-		present: func(c app.Sidecar) v3.Sidecar { return presentSidecar(c, open(c.App)) },
+	all = slices.DeleteFunc(all, func(c app.Sidecar) bool { return !q.Matches("guids", c.GUID) })
+	return rest.List(s.links, r, q, all, rest.View[app.Sidecar, v3.Sidecar]{
+		Key:     func(c app.Sidecar) rest.Key { return rest.Key{Name: c.Name, Created: c.CreatedAt, Updated: c.UpdatedAt, GUID: c.GUID} },
+		Present: func(c app.Sidecar) v3.Sidecar { return presentSidecar(c, open(c.App)) },
 	}), nil
 }
 
 func (s *Server) createSidecar(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateSidecar](r)
+	body, err := rest.Decode[v3.CreateSidecar](r)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +93,7 @@ func (s *Server) createSidecar(r *http.Request) (any, error) {
 	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(c.App)
 		if err != nil {
-			return missing("App", err)
+			return rest.Missing("App", err)
 		}
 		if c, err = w.registry.PutSidecar(c); err != nil {
 			return err
@@ -101,7 +103,7 @@ func (s *Server) createSidecar(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: presentSidecar(c, true)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: presentSidecar(c, true)}, nil
 }
 
 // sidecarMemory refuses what the registry would take for "not declared".
@@ -121,7 +123,7 @@ func (w transaction) recordSidecar(a app.App, how string, c app.Sidecar) error {
 func (s *Server) getSidecar(r *http.Request) (any, error) {
 	c, err := s.c.Registry.Sidecar(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Sidecar", err)
+		return nil, rest.Missing("Sidecar", err)
 	}
 	open, err := s.secrets(r)
 	if err != nil {
@@ -131,7 +133,7 @@ func (s *Server) getSidecar(r *http.Request) (any, error) {
 }
 
 func (s *Server) updateSidecar(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateSidecar](r)
+	body, err := rest.Decode[v3.UpdateSidecar](r)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +141,7 @@ func (s *Server) updateSidecar(r *http.Request) (any, error) {
 	err = s.change(r.Context(), func(w transaction) (err error) {
 		c, err = w.registry.UpdateSidecar(r.PathValue("guid"), func(c *app.Sidecar) error { return setSidecar(c, body) })
 		if err != nil {
-			return missing("Sidecar", err)
+			return rest.Missing("Sidecar", err)
 		}
 		a, err := w.registry.App(c.App)
 		if err != nil {
@@ -176,7 +178,7 @@ func (s *Server) deleteSidecar(r *http.Request) (any, error) {
 	err := s.change(r.Context(), func(w transaction) error {
 		c, err := w.registry.Sidecar(r.PathValue("guid"))
 		if err != nil {
-			return missing("Sidecar", err)
+			return rest.Missing("Sidecar", err)
 		}
 		a, err := w.registry.App(c.App)
 		if err != nil {
@@ -190,7 +192,7 @@ func (s *Server) deleteSidecar(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
 // presentSidecar shows a sidecar; its command only to who may read secrets.

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -15,30 +16,30 @@ import (
 )
 
 // spacesEndpoints are the endpoints of this file.
-func (s *Server) spacesEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) spacesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/spaces", Needs: authenticated,
-			Handler: s.listSpaces, Shape: pageOf[v3.Space]("names", "guids", "organization_guids", paramSelector, "include"),
+			Pattern: "GET /v3/spaces", Needs: access.Authenticated,
+			Handler: s.listSpaces, Shape: rest.PageOf[v3.Space]("names", "guids", "organization_guids", rest.ParamSelector, "include"),
 		},
 		{
-			Pattern: "POST /v3/spaces", Needs: authenticated, // the body names the org
-			Handler: s.createSpace, Shape: gives[v3.Space](201).from(jsonOf[v3.CreateSpace]()),
+			Pattern: "POST /v3/spaces", Needs: access.Authenticated, // the body names the org
+			Handler: s.createSpace, Shape: rest.Returns[v3.Space](201).Reads(rest.JSON[v3.CreateSpace]()),
 		},
-		{Pattern: "GET /v3/spaces/{guid}", Needs: toRead, Resource: aSpace, Handler: s.getSpace, Shape: gives[v3.Space](200).ask("include")},
+		{Pattern: "GET /v3/spaces/{guid}", Needs: access.Read, Resource: access.Space, Handler: s.getSpace, Shape: rest.Returns[v3.Space](200).Query("include")},
 		{
-			Pattern: "PATCH /v3/spaces/{guid}", Needs: toManage, Resource: aSpace,
-			Handler: s.updateSpace, Shape: gives[v3.Space](200).from(jsonOf[v3.UpdateSpace]()),
+			Pattern: "PATCH /v3/spaces/{guid}", Needs: access.Manage, Resource: access.Space,
+			Handler: s.updateSpace, Shape: rest.Returns[v3.Space](200).Reads(rest.JSON[v3.UpdateSpace]()),
 		},
-		{Pattern: "DELETE /v3/spaces/{guid}", Needs: toManageOrg, Resource: aSpace, Handler: s.deleteSpace, Shape: begins()},
-		{Pattern: "GET /v3/spaces/{guid}/features", Needs: toRead, Resource: aSpace, Handler: s.listSpaceFeatures, Shape: gives[v3.SpaceFeatures](200)},
+		{Pattern: "DELETE /v3/spaces/{guid}", Needs: access.ManageOrg, Resource: access.Space, Handler: s.deleteSpace, Shape: rest.StartsJob()},
+		{Pattern: "GET /v3/spaces/{guid}/features", Needs: access.Read, Resource: access.Space, Handler: s.listSpaceFeatures, Shape: rest.Returns[v3.SpaceFeatures](200)},
 		{
-			Pattern: "GET /v3/spaces/{guid}/features/{name}", Needs: toRead, Resource: aSpace,
-			Handler: s.getSpaceFeature, Shape: gives[v3.SpaceFeature](200),
+			Pattern: "GET /v3/spaces/{guid}/features/{name}", Needs: access.Read, Resource: access.Space,
+			Handler: s.getSpaceFeature, Shape: rest.Returns[v3.SpaceFeature](200),
 		},
 		{
-			Pattern: "PATCH /v3/spaces/{guid}/features/{name}", Needs: toManage, Resource: aSpace,
-			Handler: s.updateSpaceFeature, Shape: gives[v3.SpaceFeature](200).from(jsonOf[v3.UpdateSpaceFeature]()),
+			Pattern: "PATCH /v3/spaces/{guid}/features/{name}", Needs: access.Manage, Resource: access.Space,
+			Handler: s.updateSpaceFeature, Shape: rest.Returns[v3.SpaceFeature](200).Reads(rest.JSON[v3.UpdateSpaceFeature]()),
 		},
 	}
 }
@@ -47,15 +48,15 @@ func (s *Server) spacesEndpoints() []Endpoint {
 const opDeleteSpace = "space.delete"
 
 func (s *Server) listSpaces(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	with, err := q.includes("org", "organization")
+	with, err := q.Includes("org", "organization")
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(r.Context())
+	perms, err := s.access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -65,28 +66,28 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 	}
 	var found []app.Space
 	for _, sp := range all {
-		if perms.space(sp.GUID) && q.lets("names", sp.Name) && q.lets("guids", sp.GUID) &&
-			q.lets("organization_guids", sp.Org) {
+		if perms.SeesSpace(sp.GUID) && q.Matches("names", sp.Name) && q.Matches("guids", sp.GUID) &&
+			q.Matches("organization_guids", sp.Org) {
 			found = append(found, sp)
 		}
 	}
-	page := list(s.links, r, q, found, look[app.Space, v3.Space]{
-		key:     func(sp app.Space) key { return key{sp.Name, sp.CreatedAt, sp.UpdatedAt, sp.GUID} },
-		present: s.presentSpace,
-		labels:  func(sp app.Space) map[string]string { return sp.Metadata.Labels },
+	page := rest.List(s.links, r, q, found, rest.View[app.Space, v3.Space]{
+		Key:     func(sp app.Space) rest.Key { return rest.Key{Name: sp.Name, Created: sp.CreatedAt, Updated: sp.UpdatedAt, GUID: sp.GUID} },
+		Present: s.presentSpace,
+		Labels:  func(sp app.Space) map[string]string { return sp.Metadata.Labels },
 	})
 	if len(with) > 0 {
-		page.Included, err = s.include(include{orgs: each(page.Resources, func(sp v3.Space) string { return sp.Relationships.Organization.ID() })})
+		page.Included, err = s.include(rest.Include{Orgs: rest.Each(page.Resources, func(sp v3.Space) string { return sp.Relationships.Organization.ID() })})
 	}
 	return page, err
 }
 
 func (s *Server) getSpace(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	with, err := q.includes("org", "organization")
+	with, err := q.Includes("org", "organization")
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (s *Server) getSpace(r *http.Request) (any, error) {
 	}
 	out := s.presentSpace(sp)
 	if len(with) > 0 {
-		out.Included, err = s.include(include{orgs: []string{sp.Org}})
+		out.Included, err = s.include(rest.Include{Orgs: []string{sp.Org}})
 	}
 	return out, err
 }
@@ -104,18 +105,18 @@ func (s *Server) getSpace(r *http.Request) (any, error) {
 // spaceOf is the space that the path names.
 func (s *Server) spaceOf(r *http.Request) (app.Space, error) {
 	sp, err := s.c.Registry.Space(r.PathValue("guid"))
-	return sp, missing("Space", err)
+	return sp, rest.Missing("Space", err)
 }
 
 func (s *Server) createSpace(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateSpace](r)
+	body, err := rest.Decode[v3.CreateSpace](r)
 	if err != nil {
 		return nil, err
 	}
 	sp := app.Space{
-		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
+		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)),
 	}
-	if err := s.access.requireOrg(r.Context(), sp.Org); err != nil {
+	if err := s.access.RequireOrg(r.Context(), sp.Org); err != nil {
 		return nil, invalidOrg(err)
 	}
 	err = s.change(r.Context(), func(w transaction) (err error) {
@@ -130,12 +131,12 @@ func (s *Server) createSpace(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, invalidOrg(err)
 	}
-	return answer{status: http.StatusCreated, body: s.presentSpace(sp)}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentSpace(sp)}, nil
 }
 
 func invalidOrg(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
-		return unprocessable("Invalid organization. Ensure the organization exists and you have access to it.")
+		return rest.Unprocessable("Invalid organization. Ensure the organization exists and you have access to it.")
 	}
 	return err
 }
@@ -144,13 +145,13 @@ func invalidOrg(err error) error {
 // that for "there it is".
 func spaceNameIsFree(reg *registry.Registry, sp app.Space) error {
 	if other, err := reg.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
-		return unprocessable("Name must be unique per organization")
+		return rest.Unprocessable("Name must be unique per organization")
 	}
 	return nil // PutSpace has the last word
 }
 
 func (s *Server) updateSpace(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateSpace](r)
+	body, err := rest.Decode[v3.UpdateSpace](r)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 			sp.Name = *body.Name
 			request["name"] = sp.Name
 		}
-		sp.Metadata = sp.Metadata.Merge(metadataChange(body.Metadata))
+		sp.Metadata = sp.Metadata.Merge(rest.MetadataChange(body.Metadata))
 		return spaceNameIsFree(reg, *sp)
 	})
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(re
 	err = s.change(r.Context(), func(w transaction) error {
 		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.registry, sp) })
 		if err != nil {
-			return missing("Space", err)
+			return rest.Missing("Space", err)
 		}
 		return w.recordSpace("audit.space.update", sp, map[string]any{"request": request})
 	})
@@ -223,7 +224,7 @@ func (s *Server) removals() {
 			if err := json.Unmarshal(j.Args, &args); err != nil {
 				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 			}
-			return nil, forJob(do(actingFor(ctx, j.By), args.GUID))
+			return nil, forJob(do(access.ActingFor(ctx, j.By), args.GUID))
 		})
 	}
 }
@@ -262,21 +263,21 @@ func (s *Server) getSpaceFeature(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if r.PathValue("name") != v3.FeatureSSH {
-		return nil, notFound("Feature")
+		return nil, rest.NotFound("Feature")
 	}
 	return presentSpaceSSH(sp), nil
 }
 
 func (s *Server) updateSpaceFeature(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateSpaceFeature](r)
+	body, err := rest.Decode[v3.UpdateSpaceFeature](r)
 	if err != nil {
 		return nil, err
 	}
 	if r.PathValue("name") != v3.FeatureSSH {
-		return nil, notFound("Feature")
+		return nil, rest.NotFound("Feature")
 	}
 	if body.Enabled == nil {
-		return nil, unprocessable("Enabled must be a boolean")
+		return nil, rest.Unprocessable("Enabled must be a boolean")
 	}
 	sp, err := s.changeSpace(r, map[string]any{"allow_ssh": *body.Enabled}, func(_ *registry.Registry, sp *app.Space) error {
 		sp.NoSSH = !*body.Enabled
@@ -297,7 +298,7 @@ func (s *Server) presentSpace(sp app.Space) v3.Space {
 	return v3.Space{
 		GUID: sp.GUID, CreatedAt: v3.At(sp.CreatedAt), UpdatedAt: v3.At(sp.UpdatedAt), Name: sp.Name,
 		Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org), Quota: v3.To(sp.Quota)},
-		Metadata:      presentMetadata(sp.Metadata),
+		Metadata:      rest.PresentMetadata(sp.Metadata),
 		Links: v3.Links{
 			"self":           {Href: self},
 			"organization":   {Href: s.links.Href("v3", "organizations", sp.Org)},
@@ -320,33 +321,30 @@ func (s *Server) orgsOfSpaces() (map[string]string, error) {
 	return orgs, nil
 }
 
-// include are the guids of what a request wants to see beside.
-type include struct{ orgs, spaces, users []string }
-
 // include reads what is to be shown beside, each once. What is gone since is left
 // out.
-func (s *Server) include(in include) (map[string]any, error) {
+func (s *Server) include(in rest.Include) (map[string]any, error) {
 	out := map[string]any{}
-	if in.orgs != nil {
-		all, err := presentEach(in.orgs, s.c.Registry.Org, s.presentOrg)
+	if in.Orgs != nil {
+		all, err := rest.PresentEach(in.Orgs, s.c.Registry.Org, s.presentOrg)
 		if err != nil {
 			return nil, err
 		}
 		out["organizations"] = all
 	}
-	if in.spaces != nil {
-		all, err := presentEach(in.spaces, s.c.Registry.Space, s.presentSpace)
+	if in.Spaces != nil {
+		all, err := rest.PresentEach(in.Spaces, s.c.Registry.Space, s.presentSpace)
 		if err != nil {
 			return nil, err
 		}
 		out["spaces"] = all
 	}
-	if in.users != nil {
+	if in.Users != nil {
 		people, err := s.people()
 		if err != nil {
 			return nil, err
 		}
-		out["users"], err = presentEach(in.users, func(guid string) (person, error) {
+		out["users"], err = rest.PresentEach(in.Users, func(guid string) (person, error) {
 			p, ok := people[guid]
 			if !ok {
 				return p, auth.ErrNotFound
@@ -358,32 +356,4 @@ func (s *Server) include(in include) (map[string]any, error) {
 		}
 	}
 	return out, nil
-}
-
-// presentEach reads and presents each of the guids once.
-func presentEach[T, V any](guids []string, get func(guid string) (T, error), present func(T) V) ([]V, error) {
-	out := []V{}
-	for i, guid := range guids {
-		if guid == "" || slices.Contains(guids[:i], guid) {
-			continue
-		}
-		v, err := get(guid)
-		if invisible(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, present(v))
-	}
-	return out, nil
-}
-
-// each takes one value of every item.
-func each[T any](all []T, value func(T) string) []string {
-	out := make([]string, len(all))
-	for i, v := range all {
-		out[i] = value(v)
-	}
-	return out
 }

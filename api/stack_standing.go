@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet/stack"
@@ -25,7 +26,7 @@ func (s *Server) setStanding(k stack.Record, body v3.UpdateStack) error {
 	}
 	err = s.kept().SetAccess(k.GUID, is)
 	if errors.Is(err, stack.ErrState) {
-		return unprocessable("%v", err)
+		return rest.Unprocessable("%v", err)
 	}
 	return err
 }
@@ -49,7 +50,7 @@ func (s *Server) mayStage(a app.App) (warnings []string, err error) {
 		}
 		text, err := is.MayStage(k.Name, a.Droplet != "")
 		if err != nil {
-			return nil, unprocessable("%v", err)
+			return nil, rest.Unprocessable("%v", err)
 		}
 		if text != "" {
 			s.say(a.GUID, text)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -18,28 +20,28 @@ import (
 )
 
 // stacksEndpoints are the endpoints of this file.
-func (s *Server) stacksEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/stacks", Needs: authenticated, Handler: s.listStacks, Shape: pageOf[v3.Stack]("names", "guids", "default", paramSelector)},
-		{Pattern: "GET /v3/stacks/{guid}", Needs: authenticated, Handler: s.getStack, Shape: gives[v3.Stack](200)},
+func (s *Server) stacksEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/stacks", Needs: access.Authenticated, Handler: s.listStacks, Shape: rest.PageOf[v3.Stack]("names", "guids", "default", rest.ParamSelector)},
+		{Pattern: "GET /v3/stacks/{guid}", Needs: access.Authenticated, Handler: s.getStack, Shape: rest.Returns[v3.Stack](200)},
 		{
-			Pattern: "PATCH /v3/stacks/{guid}", Needs: toAdminister, Resource: s.stackResource(),
-			Handler: s.updateStack, Shape: gives[v3.Stack](200).from(jsonOf[v3.UpdateStack]()),
+			Pattern: "PATCH /v3/stacks/{guid}", Needs: access.Administer, Resource: s.stackResource(),
+			Handler: s.updateStack, Shape: rest.Returns[v3.Stack](200).Reads(rest.JSON[v3.UpdateStack]()),
 		},
 		{
-			Pattern: "GET /v3/stacks/{guid}/apps", Needs: authenticated,
-			Handler: s.listStackApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
+			Pattern: "GET /v3/stacks/{guid}/apps", Needs: access.Authenticated,
+			Handler: s.listStackApps, Shape: rest.PageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", rest.ParamSelector).OrderedBy("created_at", "updated_at", "name", "state"),
 		},
-		{Pattern: "POST /v3/stacks", Needs: toAdminister, Handler: s.createStack, Shape: gives[v3.Stack](201).from(jsonOf[v3.CreateStack]())},
-		{Pattern: "DELETE /v3/stacks/{guid}", Needs: toAdminister, Resource: s.stackResource(), Handler: s.deleteStack, Shape: ends(204)},
-		{Pattern: "GET /dew/v1/stacks", Needs: authenticated, Handler: s.listStackDetails, Shape: gives[v3.Stacks](200)},
-		{Pattern: "POST /dew/v1/stacks", Needs: toAdminister, Handler: s.makeStack, Shape: gives[v3.StackDetails](202).from(jsonOf[v3.MakeStack]())},
+		{Pattern: "POST /v3/stacks", Needs: access.Administer, Handler: s.createStack, Shape: rest.Returns[v3.Stack](201).Reads(rest.JSON[v3.CreateStack]())},
+		{Pattern: "DELETE /v3/stacks/{guid}", Needs: access.Administer, Resource: s.stackResource(), Handler: s.deleteStack, Shape: rest.Empty(204)},
+		{Pattern: "GET /dew/v1/stacks", Needs: access.Authenticated, Handler: s.listStackDetails, Shape: rest.Returns[v3.Stacks](200)},
+		{Pattern: "POST /dew/v1/stacks", Needs: access.Administer, Handler: s.makeStack, Shape: rest.Returns[v3.StackDetails](202).Reads(rest.JSON[v3.MakeStack]())},
 		{
-			Pattern: "POST /dew/v1/stacks/upload", Needs: toAdminister,
-			Handler: s.uploadStack, Shape: gives[v3.StackDetails](201).from(bytesOf("application/octet-stream")).ask("name"),
+			Pattern: "POST /dew/v1/stacks/upload", Needs: access.Administer,
+			Handler: s.uploadStack, Shape: rest.Returns[v3.StackDetails](201).Reads(rest.Bytes("application/octet-stream")).Query("name"),
 		},
-		{Pattern: "GET /dew/v1/stacks/{guid}", Needs: authenticated, Handler: s.getStackDetails, Shape: gives[v3.StackDetails](200)},
-		{Pattern: "DELETE /dew/v1/stacks/{guid}", Needs: toAdminister, Handler: s.deleteStack, Shape: ends(204)},
+		{Pattern: "GET /dew/v1/stacks/{guid}", Needs: access.Authenticated, Handler: s.getStackDetails, Shape: rest.Returns[v3.StackDetails](200)},
+		{Pattern: "DELETE /dew/v1/stacks/{guid}", Needs: access.Administer, Handler: s.deleteStack, Shape: rest.Empty(204)},
 	}
 }
 
@@ -54,7 +56,7 @@ func (s *Server) usable() ([]stack.Record, error) {
 }
 
 func (s *Server) listStacks(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -77,17 +79,17 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 			return nil, err
 		}
 		is := strconv.FormatBool(k.thing.Kind == stack.KindHost)
-		if q.lets("names", k.thing.Name) && q.lets("guids", k.thing.GUID) && q.lets("default", is) {
+		if q.Matches("names", k.thing.Name) && q.Matches("guids", k.thing.GUID) && q.Matches("default", is) {
 			found = append(found, k)
 		}
 	}
-	return list(s.links, r, q, found, look[noted[stack.Record], v3.Stack]{
-		key: func(k noted[stack.Record]) key {
+	return rest.List(s.links, r, q, found, rest.View[noted[stack.Record], v3.Stack]{
+		Key: func(k noted[stack.Record]) rest.Key {
 			from, to := stackTimes(k.thing, at)
-			return key{k.thing.Name, from, to, k.thing.GUID}
+			return rest.Key{Name: k.thing.Name, Created: from, Updated: to, GUID: k.thing.GUID}
 		},
-		present: func(k noted[stack.Record]) v3.Stack { return s.presentStack(k, standings[k.thing.GUID], at) },
-		labels:  func(k noted[stack.Record]) map[string]string { return k.notes.Labels },
+		Present: func(k noted[stack.Record]) v3.Stack { return s.presentStack(k, standings[k.thing.GUID], at) },
+		Labels:  func(k noted[stack.Record]) map[string]string { return k.notes.Labels },
 	}), nil
 }
 
@@ -102,7 +104,7 @@ func stackTimes(k stack.Record, at time.Time) (created, updated time.Time) {
 
 func (s *Server) stackOf(r *http.Request) (stack.Record, error) {
 	k, err := s.kept().Kept(r.PathValue("guid"))
-	return k, missing("Stack", err)
+	return k, rest.Missing("Stack", err)
 }
 
 func (s *Server) getStack(r *http.Request) (any, error) {
@@ -127,14 +129,14 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.UpdateStack](r)
+	body, err := rest.Decode[v3.UpdateStack](r)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.setStanding(k, body); err != nil {
 		return nil, err
 	}
-	if _, err := s.c.Registry.UpdateNotes(k.GUID, metadataChange(body.Metadata)); err != nil {
+	if _, err := s.c.Registry.UpdateNotes(k.GUID, rest.MetadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
 	if err := s.recordStack(r, "update", k, map[string]any{"request": body}); err != nil {
@@ -146,18 +148,18 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 // recordStack keeps an event about a stack.
 func (s *Server) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
 	return s.change(r.Context(), func(w transaction) error {
-		return w.recordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, place{}, data)
+		return w.recordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, access.Place{}, data)
 	})
 }
 
 // createStack says how stacks are made: the platform's own way makes a name
 // without files.
 func (s *Server) createStack(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateStack](r)
+	body, err := rest.Decode[v3.CreateStack](r)
 	if err != nil {
 		return nil, err
 	}
-	return nil, unprocessable("A stack needs files: add '%s' with 'dew stack add' (a tarball or an image) or 'dew stack build'.", body.Name)
+	return nil, rest.Unprocessable("A stack needs files: add '%s' with 'dew stack add' (a tarball or an image) or 'dew stack build'.", body.Name)
 }
 
 // listStackApps gives the apps that run on a stack, also those that name another
@@ -185,7 +187,7 @@ func (s *Server) presentStack(k noted[stack.Record], is stack.Access, at time.Ti
 	}
 	return v3.Stack{
 		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
-		State: is.State, StateReason: why, Default: k.thing.Kind == stack.KindHost, Metadata: presentMetadata(k.notes),
+		State: is.State, StateReason: why, Default: k.thing.Kind == stack.KindHost, Metadata: rest.PresentMetadata(k.notes),
 		Links: v3.Links{"self": {Href: s.links.Href("v3", "stacks", k.thing.GUID)}},
 	}
 }
@@ -219,7 +221,7 @@ func presentStackDetails(k stack.Record) v3.StackDetails {
 
 // makeStack begins what takes a while: the stack itself tells how far it is.
 func (s *Server) makeStack(r *http.Request) (any, error) {
-	body, err := decode[v3.MakeStack](r)
+	body, err := rest.Decode[v3.MakeStack](r)
 	if err != nil {
 		return nil, err
 	}
@@ -235,31 +237,31 @@ func (s *Server) makeStack(r *http.Request) (any, error) {
 		return nil, stackError(err)
 	}
 	err = s.recordStack(r, "create", k, map[string]any{"request": map[string]any{"name": k.Name}})
-	return answer{status: http.StatusAccepted, body: presentStackDetails(k)}, err
+	return rest.Answer{Status: http.StatusAccepted, Body: presentStackDetails(k)}, err
 }
 
 // uploadStack takes in a file as the body of the request.
 func (s *Server) uploadStack(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	k, err := s.kept().Upload(r.Context(), name, r.Body)
-	if isA[*http.MaxBytesError](err) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, readError(err)
+	if rest.IsA[*http.MaxBytesError](err) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, rest.ReadError(err)
 	}
 	if err != nil {
 		return nil, stackError(err)
 	}
 	err = s.recordStack(r, "create", k, map[string]any{"request": map[string]any{"name": k.Name}})
-	return answer{status: http.StatusCreated, body: presentStackDetails(k)}, err
+	return rest.Answer{Status: http.StatusCreated, Body: presentStackDetails(k)}, err
 }
 
 // stackError is the answer to a stack that is refused.
 func stackError(err error) error {
 	switch {
 	case errors.Is(err, droplet.ErrNotFound):
-		return notFound("Stack")
+		return rest.NotFound("Stack")
 	case errors.Is(err, stack.ErrTaken), errors.Is(err, stack.ErrOwn), errors.Is(err, stack.ErrBusy),
-		errors.Is(err, stack.ErrRefused), isA[*archive.Error](err):
-		return unprocessable("%v", err)
+		errors.Is(err, stack.ErrRefused), rest.IsA[*archive.Error](err):
+		return rest.Unprocessable("%v", err)
 	}
 	return err
 }
@@ -275,12 +277,12 @@ func (s *Server) deleteStack(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if len(users) > 0 && k.Kind != stack.KindHost {
-		return nil, unprocessable("Cannot delete stack '%s' because apps are using it: %s", k.Name, strings.Join(users, ", "))
+		return nil, rest.Unprocessable("Cannot delete stack '%s' because apps are using it: %s", k.Name, strings.Join(users, ", "))
 	}
 	if err := s.kept().Remove(k.GUID); err != nil {
 		return nil, stackError(err)
 	}
-	return answer{status: http.StatusNoContent}, s.recordStack(r, "delete", k, nil)
+	return rest.Answer{Status: http.StatusNoContent}, s.recordStack(r, "delete", k, nil)
 }
 
 // usersOf names the apps that run on a stack or were staged for it.
@@ -308,8 +310,8 @@ func (s *Server) usersOf(k stack.Record) ([]string, error) {
 }
 
 // stackResource is what the path of a stack names.
-func (s *Server) stackResource() resource {
-	return resource{name: "Stack", look: func(r *http.Request) error {
+func (s *Server) stackResource() access.Resource {
+	return access.Resource{Name: "Stack", Look: func(r *http.Request) error {
 		_, err := s.stackOf(r)
 		return err
 	}}

@@ -7,16 +7,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 )
 
 // statsEndpoints are the endpoints of this file.
-func (s *Server) statsEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/processes/{guid}/stats", Needs: toRead, Resource: aProcess, Handler: s.getStats, Shape: gives[v3.Stats](200)},
-		{Pattern: "GET /v3/apps/{guid}/processes/{type}/stats", Needs: toRead, Resource: anApp, Handler: s.getStats, Shape: gives[v3.Stats](200)},
+func (s *Server) statsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/processes/{guid}/stats", Needs: access.Read, Resource: access.Process, Handler: s.getStats, Shape: rest.Returns[v3.Stats](200)},
+		{Pattern: "GET /v3/apps/{guid}/processes/{type}/stats", Needs: access.Read, Resource: access.App, Handler: s.getStats, Shape: rest.Returns[v3.Stats](200)},
 	}
 }
 
@@ -30,7 +32,7 @@ func (s *Server) getStats(r *http.Request) (any, error) {
 	}
 	a, err := s.c.Registry.App(p.process.App)
 	if err != nil {
-		return nil, missing("App", err)
+		return nil, rest.Missing("App", err)
 	}
 	out := v3.Stats{Resources: []v3.InstanceStats{}}
 	for _, in := range s.shownInstances(a, p) {

@@ -14,19 +14,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 )
 
 // streamEndpoints are the endpoints of this file.
-func (s *Server) streamEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) streamEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /stream/v1/apps/{guid}", Needs: toRead, Resource: anApp,
-			Raw: http.HandlerFunc(s.streamLog), Shape: givesBytes(streamKinds...).ask(logParameterNames...),
+			Pattern: "GET /stream/v1/apps/{guid}", Needs: access.Read, Resource: access.App,
+			Raw: http.HandlerFunc(s.streamLog), Shape: rest.ReturnsBytes(streamKinds...).Query(logParameterNames...),
 		},
-		{Pattern: "GET /stream/v1/apps/{guid}/verify", Needs: toRead, Resource: anApp, Handler: s.verifyLog, Shape: gives[v3.LogReport](200)},
+		{Pattern: "GET /stream/v1/apps/{guid}/verify", Needs: access.Read, Resource: access.App, Handler: s.verifyLog, Shape: rest.Returns[v3.LogReport](200)},
 	}
 }
 
@@ -117,18 +119,18 @@ func (s *Server) stays(ctx context.Context, guid string) error {
 	if err != nil {
 		return err
 	}
-	return s.remains(ctx, toRead, a.Space)
+	return s.remains(ctx, access.Read, a.Space)
 }
 
 // remains tells why somebody who had a need granted in a space has it no more.
-func (s *Server) remains(ctx context.Context, n need, space string) error {
-	who, err := s.c.Auth.Current(principal(ctx))
+func (s *Server) remains(ctx context.Context, n access.Need, space string) error {
+	who, err := s.c.Auth.Current(access.Principal(ctx))
 	if err != nil {
 		return err
 	}
-	perms, err := s.access.permissionsOf(who)
-	if err == nil && (!scoped(who, http.MethodGet) || n == toRead && !perms.space(space) || n != toRead && !perms.may(n, space)) {
-		err = errNotAuthorized
+	perms, err := s.access.PermissionsOf(who)
+	if err == nil && (!access.HasScope(who, http.MethodGet) || n == access.Read && !perms.SeesSpace(space) || n != access.Read && !perms.Can(n, space)) {
+		err = access.ErrNotAuthorized
 	}
 	return err
 }

@@ -6,47 +6,43 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // tasksEndpoints are the endpoints of this file.
-func (s *Server) tasksEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) tasksEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/tasks", Needs: authenticated,
-			Handler: s.listTasks, Shape: pageOf[v3.Task]("guids", "names", "states", "app_guids", "space_guids", "organization_guids", paramSelector),
+			Pattern: "GET /v3/tasks", Needs: access.Authenticated,
+			Handler: s.listTasks, Shape: rest.PageOf[v3.Task]("guids", "names", "states", "app_guids", "space_guids", "organization_guids", rest.ParamSelector),
 		},
-		{Pattern: "GET /v3/tasks/{guid}", Needs: toRead, Resource: aTask, Handler: s.getTask, Shape: gives[v3.Task](200)},
+		{Pattern: "GET /v3/tasks/{guid}", Needs: access.Read, Resource: access.Task, Handler: s.getTask, Shape: rest.Returns[v3.Task](200)},
 		{
-			Pattern: "PATCH /v3/tasks/{guid}", Needs: toDevelop, Resource: aTask,
-			Handler: s.updateTask, Shape: gives[v3.Task](200).from(jsonOf[v3.UpdateMetadata]()),
+			Pattern: "PATCH /v3/tasks/{guid}", Needs: access.Develop, Resource: access.Task,
+			Handler: s.updateTask, Shape: rest.Returns[v3.Task](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
-		{Pattern: "POST /v3/tasks/{guid}/actions/cancel", Needs: toSupport, Resource: aTask, Handler: s.cancelTask, Shape: gives[v3.Task](202)},
-		{Pattern: "PUT /v3/tasks/{guid}/cancel", Needs: toSupport, Resource: aTask, Handler: s.cancelTask, Shape: gives[v3.Task](202)},
+		{Pattern: "POST /v3/tasks/{guid}/actions/cancel", Needs: access.Support, Resource: access.Task, Handler: s.cancelTask, Shape: rest.Returns[v3.Task](202)},
+		{Pattern: "PUT /v3/tasks/{guid}/cancel", Needs: access.Support, Resource: access.Task, Handler: s.cancelTask, Shape: rest.Returns[v3.Task](202)},
 		{
-			Pattern: "GET /v3/apps/{guid}/tasks", Needs: toRead, Resource: anApp,
-			Handler: s.listAppTasks, Shape: pageOf[v3.Task]("guids", "names", "states", "sequence_ids", paramSelector),
+			Pattern: "GET /v3/apps/{guid}/tasks", Needs: access.Read, Resource: access.App,
+			Handler: s.listAppTasks, Shape: rest.PageOf[v3.Task]("guids", "names", "states", "sequence_ids", rest.ParamSelector),
 		},
 		{
-			Pattern: "POST /v3/apps/{guid}/tasks", Needs: toDevelop, Resource: anApp,
-			Handler: s.createTask, Shape: gives[v3.Task](202).from(jsonOf[v3.CreateTask]()),
+			Pattern: "POST /v3/apps/{guid}/tasks", Needs: access.Develop, Resource: access.App,
+			Handler: s.createTask, Shape: rest.Returns[v3.Task](202).Reads(rest.JSON[v3.CreateTask]()),
 		},
 	}
 }
-
-// aTask is what the path of a task names.
-var aTask = resource{name: "Task", find: func(c *Control, guid string) (place, error) {
-	t, err := c.Registry.Task(guid)
-	return c.inApp(t.App, err)
-}}
 
 func (s *Server) createTask(r *http.Request) (any, error) {
 	if err := s.feature(r.Context(), app.FlagTaskCreation); err != nil {
 		return nil, err
 	}
-	body, err := decode[v3.CreateTask](r)
+	body, err := rest.Decode[v3.CreateTask](r)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +53,7 @@ func (s *Server) createTask(r *http.Request) (any, error) {
 	err = s.change(r.Context(), func(w transaction) error {
 		a, err := w.registry.App(r.PathValue("guid"))
 		if err != nil {
-			return missing("App", err)
+			return rest.Missing("App", err)
 		}
 		if t, err = w.taskFrom(a, body); err != nil {
 			return err
@@ -70,13 +66,13 @@ func (s *Server) createTask(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusAccepted, body: s.presentTask(t, true)}, nil
+	return rest.Answer{Status: http.StatusAccepted, Body: s.presentTask(t, true)}, nil
 }
 
 // checkTaskBody refuses what would be taken for "not given".
 func checkTaskBody(b v3.CreateTask) error {
 	if b.Command == "" && b.Template == nil && !b.Attach {
-		return unprocessable("No command or template provided")
+		return rest.Unprocessable("No command or template provided")
 	}
 	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
 }
@@ -90,20 +86,20 @@ func (w transaction) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 	}
 	t := app.Task{
 		App: a.GUID, Name: b.Name, Command: b.Command, User: b.User, Droplet: d.GUID, Attached: b.Attach,
-		Metadata: app.Metadata{}.Merge(metadataChange(b.Metadata)),
+		Metadata: app.Metadata{}.Merge(rest.MetadataChange(b.Metadata)),
 	}
 	if b.User != "" && d.Run != nil {
-		return t, unprocessable("user cannot be chosen for an image: it says itself who runs its programs")
+		return t, rest.Unprocessable("user cannot be chosen for an image: it says itself who runs its programs")
 	}
 	if b.Template != nil {
 		p, err := w.registry.Process(b.Template.Process.GUID)
 		if err != nil || p.App != a.GUID {
-			return t, notFound("Process")
+			return t, rest.NotFound("Process")
 		}
 		t.Command = cmp.Or(t.Command, p.Command, d.Commands[p.Type])
 		t.MemoryMB, t.DiskMB, t.LogRate = p.MemoryMB, p.DiskMB, p.LogRate
 		if t.Command == "" {
-			return t, unprocessable("process '%s' has no command that a task could run: give one with command", p.Type)
+			return t, rest.Unprocessable("process '%s' has no command that a task could run: give one with command", p.Type)
 		}
 	}
 	if b.Attach {
@@ -125,16 +121,16 @@ func (w transaction) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 func (w transaction) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 	guid := cmp.Or(named, a.Droplet)
 	if guid == "" {
-		return droplet.Droplet{}, unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
+		return droplet.Droplet{}, rest.Unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
 	}
 	d, err := w.droplet(guid)
 	switch {
 	case err == nil && d.App != a.GUID:
-		return d, notFound("Droplet")
+		return d, rest.NotFound("Droplet")
 	case err == nil && d.State == droplet.DropletAwaiting:
-		return d, unprocessable("Task must have a droplet whose files are there. Upload those of droplet %s, or specify another one.", guid)
+		return d, rest.Unprocessable("Task must have a droplet whose files are there. Upload those of droplet %s, or specify another one.", guid)
 	}
-	return d, missing("Droplet", err)
+	return d, rest.Missing("Droplet", err)
 }
 
 // recordTask keeps an event about a task of an app. Commands carry passwords.
@@ -148,7 +144,7 @@ func (w transaction) recordTask(kind string, a app.App, t app.Task) error {
 func (s *Server) getTask(r *http.Request) (any, error) {
 	t, err := s.c.Registry.Task(r.PathValue("guid"))
 	if err != nil {
-		return nil, missing("Task", err)
+		return nil, rest.Missing("Task", err)
 	}
 	return s.showTask(r, t)
 }
@@ -163,16 +159,16 @@ func (s *Server) showTask(r *http.Request, t app.Task) (v3.Task, error) {
 }
 
 func (s *Server) updateTask(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateMetadata](r)
+	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
 	}
 	t, err := s.c.Registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
-		t.Metadata = t.Metadata.Merge(metadataChange(body.Metadata))
+		t.Metadata = t.Metadata.Merge(rest.MetadataChange(body.Metadata))
 		return nil
 	})
 	if err != nil {
-		return nil, missing("Task", err)
+		return nil, rest.Missing("Task", err)
 	}
 	return s.showTask(r, t)
 }
@@ -182,17 +178,17 @@ func (s *Server) cancelTask(r *http.Request) (any, error) {
 	err := s.change(r.Context(), func(w transaction) (err error) {
 		t, err = w.registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
 			if t.State.Ended() {
-				return unprocessable("Task state is %s and therefore cannot be canceled", t.State)
+				return rest.Unprocessable("Task state is %s and therefore cannot be canceled", t.State)
 			}
 			t.State = app.TaskCanceling
 			return nil
 		})
 		if err != nil {
-			return missing("Task", err)
+			return rest.Missing("Task", err)
 		}
 		a, err := w.registry.App(t.App)
 		if err != nil {
-			return missing("Task", err)
+			return rest.Missing("Task", err)
 		}
 		return w.recordTask("audit.app.task.cancel", a, t)
 	})
@@ -200,11 +196,11 @@ func (s *Server) cancelTask(r *http.Request) (any, error) {
 		return nil, err
 	}
 	shown, err := s.showTask(r, t)
-	return answer{status: http.StatusAccepted, body: shown}, err
+	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
 }
 
 func (s *Server) listAppTasks(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +216,7 @@ func (s *Server) listAppTasks(r *http.Request) (any, error) {
 }
 
 func (s *Server) listTasks(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -236,19 +232,19 @@ func (s *Server) listTasks(r *http.Request) (any, error) {
 	return s.pageOfTasks(r, q, all)
 }
 
-func (s *Server) pageOfTasks(r *http.Request, q query, all []app.Task) (any, error) {
+func (s *Server) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (any, error) {
 	open, err := s.secrets(r)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(t app.Task) bool {
-		return !q.lets("guids", t.GUID) || !q.lets("names", t.Name) || !q.lets("states", string(t.State)) ||
-			!q.lets("sequence_ids", strconv.Itoa(t.Sequence))
+		return !q.Matches("guids", t.GUID) || !q.Matches("names", t.Name) || !q.Matches("states", string(t.State)) ||
+			!q.Matches("sequence_ids", strconv.Itoa(t.Sequence))
 	})
-	return list(s.links, r, q, all, look[app.Task, v3.Task]{
-		key:     func(t app.Task) key { return key{t.Name, t.CreatedAt, t.UpdatedAt, t.GUID} },
-		present: func(t app.Task) v3.Task { return s.presentTask(t, open(t.App)) },
-		labels:  func(t app.Task) map[string]string { return t.Metadata.Labels },
+	return rest.List(s.links, r, q, all, rest.View[app.Task, v3.Task]{
+		Key:     func(t app.Task) rest.Key { return rest.Key{Name: t.Name, Created: t.CreatedAt, Updated: t.UpdatedAt, GUID: t.GUID} },
+		Present: func(t app.Task) v3.Task { return s.presentTask(t, open(t.App)) },
+		Labels:  func(t app.Task) map[string]string { return t.Metadata.Labels },
 	}), nil
 }
 
@@ -258,7 +254,7 @@ func (s *Server) presentTask(t app.Task, open bool) v3.Task {
 	out := v3.Task{
 		GUID: t.GUID, CreatedAt: v3.At(t.CreatedAt), UpdatedAt: v3.At(t.UpdatedAt), SequenceID: t.Sequence, Name: t.Name,
 		User: s.taskUser(t), State: string(t.State), MemoryInMB: t.MemoryMB, DiskInMB: t.DiskMB, LogRateLimit: logLimit(t.LogRate),
-		DropletGUID: t.Droplet, Relationships: v3.TaskRelationships{App: v3.To(t.App)}, Metadata: presentMetadata(t.Metadata),
+		DropletGUID: t.Droplet, Relationships: v3.TaskRelationships{App: v3.To(t.App)}, Metadata: rest.PresentMetadata(t.Metadata),
 		Links: v3.Links{
 			"self":    {Href: self},
 			"app":     {Href: s.links.Href("v3", "apps", t.App)},

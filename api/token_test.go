@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 )
@@ -91,7 +92,7 @@ func TestBearerIsActor(t *testing.T) {
 	ann := w.user("ann")
 	w.grant(ann, auth.SpaceDeveloper, w.space.GUID)
 	got := w.as(w.login("ann"), "POST", "/v3/apps", `{"name":"shop","relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}}}}`)
-	a := must(decodeBytes[v3.App](got.Body.Bytes()))(t)
+	a := must(rest.DecodeBytes[v3.App](got.Body.Bytes()))(t)
 	var es v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?types=audit.app.create&target_guids="+a.GUID, "", &es)
 	if len(es.Resources) != 1 || es.Resources[0].Actor != (v3.Party{GUID: ann, Type: "user", Name: "ann"}) {
@@ -105,7 +106,7 @@ func TestRootTellsSSHDoor(t *testing.T) {
 	c := w.c
 	c.Metrics, c.SSH = nil, &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "abc"}
 	got := asVisitor(must(New(c))(t).Handler(), "", "GET", "/", "")
-	root := must(decodeBytes[v3.Root](got.Body.Bytes()))(t)
+	root := must(rest.DecodeBytes[v3.Root](got.Body.Bytes()))(t)
 	want := v3.RootLink{Href: "127.0.0.1:2222", Meta: v3.RootMeta{HostKeyFingerprint: "abc", OAuthClient: "ssh-proxy"}}
 	if root.Links.AppSSH == nil || *root.Links.AppSSH != want {
 		t.Errorf("app_ssh = %+v, want %+v", root.Links.AppSSH, want)
@@ -120,22 +121,22 @@ func (brokenBody) Close() error { return errors.New("broken") }
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	serve := func(a answer) (got *httptest.ResponseRecorder, aborted bool) {
+	serve := func(a rest.Answer) (got *httptest.ResponseRecorder, aborted bool) {
 		got = httptest.NewRecorder()
 		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // net/http compares it so
 		w.s.serve(func(*http.Request) (any, error) { return a, nil })(got, httptest.NewRequest("GET", "/", nil))
 		return got, false
 	}
-	got, _ := serve(answer{status: 200, raw: []byte("a: b\n"), contentType: "application/x-yaml", warnings: []string{"a, b", "ü c"}})
+	got, _ := serve(rest.Answer{Status: 200, Raw: []byte("a: b\n"), ContentType: "application/x-yaml", Warnings: []string{"a, b", "ü c"}})
 	h := got.Header()
 	if got.Body.String() != "a: b\n" || h.Get("Content-Type") != "application/x-yaml" || h.Get("X-Cf-Warnings") != "a%2C+b,%C3%BC+c" || h.Get("Content-Length") != "5" {
 		t.Errorf("raw = %s %v", got.Body, h)
 	}
-	got, aborted := serve(answer{status: 200, content: io.NopCloser(strings.NewReader("bits")), size: 4, contentType: "application/gzip"})
+	got, aborted := serve(rest.Answer{Status: 200, Content: io.NopCloser(strings.NewReader("bits")), Size: 4, ContentType: "application/gzip"})
 	if got.Body.String() != "bits" || got.Header().Get("Content-Length") != "4" || aborted {
 		t.Errorf("content = %s %v, aborted %t", got.Body, got.Header(), aborted)
 	}
-	if _, aborted := serve(answer{status: 200, content: brokenBody{strings.NewReader("bi")}, contentType: "x/y"}); !aborted {
+	if _, aborted := serve(rest.Answer{Status: 200, Content: brokenBody{strings.NewReader("bi")}, ContentType: "x/y"}); !aborted {
 		t.Error("content that broke off looks like the whole")
 	}
 }

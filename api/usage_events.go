@@ -5,31 +5,33 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
 // usageEventsEndpoints are the endpoints of this file.
-func (s *Server) usageEventsEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) usageEventsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/app_usage_events", Needs: authenticated, // who does not see everything sees none
-			Handler: s.listAppUsage, Shape: pageOf[v3.AppUsageEvent]("after_guid", "guids").by(byTime...),
+			Pattern: "GET /v3/app_usage_events", Needs: access.Authenticated, // who does not see everything sees none
+			Handler: s.listAppUsage, Shape: rest.PageOf[v3.AppUsageEvent]("after_guid", "guids").OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "GET /v3/app_usage_events/{guid}", Needs: authenticated, Handler: s.getAppUsage, Shape: gives[v3.AppUsageEvent](200)},
+		{Pattern: "GET /v3/app_usage_events/{guid}", Needs: access.Authenticated, Handler: s.getAppUsage, Shape: rest.Returns[v3.AppUsageEvent](200)},
 		{
-			Pattern: "GET /v3/service_usage_events", Needs: authenticated,
-			Handler: s.listServiceUsage, Shape: pageOf[v3.ServiceUsageEvent]("after_guid", "guids", "service_instance_types", "service_offering_guids").by(byTime...),
+			Pattern: "GET /v3/service_usage_events", Needs: access.Authenticated,
+			Handler: s.listServiceUsage, Shape: rest.PageOf[v3.ServiceUsageEvent]("after_guid", "guids", "service_instance_types", "service_offering_guids").OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "GET /v3/service_usage_events/{guid}", Needs: authenticated, Handler: s.getServiceUsage, Shape: gives[v3.ServiceUsageEvent](200)},
+		{Pattern: "GET /v3/service_usage_events/{guid}", Needs: access.Authenticated, Handler: s.getServiceUsage, Shape: rest.Returns[v3.ServiceUsageEvent](200)},
 		{
-			Pattern: "POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed", Needs: toAdminister,
-			Handler: s.purgeAppUsage, Shape: gives[struct{}](200),
+			Pattern: "POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed", Needs: access.Administer,
+			Handler: s.purgeAppUsage, Shape: rest.Returns[struct{}](200),
 		},
 		{
-			Pattern: "POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed", Needs: toAdminister,
-			Handler: s.purgeServiceUsage, Shape: gives[struct{}](200),
+			Pattern: "POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed", Needs: access.Administer,
+			Handler: s.purgeServiceUsage, Shape: rest.Returns[struct{}](200),
 		},
 	}
 }
@@ -54,7 +56,7 @@ func (w transaction) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) 
 }
 
 func (s *Server) listAppUsage(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,7 @@ func (s *Server) listAppUsage(r *http.Request) (any, error) {
 }
 
 func (s *Server) listServiceUsage(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -75,48 +77,37 @@ func (s *Server) listServiceUsage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	// The place where to go on is looked for before anything is left out.
-	if all, err = q.after(all); err != nil {
+	if all, err = q.After(all); err != nil {
 		return nil, err
 	}
-	delete(q.filters, "after_guid")
+	delete(q.Filters, "after_guid")
 	all = slices.DeleteFunc(all, func(u app.Usage) bool {
-		return !q.lets("service_instance_types", u.Service.Type) || !q.lets("service_offering_guids", u.Service.Offering.GUID)
+		return !q.Matches("service_instance_types", u.Service.Type) || !q.Matches("service_offering_guids", u.Service.Offering.GUID)
 	})
 	return listUsage(s, r, q, all, s.presentServiceUsage)
 }
 
 // usageFor reads events for who sees everything; others see none.
 func (s *Server) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
-	perms, err := s.access.permissions(r.Context())
-	if err != nil || !perms.all && !perms.admin {
+	perms, err := s.access.Permissions(r.Context())
+	if err != nil || !perms.All && !perms.Admin {
 		return nil, err
 	}
 	return read()
 }
 
-// after are the events behind the one that a client has read last.
-func (q query) after(all []app.Usage) ([]app.Usage, error) {
-	last, given := q.filters["after_guid"]
-	if !given {
-		return all, nil
-	}
-	i := slices.IndexFunc(all, func(u app.Usage) bool { return len(last) == 1 && u.GUID == last[0] })
-	if i < 0 {
-		return nil, badQuery("After guid filter must be a valid event guid.")
-	}
-	return all[i+1:], nil
-}
-
-func listUsage[V any](s *Server, r *http.Request, q query, all []app.Usage, present func(u app.Usage) V) (any, error) {
-	all, err := q.after(all)
+func listUsage[V any](s *Server, r *http.Request, q rest.Query, all []app.Usage, present func(u app.Usage) V) (any, error) {
+	all, err := q.After(all)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(u app.Usage) bool { return !q.lets("guids", u.GUID) })
-	return list(s.links, r, q, all, look[app.Usage, V]{
+	all = slices.DeleteFunc(slices.Clone(all), func(u app.Usage) bool { return !q.Matches("guids", u.GUID) })
+	return rest.List(s.links, r, q, all, rest.View[app.Usage, V]{
 		// Several have one time: their number says which was first.
-		key:     func(u app.Usage) key { return key{u.State, u.CreatedAt, u.CreatedAt, fmt.Sprintf("%020d", u.Number)} },
-		present: present,
+		Key: func(u app.Usage) rest.Key {
+			return rest.Key{Name: u.State, Created: u.CreatedAt, Updated: u.CreatedAt, GUID: fmt.Sprintf("%020d", u.Number)}
+		},
+		Present: present,
 	}), nil
 }
 
@@ -143,7 +134,7 @@ func (s *Server) usageNamed(r *http.Request, read func() ([]app.Usage, error), n
 	}
 	i := slices.IndexFunc(all, func(u app.Usage) bool { return u.GUID == r.PathValue("guid") })
 	if i < 0 {
-		return app.Usage{}, notFound(noun)
+		return app.Usage{}, rest.NotFound(noun)
 	}
 	return all[i], nil
 }

@@ -3,17 +3,19 @@ package api
 import (
 	"net/http"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
 )
 
 // usageSummaryEndpoints are the endpoints of this file.
-func (s *Server) usageSummaryEndpoints() []Endpoint {
-	return []Endpoint{
-		{Pattern: "GET /v3/info/usage_summary", Needs: toReadAll, Hidden: true, Handler: s.getUsage, Shape: gives[v3.PlaceUsage](200)},
-		{Pattern: "GET /v3/organizations/{guid}/usage_summary", Needs: toRead, Resource: anOrg, Handler: s.getOrgUsage, Shape: gives[v3.PlaceUsage](200)},
-		{Pattern: "GET /v3/spaces/{guid}/usage_summary", Needs: toRead, Resource: aSpace, Handler: s.getSpaceUsage, Shape: gives[v3.PlaceUsage](200)},
+func (s *Server) usageSummaryEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/info/usage_summary", Needs: access.ReadAll, Hidden: true, Handler: s.getUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
+		{Pattern: "GET /v3/organizations/{guid}/usage_summary", Needs: access.Read, Resource: access.Org, Handler: s.getOrgUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
+		{Pattern: "GET /v3/spaces/{guid}/usage_summary", Needs: access.Read, Resource: access.Space, Handler: s.getSpaceUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
 	}
 }
 

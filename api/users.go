@@ -7,36 +7,38 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 )
 
 // usersEndpoints are the endpoints of this file.
-func (s *Server) usersEndpoints() []Endpoint {
-	return []Endpoint{
+func (s *Server) usersEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/organizations/{guid}/users", Needs: toRead, Resource: anOrg,
-			Handler: s.listOrgUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
+			Pattern: "GET /v3/organizations/{guid}/users", Needs: access.Read, Resource: access.Org,
+			Handler: s.listOrgUsers, Shape: rest.PageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "GET /v3/spaces/{guid}/users", Needs: toRead, Resource: aSpace,
-			Handler: s.listSpaceUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
+			Pattern: "GET /v3/spaces/{guid}/users", Needs: access.Read, Resource: access.Space,
+			Handler: s.listSpaceUsers, Shape: rest.PageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "GET /v3/users", Needs: authenticated,
-			Handler: s.listUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
+			Pattern: "GET /v3/users", Needs: access.Authenticated,
+			Handler: s.listUsers, Shape: rest.PageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
-		{Pattern: "POST /v3/users", Needs: toAdminister, Handler: s.createUser, Shape: gives[v3.User](201).from(jsonOf[v3.CreateUser]())},
+		{Pattern: "POST /v3/users", Needs: access.Administer, Handler: s.createUser, Shape: rest.Returns[v3.User](201).Reads(rest.JSON[v3.CreateUser]())},
 		{
-			Pattern: "GET /v3/users/{guid}", Needs: authenticated, // who shares an org is seen
-			Handler: s.getUser, Shape: gives[v3.User](200),
+			Pattern: "GET /v3/users/{guid}", Needs: access.Authenticated, // who shares an org is seen
+			Handler: s.getUser, Shape: rest.Returns[v3.User](200),
 		},
 		{
-			Pattern: "PATCH /v3/users/{guid}", Needs: toAdminister, Resource: s.userResource(),
-			Handler: s.updateUser, Shape: gives[v3.User](200).from(jsonOf[v3.UpdateUser]()),
+			Pattern: "PATCH /v3/users/{guid}", Needs: access.Administer, Resource: s.userResource(),
+			Handler: s.updateUser, Shape: rest.Returns[v3.User](200).Reads(rest.JSON[v3.UpdateUser]()),
 		},
-		{Pattern: "DELETE /v3/users/{guid}", Needs: toAdminister, Resource: s.userResource(), Handler: s.deleteUser, Shape: begins()},
+		{Pattern: "DELETE /v3/users/{guid}", Needs: access.Administer, Resource: s.userResource(), Handler: s.deleteUser, Shape: rest.StartsJob()},
 	}
 }
 
@@ -107,7 +109,7 @@ func (s *Server) inSight(ctx context.Context) ([]person, error) {
 	if err != nil {
 		return nil, err
 	}
-	perms, err := s.access.permissions(ctx)
+	perms, err := s.access.Permissions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,15 +117,15 @@ func (s *Server) inSight(ctx context.Context) ([]person, error) {
 	if err != nil {
 		return nil, err
 	}
-	near := map[string]bool{principal(ctx).ID: true}
+	near := map[string]bool{access.Principal(ctx).ID: true}
 	for _, role := range roles {
-		if perms.orgs[role.Org] || role.Space != "" && perms.orgs[perms.orgOf[role.Space]] {
+		if perms.Orgs[role.Org] || role.Space != "" && perms.Orgs[perms.OrgOf[role.Space]] {
 			near[role.User] = true
 		}
 	}
 	var out []person
 	for guid, p := range all {
-		if perms.all || near[guid] {
+		if perms.All || near[guid] {
 			out = append(out, p)
 		}
 	}
@@ -190,40 +192,29 @@ func (s *Server) holders(r *http.Request, roles []auth.Role) (any, error) {
 }
 
 func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
-	q, err := readQuery(r)
+	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
 	}
-	_, whole := q.filters["usernames"]
-	_, partial := q.filters["partial_usernames"]
-	if _, origins := q.filters["origins"]; origins && !whole && !partial {
-		return nil, badQuery("Origins filter cannot be provided without usernames or partial_usernames filter.")
+	_, whole := q.Filters["usernames"]
+	_, partial := q.Filters["partial_usernames"]
+	if _, origins := q.Filters["origins"]; origins && !whole && !partial {
+		return nil, rest.BadQuery("Origins filter cannot be provided without usernames or partial_usernames filter.")
 	}
 	if whole && partial {
-		return nil, badQuery("Usernames and partial_usernames cannot be provided together.")
+		return nil, rest.BadQuery("Usernames and partial_usernames cannot be provided together.")
 	}
 	var found []person
 	for _, p := range all {
-		if q.lets("guids", p.guid) && q.letsFold("usernames", p.name) && q.letsPart("partial_usernames", p.name) && q.letsFold("origins", p.origin) {
+		if q.Matches("guids", p.guid) && q.MatchesFold("usernames", p.name) && q.MatchesPart("partial_usernames", p.name) && q.MatchesFold("origins", p.origin) {
 			found = append(found, p)
 		}
 	}
-	return list(s.links, r, q, found, look[person, v3.User]{
-		key:     func(p person) key { return key{p.name, p.created, p.updated, p.guid} },
-		present: s.presentUser,
-		labels:  func(p person) map[string]string { return p.metadata.Labels },
+	return rest.List(s.links, r, q, found, rest.View[person, v3.User]{
+		Key:     func(p person) rest.Key { return rest.Key{Name: p.name, Created: p.created, Updated: p.updated, GUID: p.guid} },
+		Present: s.presentUser,
+		Labels:  func(p person) map[string]string { return p.metadata.Labels },
 	}), nil
-}
-
-// letsPart tells whether the value has one of the filter's texts in it.
-func (q query) letsPart(filter, value string) bool {
-	parts, given := q.filters[filter]
-	for _, part := range parts {
-		if strings.Contains(strings.ToLower(value), strings.ToLower(part)) {
-			return true
-		}
-	}
-	return !given
 }
 
 func (s *Server) getUser(r *http.Request) (any, error) {
@@ -245,17 +236,17 @@ func (s *Server) userOf(r *http.Request) (person, error) {
 			return p, nil
 		}
 	}
-	return person{}, notFound("User")
+	return person{}, rest.NotFound("User")
 }
 
 // createUser makes an account known to the platform: one that there is, by its
 // guid, or one of another origin, by its name.
 func (s *Server) createUser(r *http.Request) (any, error) {
-	body, err := decode[v3.CreateUser](r)
+	body, err := rest.Decode[v3.CreateUser](r)
 	if err != nil {
 		return nil, err
 	}
-	metadata := app.Metadata{}.Merge(metadataChange(body.Metadata))
+	metadata := app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))
 	if err := metadata.Validate(); err != nil { // an account that is made stays
 		return nil, err
 	}
@@ -266,7 +257,7 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 	err = s.change(r.Context(), func(w transaction) error {
 		old, err := w.registry.User(guid)
 		if err == nil && !old.Gone {
-			return unprocessable("User with guid '%s' already exists.", guid)
+			return rest.Unprocessable("User with guid '%s' already exists.", guid)
 		}
 		if err != nil && !errors.Is(err, app.ErrNotFound) {
 			return err
@@ -281,7 +272,7 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentUser(all[guid])}, nil
+	return rest.Answer{Status: http.StatusCreated, Body: s.presentUser(all[guid])}, nil
 }
 
 // accountFor is the guid of the account that a body names. An account of another
@@ -289,13 +280,13 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 func (s *Server) accountFor(body v3.CreateUser) (string, error) {
 	switch {
 	case body.GUID != "" && (body.Username != "" || body.Origin != ""):
-		return "", unprocessable("Cannot specify 'username' or 'origin' when 'guid' is given.")
+		return "", rest.Unprocessable("Cannot specify 'username' or 'origin' when 'guid' is given.")
 	case body.GUID != "":
 		return body.GUID, nil
 	case body.Username == "" || body.Origin == "":
-		return "", unprocessable("Either 'guid', or 'username' and 'origin' must be given.")
+		return "", rest.Unprocessable("Either 'guid', or 'username' and 'origin' must be given.")
 	case strings.EqualFold(body.Origin, auth.OriginUAA):
-		return "", unprocessable("Origin cannot be 'uaa' when creating a user by username")
+		return "", rest.Unprocessable("Origin cannot be 'uaa' when creating a user by username")
 	}
 	accounts := s.c.Auth.Accounts()
 	u, err := accounts.UserByName(body.Username, body.Origin)
@@ -306,7 +297,7 @@ func (s *Server) accountFor(body v3.CreateUser) (string, error) {
 }
 
 func (s *Server) updateUser(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateUser](r)
+	body, err := rest.Decode[v3.UpdateUser](r)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +310,7 @@ func (s *Server) updateUser(r *http.Request) (any, error) {
 		if err != nil && !errors.Is(err, app.ErrNotFound) {
 			return err
 		}
-		u, err = w.registry.PutUser(app.User{GUID: p.guid, Metadata: u.Metadata.Merge(metadataChange(body.Metadata))})
+		u, err = w.registry.PutUser(app.User{GUID: p.guid, Metadata: u.Metadata.Merge(rest.MetadataChange(body.Metadata))})
 		p.metadata, p.updated = u.Metadata, u.UpdatedAt
 		return err
 	})
@@ -352,7 +343,7 @@ func (s *Server) doDeleteUser(_ context.Context, guid string) error {
 func (s *Server) presentUser(p person) v3.User {
 	out := v3.User{
 		GUID: p.guid, CreatedAt: v3.At(p.created), UpdatedAt: v3.At(p.updated), PresentationName: p.called(),
-		Metadata: presentMetadata(p.metadata), Links: v3.Links{"self": {Href: s.links.Href("v3", "users", p.guid)}},
+		Metadata: rest.PresentMetadata(p.metadata), Links: v3.Links{"self": {Href: s.links.Href("v3", "users", p.guid)}},
 	}
 	if p.name != "" {
 		out.Username, out.Origin = &p.name, &p.origin
@@ -361,8 +352,8 @@ func (s *Server) presentUser(p person) v3.User {
 }
 
 // userResource is what the path of a user names. It has no place: a caller can see it or not.
-func (s *Server) userResource() resource {
-	return resource{name: "User", look: func(r *http.Request) error {
+func (s *Server) userResource() access.Resource {
+	return access.Resource{Name: "User", Look: func(r *http.Request) error {
 		_, err := s.userOf(r)
 		return err
 	}}

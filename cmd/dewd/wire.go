@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api"
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -369,7 +370,7 @@ func (d *daemon) openAuth() (err error) {
 // recordAccount keeps who changed which account.
 func (d *daemon) recordAccount(kind string, who auth.Principal, target, name string) {
 	err := d.events.Record(app.Event{
-		Type: kind, Actor: api.Actor(who),
+		Type: kind, Actor: access.Actor(who),
 		Target: app.Target{GUID: target, Type: "account", Name: name},
 	})
 	if err != nil {

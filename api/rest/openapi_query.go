@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"regexp"
@@ -9,65 +9,65 @@ import (
 // pathPart is a part of a path that has a name.
 var pathPart = regexp.MustCompile(`\{([a-z_]+)\}`)
 
-// ofLists are the parameters that every list knows, besides order_by.
-var ofLists = []string{"page", "per_page", paramCreated, paramUpdated}
+// OfLists are the parameters that every list knows, besides order_by.
+var OfLists = []string{"page", "per_page", ParamCreated, ParamUpdated}
 
-// operators are those of times.
-var operators = []string{"gt", "gte", "lt", "lte"}
+// Operators are those of times.
+var Operators = []string{"gt", "gte", "lt", "lte"}
 
 // parameters are all that may be said beside the body.
-func (o operation) parameters(path string, choices map[string][]string) []object {
-	var all []object
+func (o Shape) parameters(path string, choices map[string][]string) []Object {
+	var all []Object
 	for _, part := range pathPart.FindAllStringSubmatch(path, -1) {
-		all = append(all, object{"name": part[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+		all = append(all, Object{"name": part[1], "in": "path", "required": true, "schema": Object{"type": "string"}})
 	}
-	if o.pages {
-		all = append(all, asked("order_by", object{"type": "string", "enum": bothWays(o.orders)}))
-		for _, name := range ofLists {
+	if o.Pages {
+		all = append(all, asked("order_by", Object{"type": "string", "enum": bothWays(o.Orders)}))
+		for _, name := range OfLists {
 			all = append(all, parameter(name, choices))
 		}
-		for _, name := range []string{paramCreated, paramUpdated} {
-			for _, op := range operators {
+		for _, name := range []string{ParamCreated, ParamUpdated} {
+			for _, op := range Operators {
 				all = append(all, asked(name+"["+op+"]", timeSchema()))
 			}
 		}
 	}
-	for _, name := range o.asks {
+	for _, name := range o.Asks {
 		all = append(all, parameter(name, choices))
 	}
 	return all
 }
 
 // asked is a query parameter with one value.
-func asked(name string, schema object) object {
-	return object{"name": name, "in": "query", "schema": schema}
+func asked(name string, schema Object) Object {
+	return Object{"name": name, "in": "query", "schema": schema}
 }
 
 // parameter is a query parameter. Most have values with commas between them.
-func parameter(name string, choices map[string][]string) object {
-	if schema, ok := single[name]; ok {
+func parameter(name string, choices map[string][]string) Object {
+	if schema, ok := Single[name]; ok {
 		return asked(name, schema)
 	}
-	items := object{"type": "string"}
-	if name == paramCreated || name == paramUpdated {
+	items := Object{"type": "string"}
+	if name == ParamCreated || name == ParamUpdated {
 		items = timeSchema()
 	}
 	if names, ok := choices[name]; ok {
-		items = object{"enum": names}
+		items = Object{"enum": names}
 	}
-	p := asked(name, object{"type": "array", "items": items})
+	p := asked(name, Object{"type": "array", "items": items})
 	p["style"], p["explode"] = "form", name == "envelope_types"
 	return p
 }
 
-func timeSchema() object { return object{"type": "string", "format": "date-time"} }
+func timeSchema() Object { return Object{"type": "string", "format": "date-time"} }
 
-// single are the parameters that have one value.
-var single = map[string]object{
+// Single are the parameters that have one value.
+var Single = map[string]Object{
 	"page":     {"type": "integer", "minimum": 1},
-	"per_page": {"type": "integer", "minimum": 1, "maximum": maxPerPage},
+	"per_page": {"type": "integer", "minimum": 1, "maximum": MaxPerPage},
 
-	paramSelector: {"type": "string"},
+	ParamSelector: {"type": "string"},
 	"purge":       {"type": "boolean"}, "available": {"type": "boolean"}, "default": {"type": "boolean"}, "current": {"type": "boolean"},
 	"unmapped":   {"const": "true"},
 	"deployable": {"type": "boolean"}, "source_guid": {"type": "string"},
@@ -97,11 +97,11 @@ func bothWays(orders []string) []string {
 	return all
 }
 
-// knows tells whether an operation has a query parameter.
-func (o operation) knows(name string) bool {
-	if slices.Contains(o.asks, name) {
+// Knows tells whether an operation has a query parameter.
+func (o Shape) Knows(name string) bool {
+	if slices.Contains(o.Asks, name) {
 		return true
 	}
 	bare, _, _ := strings.Cut(name, "[")
-	return o.pages && (name == "order_by" || slices.Contains(ofLists, bare))
+	return o.Pages && (name == "order_by" || slices.Contains(OfLists, bare))
 }

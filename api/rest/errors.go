@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -35,53 +36,53 @@ var (
 	errTooSlow = &Error{
 		Status: http.StatusRequestTimeout, Code: 10004, Title: "CF-RequestTimeout", Detail: "The request body arrived too slowly",
 	}
-	errTooLarge = &Error{
+	ErrTooLarge = &Error{
 		Status: http.StatusRequestEntityTooLarge, Code: 10013, Title: "CF-RequestEntityTooLarge", Detail: "The request body is too large",
 	}
 )
 
 // denials are the responses to what access refuses.
 var denials = map[error]*Error{
-	errUnknownRequest: {
+	access.ErrUnknownRequest: {
 		Status: http.StatusNotFound, Code: v3.CodeUnknownRequest, Title: "CF-NotFound", Detail: v3.DetailUnknownRequest,
 	},
-	errNotAuthenticated: {
+	access.ErrNotAuthenticated: {
 		Status: http.StatusUnauthorized, Code: v3.CodeNotAuthenticated, Title: v3.TitleNotAuthenticated, Detail: "Authentication error",
 	},
-	errInvalidToken: {
+	access.ErrInvalidToken: {
 		Status: http.StatusUnauthorized, Code: v3.CodeInvalidAuthToken, Title: v3.TitleInvalidAuthToken, Detail: "Invalid Auth Token",
 	},
-	errNotAuthorized: {
+	access.ErrNotAuthorized: {
 		Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 		Detail: "You are not authorized to perform the requested action",
 	},
-	errOrgSuspended: {
+	access.ErrOrgSuspended: {
 		Status: http.StatusForbidden, Code: v3.CodeOrgSuspended, Title: v3.TitleOrgSuspended, Detail: "The organization is suspended",
 	},
 }
 
-// internalError is the answer to what nobody foresaw. It tells nothing of the
+// InternalError is the answer to what nobody foresaw. It tells nothing of the
 // inside: the log does, under the id of the request.
-const internalError = `{"errors":[{"code":10001,"title":"UnknownError","detail":"An unknown error occurred."}]}`
+const InternalError = `{"errors":[{"code":10001,"title":"UnknownError","detail":"An unknown error occurred."}]}`
 
-func notFound(noun string) *Error {
+func NotFound(noun string) *Error {
 	return &Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: noun + " not found"}
 }
 
-func unprocessable(format string, args ...any) *Error {
+func Unprocessable(format string, args ...any) *Error {
 	return &Error{
 		Status: http.StatusUnprocessableEntity, Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable,
 		Detail: fmt.Sprintf(format, args...),
 	}
 }
 
-func badRequest(format string, args ...any) *Error {
+func BadRequest(format string, args ...any) *Error {
 	return &Error{
 		Status: http.StatusBadRequest, Code: v3.CodeBadRequest, Title: v3.TitleBadRequest, Detail: fmt.Sprintf(format, args...),
 	}
 }
 
-func badQuery(format string, args ...any) *Error {
+func BadQuery(format string, args ...any) *Error {
 	return &Error{
 		Status: http.StatusBadRequest, Code: v3.CodeBadQuery, Title: v3.TitleBadQuery,
 		Detail: "The query parameter is invalid: " + fmt.Sprintf(format, args...),
@@ -95,23 +96,23 @@ func badMessage(why string) *Error {
 	}
 }
 
-// missing turns "not found" of the packages below into the platform's words for
+// Missing turns "not found" of the packages below into the platform's words for
 // the noun that was asked for. Other errors stay as they are.
-func missing(noun string, err error) error {
-	if invisible(err) {
-		return notFound(noun)
+func Missing(noun string, err error) error {
+	if access.Invisible(err) {
+		return NotFound(noun)
 	}
 	return err
 }
 
-// toError is the answer to an error: whose fault it is, and all that is wrong.
-func toError(err error) (int, v3.Errors) {
+// ToError is the answer to an error: whose fault it is, and all that is wrong.
+func ToError(err error) (int, v3.Errors) {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
 	}
 	for denial, e := range denials {
 		if errors.Is(err, denial) {
-			return toError(e)
+			return ToError(e)
 		}
 	}
 	if e := (*services.Refused)(nil); errors.As(err, &e) {
@@ -124,10 +125,10 @@ func toError(err error) (int, v3.Errors) {
 		is bool
 		as *Error
 	}{
-		{isA[*http.MaxBytesError](err), errTooLarge},
-		{invisible(err), notFound("Resource")},
-		{errors.Is(err, runtime.ErrNoInstance), notFound("Instance")},
-		{errors.Is(err, droplet.ErrNotReady), badRequest("Bad request: Cannot stage package whose state is not ready.")},
+		{IsA[*http.MaxBytesError](err), ErrTooLarge},
+		{access.Invisible(err), NotFound("Resource")},
+		{errors.Is(err, runtime.ErrNoInstance), NotFound("Instance")},
+		{errors.Is(err, droplet.ErrNotReady), BadRequest("Bad request: Cannot stage package whose state is not ready.")},
 		{errors.Is(err, droplet.ErrUploaded), &Error{
 			Status: http.StatusBadRequest, Code: 150004, Title: "CF-PackageBitsAlreadyUploaded",
 			Detail: "Bits may be uploaded only once. Create a new package to upload different bits.",
@@ -141,7 +142,7 @@ func toError(err error) (int, v3.Errors) {
 		}},
 	} {
 		if known.is {
-			return toError(known.as)
+			return ToError(known.as)
 		}
 	}
 	return http.StatusInternalServerError, v3.Errors{Errors: []v3.Error{
@@ -175,33 +176,33 @@ func leaves(err error) []error {
 	return leaves(errors.Unwrap(err))
 }
 
-func isA[T error](err error) bool {
+func IsA[T error](err error) bool {
 	var e T
 	return errors.As(err, &e)
 }
 
-// decode reads the body of a request. What is not JSON is a 400; JSON of another
+// Decode reads the body of a request. What is not JSON is a 400; JSON of another
 // shape is a 422 that names the field.
-func decode[T any](r *http.Request) (v T, err error) {
+func Decode[T any](r *http.Request) (v T, err error) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
-		return v, readError(err)
+		return v, ReadError(err)
 	}
-	return decodeBytes[T](b)
+	return DecodeBytes[T](b)
 }
 
-// readError is the answer to a body that could not be read to its end.
-func readError(err error) error {
+// ReadError is the answer to a body that could not be read to its end.
+func ReadError(err error) error {
 	switch {
-	case isA[*http.MaxBytesError](err):
-		return errTooLarge
+	case IsA[*http.MaxBytesError](err):
+		return ErrTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errTooSlow
 	}
 	return badMessage("the body ended too early")
 }
 
-func decodeBytes[T any](b []byte) (v T, err error) {
+func DecodeBytes[T any](b []byte) (v T, err error) {
 	if err := inbound.JSON(b, &v); errors.Is(err, inbound.ErrSyntax) {
 		return v, badMessage("invalid request body")
 	} else if err != nil {
@@ -214,12 +215,12 @@ func decodeBytes[T any](b []byte) (v T, err error) {
 		return v, nil
 	}
 	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
-		return v, unprocessable("%s must be %s, not %s", fieldName(t.Field), kindName(t.Type.Kind().String()), t.Value)
+		return v, Unprocessable("%s must be %s, not %s", fieldName(t.Field), kindName(t.Type.Kind().String()), t.Value)
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return v, unprocessable("Unknown field(s): '%s'", strings.Trim(field, `"`))
+		return v, Unprocessable("Unknown field(s): '%s'", strings.Trim(field, `"`))
 	}
-	return v, unprocessable("%s", strings.TrimPrefix(err.Error(), "json: "))
+	return v, Unprocessable("%s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func fieldName(field string) string {

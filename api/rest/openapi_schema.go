@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"encoding/json"
@@ -15,24 +15,24 @@ import (
 // and much may be left out.
 type shapes struct {
 	suffix string // of the names in requests; empty: these are answers
-	named  object
+	named  Object
 }
 
-func newShapes(suffix string) *shapes { return &shapes{suffix: suffix, named: object{}} }
+func newShapes(suffix string) *shapes { return &shapes{suffix: suffix, named: Object{}} }
 
 func (s *shapes) asked() bool { return s.suffix != "" }
 
 var (
 	errorsType = reflect.TypeFor[v3.Errors]()
-	intType    = reflect.TypeFor[v3.Int]()
+	IntType    = reflect.TypeFor[v3.Int]()
 	rawType    = reflect.TypeFor[json.RawMessage]()
 
-	// ownShapes are the types that write themselves, or may be anything.
-	ownShapes = map[reflect.Type]func() object{
+	// OwnShapes are the types that write themselves, or may be anything.
+	OwnShapes = map[reflect.Type]func() Object{
 		reflect.TypeFor[time.Time](): timeSchema,
 		reflect.TypeFor[v3.Time]():   timeSchema,
-		rawType:                      func() object { return object{} },
-		reflect.TypeFor[[]byte]():    func() object { return object{"type": "string", "contentEncoding": "base64"} },
+		rawType:                      func() Object { return Object{} },
+		reflect.TypeFor[[]byte]():    func() Object { return Object{"type": "string", "contentEncoding": "base64"} },
 	}
 
 	// notWord is what a name of a type has and a name of a schema has not.
@@ -40,40 +40,40 @@ var (
 )
 
 // of is the schema of a type.
-func (s *shapes) of(t reflect.Type) object {
-	if own, ok := ownShapes[t]; ok {
+func (s *shapes) of(t reflect.Type) Object {
+	if own, ok := OwnShapes[t]; ok {
 		return own()
 	}
-	if t == intType && s.asked() {
-		return object{"anyOf": []object{{"type": "integer"}, {"type": "string", "pattern": `^[+-]?[0-9]+$`}}}
+	if t == IntType && s.asked() {
+		return Object{"anyOf": []Object{{"type": "integer"}, {"type": "string", "pattern": `^[+-]?[0-9]+$`}}}
 	}
-	if value, ok := nullable(t); ok {
+	if value, ok := Nullable(t); ok {
 		return nullToo(s.of(value))
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return object{"type": "boolean"}
+		return Object{"type": "boolean"}
 	case reflect.String:
-		return object{"type": "string"}
+		return Object{"type": "string"}
 	case reflect.Float32, reflect.Float64:
-		return object{"type": "number"}
+		return Object{"type": "number"}
 	case reflect.Slice, reflect.Array:
-		return object{"type": "array", "items": s.of(t.Elem())}
+		return Object{"type": "array", "items": s.of(t.Elem())}
 	case reflect.Map:
-		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
+		return Object{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Struct:
 		return s.ref(t)
 	case reflect.Interface:
-		return object{}
+		return Object{}
 	}
 	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
-		return object{"type": "integer"}
+		return Object{"type": "integer"}
 	}
 	panic("no schema can be made of " + t.String()) // the test of the description sees it first
 }
 
-// nullable tells what may be null, and what else it is.
-func nullable(t reflect.Type) (reflect.Type, bool) {
+// Nullable tells what may be null, and what else it is.
+func Nullable(t reflect.Type) (reflect.Type, bool) {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem(), true
 	}
@@ -84,24 +84,24 @@ func nullable(t reflect.Type) (reflect.Type, bool) {
 	return nil, false
 }
 
-func nullToo(schema object) object {
+func nullToo(schema Object) Object {
 	if len(schema) == 0 {
 		return schema
 	}
-	return object{"anyOf": []object{schema, {"type": "null"}}}
+	return Object{"anyOf": []Object{schema, {"type": "null"}}}
 }
 
 // ref is the schema of a struct, by its name.
-func (s *shapes) ref(t reflect.Type) object {
+func (s *shapes) ref(t reflect.Type) Object {
 	if t.Name() == "" {
 		return s.object(t)
 	}
 	name := schemaName(t) + s.suffix
 	if _, known := s.named[name]; !known {
-		s.named[name] = object{} // it may have itself inside
+		s.named[name] = Object{} // it may have itself inside
 		s.named[name] = s.object(t)
 	}
-	return object{"$ref": "#/components/schemas/" + name}
+	return Object{"$ref": "#/components/schemas/" + name}
 }
 
 // schemaName is the name of a type; List[v3.App] is ListApp.
@@ -115,17 +115,17 @@ func schemaName(t reflect.Type) string {
 
 // object is the schema of a struct. Nothing else may be inside: the decoder
 // refuses it, and an answer with more than is described would be a surprise.
-func (s *shapes) object(t reflect.Type) object {
-	properties, required := object{}, []string{}
+func (s *shapes) object(t reflect.Type) Object {
+	properties, required := Object{}, []string{}
 	s.fields(t, properties, &required)
-	d := object{"type": "object", "properties": properties, "additionalProperties": false}
+	d := Object{"type": "object", "properties": properties, "additionalProperties": false}
 	if len(required) > 0 {
 		d["required"] = required
 	}
 	return d
 }
 
-func (s *shapes) fields(t reflect.Type, properties object, required *[]string) {
+func (s *shapes) fields(t reflect.Type, properties Object, required *[]string) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
@@ -138,7 +138,7 @@ func (s *shapes) fields(t reflect.Type, properties object, required *[]string) {
 			}
 			properties[name] = s.of(f.Type)
 			if strings.Contains(options, "string") {
-				properties[name] = object{"type": "string"} // a number as text
+				properties[name] = Object{"type": "string"} // a number as text
 			}
 			if !s.optional(t, f, options) {
 				*required = append(*required, name)

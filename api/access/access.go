@@ -1,0 +1,421 @@
+// Package access decides what callers may see and do: which need an endpoint has, where
+// a resource belongs, and which roles have the need there. It answers with an error, and
+// package rest turns that into a response.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
+)
+
+// Why a caller is refused. Which response that is, package rest knows.
+var (
+	ErrUnknownRequest   = errors.New("unknown request")
+	ErrNotAuthenticated = errors.New("not authenticated")
+	ErrInvalidToken     = errors.New("invalid token")
+	ErrNotAuthorized    = errors.New("not authorized")
+	ErrOrgSuspended     = errors.New("the organization is suspended")
+)
+
+// Need is what a caller wants to do with a resource. The roles in its space and org decide.
+type Need int
+
+const (
+	// Public needs no token.
+	Public Need = iota + 1
+	// Authenticated needs a token and no role: the handler shows what the caller can see.
+	Authenticated
+	// Read needs any role in the space, or the org manager.
+	Read
+	// ReadRoute is the same for routes, which org auditors can see as well.
+	ReadRoute
+	// ReadQuota is for a space quota, which the org manager can see.
+	ReadQuota
+	// Download is for the files of a droplet: everyone who can read except supporters.
+	Download
+	// ReadEnv is for an app's environment variables, which auditors and managers must not see.
+	ReadEnv
+	// ReadSecrets is for credentials, including those of bound services.
+	ReadSecrets
+	// Support is for keeping apps running: start, stop, scale, map routes.
+	Support
+	// Develop is for changing apps.
+	Develop
+	// Manage is for changing the space, or the org where there is no space.
+	Manage
+	// ManageOrg is for changing the org, even at one of its spaces.
+	ManageOrg
+	// ReadAll is for global readers.
+	ReadAll
+	// Administer is for administrators only.
+	Administer
+)
+
+// reads tells whether global readers have the need.
+func (n Need) reads() bool { return n >= Read && n <= Download }
+
+// changes tells whether a suspended org refuses the need.
+func (n Need) changes() bool { return n >= Support && n <= ManageOrg }
+
+// spaceRoles have a need in their space, orgRoles in their org and in all its spaces.
+// No role gives a need that is not listed.
+var (
+	spaceRoles = map[Need][]auth.RoleType{
+		Read:        {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
+		ReadRoute:   {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
+		Download:    {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor},
+		ReadEnv:     {auth.SpaceDeveloper, auth.SpaceSupporter},
+		ReadSecrets: {auth.SpaceDeveloper},
+		Support:     {auth.SpaceDeveloper, auth.SpaceSupporter},
+		Develop:     {auth.SpaceDeveloper},
+		Manage:      {auth.SpaceManager},
+	}
+	orgRoles = map[Need][]auth.RoleType{
+		Read:      {auth.OrgManager},
+		ReadRoute: {auth.OrgManager, auth.OrgAuditor},
+		ReadQuota: {auth.OrgManager},
+		Download:  {auth.OrgManager},
+		Manage:    {auth.OrgManager},
+		ManageOrg: {auth.OrgManager},
+	}
+)
+
+// Control decides what callers may see and do.
+type Control struct {
+	Registry *registry.Registry
+	Roles    *auth.Roles
+	Packages *droplet.Packages
+	Builds   *droplet.Builds
+	Droplets *droplet.Droplets
+	Services *marketplace.Marketplace
+}
+
+// Place is where a resource belongs: a space with its org, or an org.
+type Place struct{ Org, Space string }
+
+// Permissions are what a caller can see and do.
+type Permissions struct {
+	All     bool // everything: administrators and global readers
+	Admin   bool // may do everything
+	Secrets bool // may read all secrets
+
+	Orgs          map[string]bool            // that have a role of the user, or a space with one
+	memberOrgs    map[string]bool            // those of them where the user works, and is no mere member
+	Roles         map[string][]auth.RoleType // by the guid of an org or a space
+	OrgOf         map[string]string          // of every space
+	suspendedOrgs map[string]bool            // orgs that are suspended
+}
+
+// SeesSpace tells whether the space and what is in it is seen.
+func (perms Permissions) SeesSpace(guid string) bool {
+	return perms.All || perms.Can(Read, guid)
+}
+
+// SeesOrg tells whether the org is seen. That says nothing of its spaces.
+func (perms Permissions) SeesOrg(guid string) bool { return perms.All || perms.Orgs[guid] }
+
+// Can tells whether the need is granted in a space.
+func (perms Permissions) Can(n Need, space string) bool {
+	return perms.Allows(n, Place{Org: perms.OrgOf[space], Space: space})
+}
+
+// CanInOrg tells whether the need is granted in an org.
+func (perms Permissions) CanInOrg(n Need, org string) bool { return perms.Allows(n, Place{Org: org}) }
+
+func (perms Permissions) Allows(n Need, p Place) bool {
+	switch {
+	case perms.Admin, n == Public, n == Authenticated:
+		return true
+	case n == ReadAll:
+		return perms.All
+	case n.reads() && perms.All, (n == ReadEnv || n == ReadSecrets) && perms.Secrets:
+		return true
+	case n == Read && p.Space == "":
+		return perms.SeesOrg(p.Org)
+	}
+	has := func(guid string, one []auth.RoleType) bool {
+		return guid != "" && slices.ContainsFunc(perms.Roles[guid], func(r auth.RoleType) bool { return slices.Contains(one, r) })
+	}
+	return has(p.Space, spaceRoles[n]) || has(p.Org, orgRoles[n])
+}
+
+// Suspended tells whether the org refuses changes of whoever this is.
+func (perms Permissions) Suspended(org string) bool { return !perms.Admin && perms.suspendedOrgs[org] }
+
+// Caller is who makes a request; it stands in the request's context.
+type Caller struct {
+	Who         auth.Principal
+	Err         error // why nobody is let in: no token, or a bad one
+	permissions *Permissions
+	Local       bool
+}
+
+type callerKey struct{}
+
+func WithCaller(ctx context.Context, v *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, v)
+}
+
+func CallerOf(ctx context.Context) *Caller {
+	if v, ok := ctx.Value(callerKey{}).(*Caller); ok {
+		return v
+	}
+	return &Caller{Err: ErrNotAuthenticated}
+}
+
+// Principal is who makes the request. Behind the guard there is always one,
+// except at what is open to everybody.
+func Principal(ctx context.Context) auth.Principal { return CallerOf(ctx).Who }
+
+// actorKey is where the one stands whom a job acts for.
+type actorKey struct{}
+
+// ActingFor lets a job act for who asked for it.
+func ActingFor(ctx context.Context, by app.Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, by)
+}
+
+// ActorOf is who makes the request, or whom a job acts for, as events name it.
+func ActorOf(ctx context.Context) app.Actor {
+	if by, ok := ctx.Value(actorKey{}).(app.Actor); ok && by.GUID != "" {
+		return by
+	}
+	p := Principal(ctx)
+	if p.ID == "" {
+		return app.Actor{GUID: "unknown", Type: "user", Name: "unknown"}
+	}
+	return Actor(p)
+}
+
+// Actor is how events name somebody.
+func Actor(p auth.Principal) app.Actor {
+	if p.IsUser {
+		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
+	}
+	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}
+}
+
+// Origin is who chooses the URLs that a request has in it.
+func Origin(ctx context.Context) services.Origin {
+	if Principal(ctx).Admin() {
+		return services.ByAdmin
+	}
+	return services.ByUser
+}
+
+// Permissions is what the request's principal sees. It is read once in a request.
+func (c *Control) Permissions(ctx context.Context) (Permissions, error) {
+	v := CallerOf(ctx)
+	if v.permissions != nil {
+		return *v.permissions, nil
+	}
+	perms, err := c.PermissionsOf(v.Who)
+	if err != nil {
+		return perms, err
+	}
+	v.permissions = &perms
+	return perms, nil
+}
+
+func (c *Control) PermissionsOf(who auth.Principal) (Permissions, error) {
+	perms := Permissions{
+		All: who.GlobalReader(), Admin: who.Admin(), Secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),
+		Orgs: map[string]bool{}, memberOrgs: map[string]bool{}, Roles: map[string][]auth.RoleType{}, OrgOf: map[string]string{}, suspendedOrgs: map[string]bool{},
+	}
+	if perms.Admin || who.ID == "" {
+		return perms, nil
+	}
+	spaces, err := c.Registry.Spaces()
+	if err != nil {
+		return perms, err
+	}
+	for _, sp := range spaces {
+		perms.OrgOf[sp.GUID] = sp.Org
+	}
+	orgs, err := c.Registry.Orgs()
+	if err != nil {
+		return perms, err
+	}
+	for _, o := range orgs {
+		perms.suspendedOrgs[o.GUID] = o.Suspended
+	}
+	roles, err := c.Roles.OfUser(who.ID)
+	if err != nil {
+		return perms, fmt.Errorf("cannot read the roles of %s: %w", who.ID, err)
+	}
+	for _, role := range roles {
+		perms.add(role)
+	}
+	return perms, nil
+}
+
+// add notes a role. One in a place that is gone gives nothing.
+func (perms Permissions) add(role auth.Role) {
+	at := role.Org + role.Space // exactly one of them
+	perms.Roles[at] = append(perms.Roles[at], role.Type)
+	org := role.Org
+	if role.Space != "" {
+		org = perms.OrgOf[role.Space]
+	}
+	if org == "" {
+		return
+	}
+	perms.Orgs[org] = true
+	if role.Space != "" || role.Type == auth.OrgManager || role.Type == auth.OrgAuditor {
+		perms.memberOrgs[org] = true
+	}
+}
+
+// Require asks for a need in a space that no path named. What the principal does
+// not see is app.ErrNotFound, so that a handler can say which noun it looked for.
+func (c *Control) Require(ctx context.Context, n Need, spaceGUID string) error {
+	sp, err := c.Registry.Space(spaceGUID)
+	if err != nil {
+		return err
+	}
+	return c.Authorize(ctx, n, Place{Org: sp.Org, Space: sp.GUID}, Read)
+}
+
+// RequireOrg wants the principal to manage an org that no path named.
+func (c *Control) RequireOrg(ctx context.Context, orgGUID string) error {
+	o, err := c.Registry.Org(orgGUID)
+	if err != nil {
+		return err
+	}
+	return c.Authorize(ctx, ManageOrg, Place{Org: o.GUID}, Read)
+}
+
+// Authorize asks for a need in a place. To whom the other need is not granted there, it
+// does not exist.
+func (c *Control) Authorize(ctx context.Context, n Need, p Place, shown Need) error {
+	perms, err := c.Permissions(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !perms.Allows(shown, p):
+		return fmt.Errorf("%s%s is not seen: %w", p.Org, p.Space, app.ErrNotFound)
+	case !perms.Allows(n, p):
+		return ErrNotAuthorized
+	case n.changes() && perms.Suspended(p.Org):
+		return ErrOrgSuspended
+	}
+	return nil
+}
+
+// HasScope tells whether the token is good for the method at all.
+func HasScope(p auth.Principal, method string) bool {
+	if method == http.MethodGet || method == http.MethodHead {
+		return p.GlobalReader() || p.Has(auth.ScopeRead)
+	}
+	return p.Admin() || p.Has(auth.ScopeWrite)
+}
+
+// Resource is what the {guid} of a path names, and how its place is found.
+type Resource struct {
+	Name string // as answers call it
+	Find func(c *Control, guid string) (Place, error)
+	// Readers are the guids of further spaces whose people may read it; nil: none.
+	Readers func(c *Control, guid string) ([]string, error)
+	Shared  bool // and may do there what they may do at home
+
+	shown Need // who does not have it is told that there is nothing; zero: toRead
+
+	// Look fails for who does not see the thing, where find is nil.
+	Look func(r *http.Request) error
+}
+
+// ShownTo is the need of those who see it at its place.
+func (n Resource) ShownTo() Need {
+	if n.shown == 0 {
+		return Read
+	}
+	return n.shown
+}
+
+// The resources that paths name.
+var (
+	Org = Resource{Name: "Organization", Find: func(c *Control, guid string) (Place, error) {
+		o, err := c.Registry.Org(guid)
+		return Place{Org: o.GUID}, err
+	}}
+	Space = Resource{Name: "Space", Find: (*Control).spacePlace}
+	App   = Resource{Name: "App", Find: (*Control).appPlace}
+
+	Process = Resource{Name: "Process", Find: func(c *Control, guid string) (Place, error) {
+		process, _, _ := app.SplitGeneration(guid)
+		p, err := c.Registry.Process(process)
+		return c.inApp(p.App, err)
+	}}
+	Sidecar = Resource{Name: "Sidecar", Find: func(c *Control, guid string) (Place, error) {
+		sc, err := c.Registry.Sidecar(guid)
+		return c.inApp(sc.App, err)
+	}}
+	Package = Resource{Name: "Package", Find: func(c *Control, guid string) (Place, error) {
+		p, err := c.Packages.Get(guid)
+		return c.inApp(p.App, err)
+	}}
+	Build = Resource{Name: "Build", Find: func(c *Control, guid string) (Place, error) {
+		b, err := c.Builds.Get(guid)
+		return c.inApp(b.App, err)
+	}}
+	Droplet = Resource{Name: "Droplet", Find: func(c *Control, guid string) (Place, error) {
+		d, err := c.Droplets.Get(guid)
+		return c.inApp(d.App, err)
+	}}
+	Role = Resource{Name: "Role", Find: func(c *Control, guid string) (Place, error) {
+		role, err := c.Roles.Get(guid)
+		if err != nil || role.Space == "" {
+			return Place{Org: role.Org}, err
+		}
+		return c.spacePlace(role.Space)
+	}}
+	Route = Resource{Name: "Route", Find: (*Control).routePlace, Readers: routeReaders, shown: ReadRoute}
+	// SharedRoute is a route for what those that it is shared with may do, too.
+	SharedRoute = Resource{Name: "Route", Find: (*Control).routePlace, Readers: routeReaders, Shared: true, shown: ReadRoute}
+)
+
+func (c *Control) routePlace(guid string) (Place, error) {
+	rt, err := c.Registry.Route(guid)
+	if err != nil {
+		return Place{}, err
+	}
+	return c.spacePlace(rt.Space)
+}
+
+func (c *Control) spacePlace(guid string) (Place, error) {
+	sp, err := c.Registry.Space(guid)
+	return Place{Org: sp.Org, Space: sp.GUID}, err
+}
+
+func (c *Control) appPlace(guid string) (Place, error) {
+	a, err := c.Registry.App(guid)
+	if err != nil {
+		return Place{}, err
+	}
+	return c.spacePlace(a.Space)
+}
+
+// inApp is the place of something that belongs to an app. What is left of an app
+// that is gone belongs to nobody.
+func (c *Control) inApp(guid string, err error) (Place, error) {
+	if err != nil {
+		return Place{}, err
+	}
+	return c.appPlace(guid)
+}
+
+// Invisible tells the errors that mean "there is nothing for you".
+func Invisible(err error) bool {
+	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound) // those of services are app's
+}

@@ -1,0 +1,233 @@
+package rest
+
+import (
+	"maps"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/auth"
+)
+
+// Shape is what an endpoint takes and gives.
+type Shape struct {
+	Takes  []Content         // one of them is the body; none: no body is read
+	Gives  map[int][]Content // what succeeds, by status; no content: no body
+	Asks   []string          // query parameters
+	Pages  bool              // it is a list, and knows the parameters of all lists
+	Orders []string          // of a list
+	Job    bool              // 202 tells in Location where to ask for a job
+}
+
+// Content is a body: JSON of a type, or bytes of a kind.
+type Content struct {
+	Kind string
+	Of   reflect.Type // nil: bytes
+}
+
+const MediaJSON = "application/json"
+
+func JSON[T any]() Content { return Content{Kind: MediaJSON, Of: reflect.TypeFor[T]()} }
+
+func Bytes(kind string) Content { return Content{Kind: kind} }
+
+// Returns answers with JSON of a type.
+func Returns[T any](status int) Shape {
+	return Shape{Gives: map[int][]Content{status: {JSON[T]()}}}
+}
+
+// ReturnsBytes answers with bytes.
+func ReturnsBytes(kinds ...string) Shape {
+	o := Shape{Gives: map[int][]Content{}}
+	for _, kind := range kinds {
+		o.Gives[http.StatusOK] = append(o.Gives[http.StatusOK], Bytes(kind))
+	}
+	return o
+}
+
+// Empty answers without a body.
+func Empty(status int) Shape { return Shape{Gives: map[int][]Content{status: nil}} }
+
+// StartsJob answers with the address of a job.
+func StartsJob() Shape {
+	o := Empty(http.StatusAccepted)
+	o.Job = true
+	return o
+}
+
+// PageOf answers with a page of a list.
+func PageOf[T any](filters ...string) Shape {
+	return Returns[v3.List[T]](http.StatusOK).Paginated().OrderedBy(defaultOrders...).Query(filters...)
+}
+
+// Paginated says that the answer is a page of a list.
+func (o Shape) Paginated() Shape { o.Pages = true; return o }
+
+// Reads says which body is read.
+func (o Shape) Reads(cs ...Content) Shape { o.Takes = cs; return o }
+
+// Query says which query parameters are known, besides those of all lists.
+func (o Shape) Query(names ...string) Shape { o.Asks = names; return o }
+
+// OrderedBy says what a list is ordered by, where that is not what most are.
+func (o Shape) OrderedBy(orders ...string) Shape { o.Orders = orders; return o }
+
+// Or is for what answers in one way or the other.
+func (o Shape) Or(other Shape) Shape {
+	o.Gives = maps.Clone(o.Gives)
+	maps.Copy(o.Gives, other.Gives)
+	o.Job = o.Job || other.Job
+	return o
+}
+
+// Object is a part of the description.
+type Object = map[string]any
+
+// Document is the description of all endpoints.
+func Document(address, version string, d Object) Object {
+	return Object{
+		"openapi":           "3.1.0",
+		"jsonSchemaDialect": "https://spec.openapis.org/oas/3.1/dialect/base",
+		"info": Object{
+			"title": "dew", "version": version,
+			"description": "The v3 API of the platform, its UAA, log-cache, and what is dew's own. The platform's version is " + APIVersion + ".",
+		},
+		"servers":    []Object{{"url": address}},
+		"security":   []Object{{"token": []string{}}},
+		"paths":      d["paths"],
+		"components": d["components"],
+	}
+}
+
+// DescribeAll is the part of the description that is the same for every server.
+// choices are the values that some query parameters have.
+func DescribeAll(rows []Endpoint, choices map[string][]string) Object {
+	in, out := newShapes("Request"), newShapes("")
+	failed := Object{MediaJSON: Object{"schema": out.of(errorsType)}}
+	paths := Object{}
+	for _, e := range rows {
+		method, path, _ := strings.Cut(e.Pattern, " ")
+		path = strings.TrimSuffix(path, "{$}")
+		item, ok := paths[path].(Object)
+		if !ok {
+			item = Object{}
+			paths[path] = item
+		}
+		item[strings.ToLower(method)] = describe(e, choices, in, out)
+	}
+	maps.Copy(paths, auth.Description())
+	schemas := Object{}
+	maps.Copy(schemas, out.named)
+	maps.Copy(schemas, in.named)
+	return Object{"paths": paths, "components": Object{
+		"schemas":   schemas,
+		"responses": Object{"Errors": Object{"description": "What is wrong, and whose fault it is.", "content": failed}},
+		"securitySchemes": Object{"token": Object{
+			"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of the UAA at /uaa. Nobody needs one at the socket of the daemon.",
+		}},
+	}}
+}
+
+// describe is one operation.
+func describe(e Endpoint, choices map[string][]string, in, out *shapes) Object {
+	_, path, _ := strings.Cut(e.Pattern, " ")
+	o := e.Shape
+	d := Object{"operationId": OperationID(e.Pattern), "tags": []string{tagOf(path)}, "responses": e.responses(out)}
+	if parameters := o.parameters(path, choices); len(parameters) > 0 {
+		d["parameters"] = parameters
+	}
+	if len(o.Takes) > 0 {
+		d["requestBody"] = Object{"required": true, "content": contents(o.Takes, in)}
+	}
+	if e.Needs == access.Public {
+		d["security"] = []Object{}
+	}
+	if e.Open {
+		d["security"] = []Object{{}, {"token": []string{}}}
+	}
+	if e.Local {
+		d["description"] = "Answered at the socket of the daemon alone."
+	}
+	return d
+}
+
+// responses are what may come of it. Every failure has the same shape.
+func (e Endpoint) responses(out *shapes) Object {
+	failed := Object{"$ref": "#/components/responses/Errors"}
+	d := Object{"default": failed}
+	for _, status := range e.failures() {
+		d[strconv.Itoa(status)] = failed
+	}
+	for status, cs := range e.Shape.Gives {
+		r := Object{"description": http.StatusText(status)}
+		if len(cs) > 0 {
+			r["content"] = contents(cs, out)
+		}
+		if status == http.StatusAccepted && e.Shape.Job {
+			r["headers"] = Object{"Location": Object{
+				"description": "Where to ask for the job.", "required": true, "schema": Object{"type": "string", "format": "uri"},
+			}}
+		}
+		d[strconv.Itoa(status)] = r
+	}
+	return d
+}
+
+// failures are the statuses of what the one who asks can put right.
+func (e Endpoint) failures() []int {
+	var all []int
+	o := e.Shape
+	if e.Needs != access.Public {
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	if e.Local || e.Hidden || strings.Contains(e.Pattern, "{") && !strings.HasSuffix(e.Pattern, "{$}") {
+		all = append(all, http.StatusNotFound)
+	}
+	if o.Pages || len(o.Asks) > 0 || len(o.Takes) > 0 {
+		all = append(all, http.StatusBadRequest)
+	}
+	if len(o.Takes) > 0 {
+		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
+	}
+	return all
+}
+
+// contents are bodies by their kind. Of one kind there may be several shapes.
+func contents(cs []Content, s *shapes) Object {
+	d := Object{}
+	for _, c := range cs {
+		if c.Of == nil {
+			d[c.Kind] = Object{} // bytes have no schema
+			continue
+		}
+		schema := s.of(c.Of)
+		if other, ok := d[c.Kind].(Object); ok {
+			schema = Object{"anyOf": []any{other["schema"], schema}}
+		}
+		d[c.Kind] = Object{"schema": schema}
+	}
+	return d
+}
+
+// OperationID is the pattern in one word.
+func OperationID(pattern string) string {
+	words := strings.FieldsFunc(strings.ToLower(pattern), func(r rune) bool { return strings.ContainsRune(" /{}$.-", r) })
+	return strings.Join(words, "_")
+}
+
+// tagOf is what an endpoint is about.
+func tagOf(path string) string {
+	for prefix, name := range map[string]string{"/dew/v1/": "dew", "/api/v1/": "log-cache", "/stream/v1/": "streams", "/routing/v1/": "router groups"} {
+		if strings.HasPrefix(path, prefix) {
+			return name
+		}
+	}
+	if rest, ok := strings.CutPrefix(path, "/v3/"); ok {
+		word, _, _ := strings.Cut(rest, "/")
+		return strings.ReplaceAll(word, "_", " ")
+	}
+	return "daemon"
+}

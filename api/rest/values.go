@@ -1,0 +1,129 @@
+package rest
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// GUIDs are the guids of a relationship.
+func GUIDs(m *v3.ToMany) []string {
+	var out []string
+	if m != nil {
+		for _, d := range m.Data {
+			out = append(out, d.GUID)
+		}
+	}
+	return out
+}
+
+// ToMany is the relationship to the guids.
+func ToMany(guids []string) v3.ToMany {
+	out := v3.ToMany{Data: []v3.GUID{}}
+	for _, guid := range guids {
+		out.Data = append(out.Data, v3.GUID{GUID: guid})
+	}
+	return out
+}
+
+// Maybe is a relationship that is left out when there is none.
+func Maybe(guid string) *v3.ToOne {
+	if guid == "" {
+		return nil
+	}
+	one := v3.To(guid)
+	return &one
+}
+
+// OrEmpty is a list that is not null.
+func OrEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// Include are the guids of what a request wants to see beside.
+type Include struct{ Orgs, Spaces, Users []string }
+
+// PresentEach reads and presents each of the guids once.
+func PresentEach[T, V any](guids []string, get func(guid string) (T, error), present func(T) V) ([]V, error) {
+	out := []V{}
+	for i, guid := range guids {
+		if guid == "" || slices.Contains(guids[:i], guid) {
+			continue
+		}
+		v, err := get(guid)
+		if access.Invisible(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, present(v))
+	}
+	return out, nil
+}
+
+// Each takes one value of every item.
+func Each[T any](all []T, value func(T) string) []string {
+	out := make([]string, len(all))
+	for i, v := range all {
+		out[i] = value(v)
+	}
+	return out
+}
+
+// MatchesPart tells whether the value has one of the filter's texts in it.
+func (q Query) MatchesPart(filter, value string) bool {
+	parts, given := q.Filters[filter]
+	for _, part := range parts {
+		if strings.Contains(strings.ToLower(value), strings.ToLower(part)) {
+			return true
+		}
+	}
+	return !given
+}
+
+// Truth reads a filter that is true or false; nil: it is not given.
+func (q Query) Truth(name string) (*bool, error) {
+	given := q.Filters[name]
+	if given == nil {
+		return nil, nil
+	}
+	b, err := strconv.ParseBool(given[0])
+	if err != nil || len(given) > 1 {
+		return nil, BadQuery("%s must be true or false", name)
+	}
+	return &b, nil
+}
+
+// OrObject is JSON that is not null.
+func OrObject(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("{}")
+	}
+	return raw
+}
+
+// After are the events behind the one that a client has read last.
+func (q Query) After(all []app.Usage) ([]app.Usage, error) {
+	last, given := q.Filters["after_guid"]
+	if !given {
+		return all, nil
+	}
+	i := slices.IndexFunc(all, func(u app.Usage) bool { return len(last) == 1 && u.GUID == last[0] })
+	if i < 0 {
+		return nil, BadQuery("After guid filter must be a valid event guid.")
+	}
+	return all[i+1:], nil
+}
+
+// APIVersion is the platform's version that clients may expect. Newer ones than
+// 3.211.0 promise what is not here.
+const APIVersion = "3.211.0"
