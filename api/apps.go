@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -35,14 +35,6 @@ func (s *Server) appsEndpoints() []rest.Endpoint {
 		{Pattern: "POST /v3/apps/{guid}/actions/restart", Needs: access.Support, Resource: access.App, Handler: s.restartApp, Shape: rest.Returns[v3.App](200)},
 		{Pattern: "GET /v3/apps/{guid}/permissions", Needs: access.Read, Resource: access.App, Handler: s.getPermissions, Shape: rest.Returns[v3.Permissions](200)},
 	}
-}
-
-// operations tells the jobs how to do what handlers start.
-func (s *Server) operations() {
-	s.c.Builds.Record(s.recordBuild)
-	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
-	s.c.Jobs.Handle(opDeleteUnmapped, s.doDeleteUnmapped)
-	s.stagingOperations()
 }
 
 // appOf is the app that the path names.
@@ -73,7 +65,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	if err != nil {
 		return nil, err
 	}
-	orgs, err := s.orgsOfSpaces()
+	orgs, err := s.platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
@@ -112,30 +104,30 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 	}
 	a := app.App{
 		Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env,
-		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)),
+		Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)),
 	}
 	if err := s.access.Require(r.Context(), access.Develop, a.Space); err != nil {
-		return nil, invalidSpace(err)
+		return nil, platform.InvalidSpace(err)
 	}
 	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if err := nameIsFree(w.registry, a); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if err := nameIsFree(w.Registry, a); err != nil {
 			return err
 		}
-		if a, err = w.registry.PutApp(a); err != nil {
+		if a, err = w.Registry.PutApp(a); err != nil {
 			return err
 		}
-		if err := w.recordNew(a, nil, nil); err != nil {
+		if err := w.RecordNew(a, nil, nil); err != nil {
 			return err
 		}
-		return w.record("audit.app.create", a, map[string]any{"request": withoutVariables(body)})
+		return w.Record("audit.app.create", a, map[string]any{"request": withoutVariables(body)})
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.say(a.GUID, "Created app with guid "+a.GUID)
+	s.platform.LogToApp(a.GUID, "Created app with guid "+a.GUID)
 	return rest.Answer{Status: http.StatusCreated, Body: s.presentApp(a)}, nil
 }
 
@@ -147,13 +139,6 @@ func nameIsFree(reg *registry.Registry, a app.App) error {
 		return rest.Unprocessable("App with the name '%s' already exists.", a.Name)
 	}
 	return nil // PutApp has the last word
-}
-
-func invalidSpace(err error) error {
-	if errors.Is(err, app.ErrNotFound) {
-		return rest.Unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
-	}
-	return err
 }
 
 func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) error {
@@ -169,35 +154,14 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 	// A stack alone leaves the buildpacks as they are.
 	if l.Data.Buildpacks != nil || l.Data.Stack == "" {
 		a.Buildpacks = l.Data.Buildpacks
-		if err := checkFolders(a.Buildpacks, access.Principal(ctx).Admin()); err != nil {
+		if err := platform.CheckFolders(a.Buildpacks, access.Principal(ctx).Admin()); err != nil {
 			return err
 		}
 	}
 	if l.Data.Stack != "" {
 		a.Stack = l.Data.Stack
 	}
-	return s.checkStaging(a.Space, a.Stack, a.Buildpacks)
-}
-
-// checkStaging refuses what could not be staged, before anything is pushed.
-func (s *Server) checkStaging(space, stack string, buildpacks []string) error {
-	if err := s.kept().Check(stack); err != nil {
-		return rest.Unprocessable("Stack must be an existing stack: %v", err)
-	}
-	if err := s.c.Packages.CheckFolders(space, buildpacks); err != nil {
-		return err
-	}
-	return s.c.Catalog.Check(buildpacks)
-}
-
-// checkFolders refuses folders of this machine that others than its administrators
-// name as buildpacks: the daemon reads them for whoever does.
-func checkFolders(buildpacks []string, admin bool) error {
-	if i := slices.IndexFunc(buildpacks, droplet.IsFolder); i >= 0 && !admin {
-		return rest.Unprocessable("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
-			"upload yours with dew push -b FOLDER, ask them for a buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
-	}
-	return nil
+	return s.platform.CheckStaging(a.Space, a.Stack, a.Buildpacks)
 }
 
 // besideApp is what can stand beside an app.
@@ -237,7 +201,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{}
-	a, err := s.changeApp(r, "audit.app.update", request, func(w transaction, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(w platform.Tx, a *app.App) error {
 		if body.Name != nil {
 			a.Name = *body.Name
 			request["name"] = a.Name
@@ -247,9 +211,9 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		}
 		if body.Metadata != nil {
 			request["metadata"] = body.Metadata
-			a.Metadata = a.Metadata.Merge(rest.MetadataChange(body.Metadata))
+			a.Metadata = a.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		}
-		if err := nameIsFree(w.registry, *a); err != nil {
+		if err := nameIsFree(w.Registry, *a); err != nil {
 			return err
 		}
 		return s.setLifecycle(r.Context(), a, body.Lifecycle)
@@ -257,7 +221,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say(a.GUID, "Updated app with guid "+a.GUID)
+	s.platform.LogToApp(a.GUID, "Updated app with guid "+a.GUID)
 	return s.presentApp(a), nil
 }
 
@@ -265,7 +229,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 func withoutVariables(body v3.CreateApp) map[string]any {
 	request := map[string]any{"name": body.Name, "relationships": body.Relationships}
 	if body.Env != nil {
-		request["environment_variables"] = hidden
+		request["environment_variables"] = platform.Hidden
 	}
 	if body.Lifecycle != nil {
 		asked := lifecycle(body.Lifecycle.Data.Buildpacks, body.Lifecycle.Data.Stack)
@@ -279,66 +243,59 @@ func withoutVariables(body v3.CreateApp) map[string]any {
 }
 
 // changeApp changes the app that the path names and records it.
-func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(w transaction, a *app.App) error) (a app.App, err error) {
-	err = s.change(r.Context(), func(w transaction) error {
-		a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) })
+func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(w platform.Tx, a *app.App) error) (a app.App, err error) {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		a, err = w.Registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) })
 		if err != nil {
 			return rest.Missing("App", err)
 		}
-		return w.record(event, a, map[string]any{"request": request})
+		return w.Record(event, a, map[string]any{"request": request})
 	})
 	return a, err
 }
 
 func (s *Server) startApp(r *http.Request) (any, error) {
-	return s.setState(r, "audit.app.start", "Starting app with guid ", func(w transaction, a *app.App) error {
+	return s.setState(r, "audit.app.start", "Starting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
-		if err := s.mayStart(w.registry, a); err != nil {
+		if err := s.platform.MayStart(w.Registry, a); err != nil {
 			return err
 		}
-		return s.revise(w, *a)
+		return s.platform.Revise(w, *a)
 	})
 }
 
 func (s *Server) stopApp(r *http.Request) (any, error) {
-	return s.setState(r, "audit.app.stop", "Stopping app with guid ", func(_ transaction, a *app.App) error {
+	return s.setState(r, "audit.app.stop", "Stopping app with guid ", func(_ platform.Tx, a *app.App) error {
 		a.State = app.Stopped
 		return nil
 	})
 }
 
 func (s *Server) restartApp(r *http.Request) (any, error) {
-	return s.setState(r, "audit.app.restart", "Restarting app with guid ", func(w transaction, a *app.App) error {
+	return s.setState(r, "audit.app.restart", "Restarting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
-		if err := s.mayStart(w.registry, a); err != nil {
+		if err := s.platform.MayStart(w.Registry, a); err != nil {
 			return err
 		}
-		if err := s.revise(w, *a); err != nil {
+		if err := s.platform.Revise(w, *a); err != nil {
 			return err
 		}
-		return w.registry.Restart(a.GUID)
+		return w.Registry.Restart(a.GUID)
 	})
 }
 
-func hasDroplet(a *app.App) error {
-	if a.Droplet == "" {
-		return rest.Unprocessable("%s", v3.DetailAssignDroplet)
-	}
-	return nil
-}
-
-func (s *Server) setState(r *http.Request, event, sentence string, fn func(w transaction, a *app.App) error) (any, error) {
+func (s *Server) setState(r *http.Request, event, sentence string, fn func(w platform.Tx, a *app.App) error) (any, error) {
 	var a app.App
-	err := s.change(r.Context(), func(w transaction) (err error) {
-		if a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
+	err := s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if a, err = w.Registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
 			return rest.Missing("App", err)
 		}
-		return w.record(event, a, nil)
+		return w.Record(event, a, nil)
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.say(a.GUID, sentence+a.GUID)
+	s.platform.LogToApp(a.GUID, sentence+a.GUID)
 	return s.presentApp(a), nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 )
 
 // The life of an app, as its events tell it.
@@ -216,7 +217,7 @@ func TestEnv(t *testing.T) {
 	if got := services(); got != `{"db":[]}` {
 		t.Errorf("VCAP_SERVICES = %s, want the droplet's", got)
 	}
-	if events := w.ask("GET", "/v3/audit_events", "").Body.String(); strings.Contains(events, "secret") || !strings.Contains(events, hidden) {
+	if events := w.ask("GET", "/v3/audit_events", "").Body.String(); strings.Contains(events, "secret") || !strings.Contains(events, platform.Hidden) {
 		t.Errorf("events tell the values of variables: %s", events)
 	}
 }
@@ -370,8 +371,8 @@ func TestSidecars(t *testing.T) {
 func TestWishAndEventAreOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	err := w.s.change(t.Context(), func(x transaction) error {
-		if _, err := x.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}); err != nil {
+	err := w.s.platform.Change(t.Context(), func(x platform.Tx) error {
+		if _, err := x.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}); err != nil {
 			return err
 		}
 		return access.ErrUnknownRequest

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +13,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/archive"
-	"github.com/dewrun/dew/logstream"
-	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/platform"
 )
 
 // buildpackChangesEndpoints are the endpoints of this file.
@@ -45,42 +42,8 @@ func (s *Server) buildpackChangesEndpoints() []rest.Endpoint {
 	}
 }
 
-// Operations on buildpacks and droplets that clients wait for.
-const (
-	opDeleteBuildpack = "buildpack.delete"
-	opUploadBuildpack = "buildpack.upload"
-	opUploadDroplet   = "droplet.upload"
-	opClearCache      = "admin.clear_buildpack_cache"
-	opClearAppCache   = "app.clear_buildpack_cache"
-)
-
-// stagingThing are the arguments of these operations.
-type stagingThing struct {
-	GUID string `json:"guid"`
-}
-
-// stagingOperations gives the jobs their operations. Bits are taken in before the
-// answer: what is left to do is what clients ask for afterwards.
-func (s *Server) stagingOperations() {
-	for operation, do := range map[string]func(guid string) error{
-		opDeleteBuildpack: s.doDeleteBuildpack,
-		opUploadBuildpack: func(guid string) error { _, err := s.c.Catalog.Get(guid); return err },
-		opUploadDroplet:   func(guid string) error { _, err := s.c.Shelf.Get(guid); return err },
-		opClearCache:      func(string) error { return s.c.Builds.ClearCache() },
-		opClearAppCache:   s.c.Builds.ClearCacheOf,
-	} {
-		s.c.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
-			var a stagingThing
-			if err := json.Unmarshal(j.Args, &a); err != nil {
-				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
-			}
-			return nil, do(a.GUID)
-		})
-	}
-}
-
 func (s *Server) clearCache(r *http.Request) (any, error) {
-	return s.begin(r.Context(), opClearCache, stagingThing{})
+	return s.begin(r.Context(), platform.OpClearCache, platform.StagingThing{})
 }
 
 func (s *Server) clearAppCache(r *http.Request) (any, error) {
@@ -88,7 +51,7 @@ func (s *Server) clearAppCache(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opClearAppCache, stagingThing{GUID: a.GUID})
+	return s.begin(r.Context(), platform.OpClearAppCache, platform.StagingThing{GUID: a.GUID})
 }
 
 func (s *Server) createBuildpack(r *http.Request) (any, error) {
@@ -110,7 +73,7 @@ func (s *Server) createBuildpack(r *http.Request) (any, error) {
 	if b, err = s.c.Catalog.Create(b); err != nil {
 		return nil, buildpackError(err)
 	}
-	notes, err := s.c.Registry.UpdateNotes(b.GUID, rest.MetadataChange(body.Metadata))
+	notes, err := s.c.Registry.UpdateNotes(b.GUID, platform.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, errors.Join(err, s.c.Catalog.Delete(b.GUID))
 	}
@@ -120,8 +83,8 @@ func (s *Server) createBuildpack(r *http.Request) (any, error) {
 
 // recordBuildpack keeps an event about a buildpack.
 func (s *Server) recordBuildpack(r *http.Request, what string, b droplet.Buildpack, data map[string]any) error {
-	return s.change(r.Context(), func(w transaction) error {
-		return w.recordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, access.Place{}, data)
+	return s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.RecordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, access.Place{}, data)
 	})
 }
 
@@ -173,7 +136,7 @@ func (s *Server) updateBuildpack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.c.Registry.UpdateNotes(b.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+	if _, err := s.c.Registry.UpdateNotes(b.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
 	request := map[string]any{"request": body}
@@ -201,16 +164,7 @@ func (s *Server) deleteBuildpack(r *http.Request) (any, error) {
 	if err := s.recordBuildpack(r, "delete", b, nil); err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteBuildpack, stagingThing{b.GUID})
-}
-
-// doDeleteBuildpack removes a buildpack, or what was uploaded in the place of one
-// that came with the daemon. That it is gone is no error.
-func (s *Server) doDeleteBuildpack(guid string) error {
-	if err := s.c.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) && !errors.Is(err, droplet.ErrBuildpackOwn) {
-		return err
-	}
-	return nil
+	return s.begin(r.Context(), platform.OpDeleteBuildpack, platform.StagingThing{GUID: b.GUID})
 }
 
 func (s *Server) uploadBuildpack(r *http.Request) (any, error) {
@@ -233,7 +187,7 @@ func (s *Server) uploadBuildpack(r *http.Request) (any, error) {
 	if err := s.recordBuildpack(r, "upload", b, map[string]any{"request": map[string]any{"bits_name": name}}); err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opUploadBuildpack, stagingThing{b.GUID})
+	return s.begin(r.Context(), platform.OpUploadBuildpack, platform.StagingThing{GUID: b.GUID})
 }
 
 // oneFile takes the part of a form that has the bits, on disk and without a name.
@@ -288,8 +242,8 @@ func (s *Server) createDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID})
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID})
 	})
 	if err != nil {
 		return nil, err
@@ -320,57 +274,9 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.recordDroplet("audit.app.droplet.upload", d) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordDroplet("audit.app.droplet.upload", d) })
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opUploadDroplet, stagingThing{guid})
-}
-
-// mayStart refuses an app that could not run, before anything is made for it, and
-// says so in its log too.
-func (s *Server) mayStart(reg *registry.Registry, a *app.App) error {
-	if err := hasDroplet(a); err != nil {
-		return err
-	}
-	d, err := s.c.Shelf.Get(a.Droplet)
-	if errors.Is(err, droplet.ErrNotFound) {
-		return nil // the start itself says it better
-	}
-	if err != nil {
-		return err
-	}
-	ps, err := reg.Processes(a.GUID)
-	if err != nil {
-		return err
-	}
-	for _, p := range ps {
-		if p.Instances == 0 {
-			continue
-		}
-		sidecars, err := reg.SidecarsOf(a.GUID, p.Type)
-		if err != nil {
-			return err
-		}
-		err = d.CheckMemory(p.Type, sidecars)
-		if p.Type == app.Web && err == nil { // other types may be those of an older droplet
-			_, err = d.Command(p)
-		}
-		if err != nil {
-			s.sayError(a.GUID, err.Error())
-			return rest.Unprocessable("%v", err)
-		}
-	}
-	return nil
-}
-
-// sayError is say for what went wrong.
-func (s *Server) sayError(appGUID, text string) {
-	l, err := s.c.Logs.App(appGUID)
-	if err == nil {
-		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Err, Text: []byte(text)})
-	}
-	if err != nil {
-		s.log.Warn("cannot write to the app's log", "app", appGUID, "err", err)
-	}
+	return s.begin(r.Context(), platform.OpUploadDroplet, platform.StagingThing{GUID: guid})
 }

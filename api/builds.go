@@ -4,14 +4,13 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/platform"
 )
 
 // buildsEndpoints are the endpoints of this file.
@@ -42,7 +41,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes := app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))
+	notes := app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))
 	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
-	told, err := s.mayStage(a)
+	told, err := s.platform.MayStage(a)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 		return nil, err
 	}
 	b, err := s.c.Builds.Create(r.Context(), droplet.BuildRequest{
-		Package: p.GUID, Stack: a.Stack, Buildpacks: a.Buildpacks, Fresh: fresh, By: access.ActorOf(r.Context()), Metadata: notes,
+		Package: p.GUID, Stack: a.Stack, Buildpacks: a.Buildpacks, Fresh: fresh, By: platform.ActorOf(r.Context()), Metadata: notes,
 	})
 	if err != nil {
 		return nil, err
@@ -76,63 +75,10 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 
 // noPackage says in the platform's words that a package cannot be had, or used.
 func noPackage(err error) error {
-	if access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) {
+	if platform.IsNotFound(err) || errors.Is(err, access.ErrNotAuthorized) {
 		return rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
 	}
 	return err
-}
-
-// recordBuild keeps the events of a build and of its droplet in the transactions
-// that keep them.
-func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) error {
-	w := transaction{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: b.By}
-	a, err := w.registry.App(b.App)
-	if errors.Is(err, app.ErrNotFound) {
-		return nil // it was deleted meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	if err := w.buildUsage(a, b, d); err != nil {
-		return err
-	}
-	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}
-	switch {
-	case b.State == droplet.BuildFailed:
-		id, _, _ := strings.Cut(b.Error, " ") // "NoAppDetectedError - …"
-		data["error_id"], data["error_message"] = id, b.Error
-		return w.record("audit.app.build.failed", a, data)
-	case d != nil:
-		return w.recordStaged(a, b, *d)
-	}
-	if b.Fresh {
-		if err := w.record("audit.app.restage", a, nil); err != nil {
-			return err
-		}
-	}
-	return w.record("audit.app.build.create", a, data)
-}
-
-// recordStaged records a droplet, and that a build has made it.
-func (w transaction) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
-	if err := w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "package_guid": b.Package}); err != nil {
-		return err
-	}
-	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package, "droplet_guid": d.GUID, "buildpacks": nil}
-	if d.Run == nil { // an image has none
-		data["buildpacks"] = usedBuildpacks(d)
-	}
-	return w.record("audit.app.build.staged", a, data)
-}
-
-// usedBuildpacks are the buildpacks that have made a droplet, as the platform's
-// events name them.
-func usedBuildpacks(d droplet.Droplet) []map[string]any {
-	out := []map[string]any{}
-	for _, b := range presentUsed(d.Buildpacks) {
-		out = append(out, map[string]any{"name": b.Name, "buildpack_name": b.BuildpackName, "version": b.Version})
-	}
-	return out
 }
 
 // staged tells whether the package was staged before. Then another build of it
@@ -163,7 +109,7 @@ func (s *Server) updateBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.c.Builds.UpdateMetadata(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
+	b, err := s.c.Builds.UpdateMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, rest.Missing("Build", err)
 	}
@@ -208,7 +154,9 @@ func (s *Server) pageOfBuilds(r *http.Request, q rest.Query, all []droplet.Build
 		return !q.Matches("guids", b.GUID) || !q.Matches("states", string(b.State)) || !q.Matches("package_guids", b.Package)
 	})
 	return rest.List(s.links, r, q, all, rest.View[droplet.Build, v3.Build]{
-		Key:     func(b droplet.Build) rest.Key { return rest.Key{Name: b.GUID, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID} },
+		Key: func(b droplet.Build) rest.Key {
+			return rest.Key{Name: b.GUID, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID}
+		},
 		Present: s.presentBuild,
 		Labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
 	})

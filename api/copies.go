@@ -10,8 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/registry"
-	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/platform"
 )
 
 // copiesEndpoints are the endpoints of this file.
@@ -25,12 +24,6 @@ func (s *Server) copiesEndpoints() []rest.Endpoint {
 		{Pattern: "DELETE /v3/droplets/{guid}", Needs: access.Develop, Resource: access.Droplet, Handler: s.deleteDroplet, Shape: rest.StartsJob()},
 	}
 }
-
-// The jobs that remove what was pushed, and what was made of it.
-const (
-	opDeletePackage = "package.delete"
-	opDeleteDroplet = "droplet.delete"
-)
 
 // sourceGUID is what a request wants copied; empty: nothing.
 func sourceGUID(r *http.Request) string { return r.URL.Query().Get("source_guid") }
@@ -50,7 +43,7 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 	if err == nil {
 		_, err = s.appInBody(r.Context(), access.Develop, p.App)
 	}
-	if access.Invisible(err) {
+	if platform.IsNotFound(err) {
 		return nil, rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
 	}
 	if err != nil {
@@ -63,8 +56,8 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 	if p, err = s.c.Packages.Copy(source, a.GUID); err != nil {
 		return nil, notStaged(err, "The package has no bits to copy.")
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"source_package_guid": source}})
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"source_package_guid": source}})
 	})
 	if err != nil {
 		return nil, err
@@ -108,8 +101,8 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 	if d, err = s.c.Builds.Copy(source, a.GUID); err != nil {
 		return nil, rest.Missing("Droplet", notStaged(err, "source droplet is not staged"))
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "request": map[string]any{"source_droplet_guid": source}})
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "request": map[string]any{"source_droplet_guid": source}})
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +113,7 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 // targetApp is the app that a copy is for.
 func (s *Server) targetApp(ctx context.Context, guid string) (app.App, error) {
 	a, err := s.appInBody(ctx, access.Develop, guid)
-	if access.Invisible(err) {
+	if platform.IsNotFound(err) {
 		return a, rest.Unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", guid)
 	}
 	return a, err
@@ -160,16 +153,7 @@ func (s *Server) deletePackage(r *http.Request) (any, error) {
 	if err := s.recordPackage(r.Context(), "audit.app.package.delete", p); err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeletePackage, removal{GUID: p.GUID})
-}
-
-// doDeletePackage removes a package. One that is gone already is fine: the job may
-// be done twice.
-func (s *Server) doDeletePackage(_ context.Context, guid string) error {
-	if err := s.c.Packages.Remove(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
-		return err
-	}
-	return nil
+	return s.begin(r.Context(), platform.OpDeletePackage, platform.Removal{GUID: p.GUID})
 }
 
 // deleteDroplet removes a droplet that nothing runs: what runs could not be started
@@ -179,46 +163,14 @@ func (s *Server) deleteDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing("Droplet", err)
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		if err := notRun(w.registry, d.GUID); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		if err := platform.NotRun(w.Registry, d.GUID); err != nil {
 			return err
 		}
-		return w.recordDroplet("audit.app.droplet.delete", d)
+		return w.RecordDroplet("audit.app.droplet.delete", d)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteDroplet, removal{GUID: d.GUID})
-}
-
-func (s *Server) doDeleteDroplet(_ context.Context, guid string) error {
-	err := s.c.Builds.Remove(guid, func(tx *store.Tx) error { return notRun(s.c.Registry.With(tx), guid) })
-	if refused := (*rest.Error)(nil); errors.As(err, &refused) {
-		return &app.JobError{Code: refused.Code, Title: refused.Title, Detail: refused.Detail}
-	}
-	if err != nil && !errors.Is(err, droplet.ErrNotFound) {
-		return err
-	}
-	return nil
-}
-
-// notRun refuses to remove a droplet that instances are or will be started from.
-func notRun(reg *registry.Registry, guid string) error {
-	used, err := reg.DropletsInUse()
-	if err != nil {
-		return err
-	}
-	if used[guid] {
-		return rest.Unprocessable("Unable to delete droplet. The app runs it: set another current droplet and restart the app first, and let tasks that run it end, or cancel them.")
-	}
-	return nil
-}
-
-// recordDroplet keeps an event about a droplet, if its app is there.
-func (w transaction) recordDroplet(event string, d droplet.Droplet) error {
-	a, err := w.registry.App(d.App)
-	if err != nil {
-		return rest.Missing("App", err)
-	}
-	return w.record(event, a, map[string]any{"droplet_guid": d.GUID})
+	return s.begin(r.Context(), platform.OpDeleteDroplet, platform.Removal{GUID: d.GUID})
 }

@@ -6,8 +6,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -54,17 +56,18 @@ func (w *world) lateComer(place string) (guid, pkg string) {
 // words.
 func TestRefusedJob(t *testing.T) {
 	t.Parallel()
-	always := untilEmpty(func() error { return errInhabited })
+	p := &platform.Platform{Explain: rest.ToError}
+	always := platform.UntilEmpty(func() error { return platform.ErrInhabited })
 	for err, want := range map[error]app.JobError{
 		always: {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "Apps and spaces are made faster than they can be deleted: try again when nobody does"},
 		fmt.Errorf("db: %w", &services.Refused{Status: 409, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"}): {Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"},
 	} {
 		got := (*app.JobError)(nil)
-		if !errors.As(forJob(err), &got) || *got != want {
+		if !errors.As(p.ForJob(err), &got) || *got != want {
 			t.Errorf("%v is told as %v, want %v", err, got, want)
 		}
 	}
-	if disk := errors.New("the disk is gone"); !errors.Is(forJob(disk), disk) || forJob(nil) != nil {
+	if disk := errors.New("the disk is gone"); !errors.Is(p.ForJob(disk), disk) || p.ForJob(nil) != nil {
 		t.Error("another error did not stay as it is")
 	}
 }

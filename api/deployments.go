@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
@@ -67,7 +67,9 @@ func (s *Server) listDeployments(r *http.Request) (any, error) {
 		return !seen || !q.Matches("guids", d.GUID) || !q.Matches("status_values", value) || !q.Matches("status_reasons", reason) || !q.Matches("states", string(d.State))
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Deployment, v3.Deployment]{
-		Key:     func(d app.Deployment) rest.Key { return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: d.UpdatedAt, GUID: d.GUID} },
+		Key: func(d app.Deployment) rest.Key {
+			return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: d.UpdatedAt, GUID: d.GUID}
+		},
 		Present: s.presentDeployment,
 		Labels:  func(d app.Deployment) map[string]string { return d.Metadata.Labels },
 	}), nil
@@ -86,7 +88,7 @@ func (s *Server) updateDeployment(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.c.Registry.UpdateDeployment(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
+	d, err := s.c.Registry.UpdateDeployment(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, rest.Missing("Deployment", err)
 	}
@@ -108,20 +110,20 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var d app.Deployment
-	err = s.change(r.Context(), func(w transaction) error {
-		image, err := w.deployedDroplet(n)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		image, err := w.DeployedDroplet(n)
 		if err != nil {
 			return err
 		}
 		n.Droplet = image.GUID
-		before, err := w.registry.LatestRevision(a.GUID)
+		before, err := w.Registry.LatestRevision(a.GUID)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(w.addProcesses(a, image), addSidecars(w.registry, a.GUID, image)); err != nil {
+		if err := errors.Join(w.AddProcesses(a, image), platform.AddSidecars(w.Registry, a.GUID, image)); err != nil {
 			return err
 		}
-		if d, err = w.registry.Deploy(n); err != nil {
+		if d, err = w.Registry.Deploy(n); err != nil {
 			return err
 		}
 		return s.recordDeployment(w, d, body, before)
@@ -129,7 +131,7 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, refusedOf(err)
 	}
-	s.say(a.GUID, "Creating deployment for app with guid "+a.GUID)
+	s.platform.LogToApp(a.GUID, "Creating deployment for app with guid "+a.GUID)
 	return rest.Answer{Status: http.StatusCreated, Body: s.presentDeployment(d)}, nil
 }
 
@@ -140,62 +142,29 @@ func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 	if err == nil {
 		err = s.access.Require(ctx, access.Support, a.Space)
 	}
-	if access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) {
+	if platform.IsNotFound(err) || errors.Is(err, access.ErrNotAuthorized) {
 		return a, rest.Unprocessable("Unable to use app. Ensure that the app exists and you have access to it.")
 	}
 	return a, err
 }
 
-// deployedDroplet is what is to be deployed: what the request names, the revision's, or
-// the app's current one.
-func (w transaction) deployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
-	a, err := w.registry.App(n.App)
-	if err != nil {
-		return droplet.Droplet{}, rest.Missing("App", err)
-	}
-	guid, gone := n.Droplet, "Unable to assign current droplet. Ensure the droplet exists and belongs to this app."
-	switch {
-	case n.Revision != "":
-		back, err := w.registry.Revision(n.Revision)
-		if access.Invisible(err) || err == nil && back.App != a.GUID {
-			return droplet.Droplet{}, rest.Unprocessable("The revision does not exist")
-		}
-		if err != nil {
-			return droplet.Droplet{}, err
-		}
-		guid, gone = back.Droplet, "Unable to deploy this revision, the droplet for this revision no longer exists."
-	case guid == "" && a.Droplet == "":
-		return droplet.Droplet{}, rest.Unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
-	case guid == "":
-		guid = a.Droplet
-	}
-	d, err := w.droplet(guid)
-	switch {
-	case errors.Is(err, droplet.ErrNotFound), err == nil && d.App != a.GUID:
-		return d, rest.Unprocessable("%s", gone)
-	case err == nil && d.State == droplet.DropletAwaiting:
-		return d, rest.Unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
-	}
-	return d, err
-}
-
 // recordDeployment keeps the events of a deployment that begins, and refuses one
 // whose instances could not start.
-func (s *Server) recordDeployment(w transaction, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
-	a, err := w.registry.App(d.App)
+func (s *Server) recordDeployment(w platform.Tx, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
+	a, err := w.Registry.App(d.App)
 	if err != nil {
 		return err
 	}
-	if err := s.mayStart(w.registry, &a); err != nil {
+	if err := s.platform.MayStart(w.Registry, &a); err != nil {
 		return err
 	}
 	if d.Droplet != d.PreviousDroplet {
-		if err := w.record("audit.app.droplet.mapped", a, map[string]any{"request": map[string]any{"droplet_guid": d.Droplet}}); err != nil {
+		if err := w.Record("audit.app.droplet.mapped", a, map[string]any{"request": map[string]any{"droplet_guid": d.Droplet}}); err != nil {
 			return err
 		}
 	}
 	if d.Revision != "" && d.Revision != before.GUID {
-		if err := s.recordRevision(w, a, d.Revision, d.RevisionVersion); err != nil {
+		if err := s.platform.RecordRevision(w, a, d.Revision, d.RevisionVersion); err != nil {
 			return err
 		}
 	}
@@ -205,7 +174,7 @@ func (s *Server) recordDeployment(w transaction, d app.Deployment, request v3.Cr
 	if request.Revision != nil {
 		data["type"] = "rollback"
 	}
-	return w.record("audit.app.deployment.create", a, data)
+	return w.Record("audit.app.deployment.create", a, data)
 }
 
 func (s *Server) cancelDeployment(r *http.Request) (any, error) {
@@ -230,30 +199,21 @@ func (s *Server) continueDeployment(r *http.Request) (any, error) {
 // body, as on the platform.
 func (s *Server) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
 	var d app.Deployment
-	err := s.change(r.Context(), func(w transaction) (err error) {
-		if d, err = fn(w.registry, r.PathValue("guid")); err != nil {
+	err := s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if d, err = fn(w.Registry, r.PathValue("guid")); err != nil {
 			return err
 		}
-		a, err := w.registry.App(d.App)
+		a, err := w.Registry.App(d.App)
 		if err != nil {
 			return err
 		}
-		return w.record(event, a, map[string]any{"deployment_guid": d.GUID, "droplet_guid": d.Droplet})
+		return w.Record(event, a, map[string]any{"deployment_guid": d.GUID, "droplet_guid": d.Droplet})
 	})
 	if err != nil {
 		return nil, rest.Missing("Deployment", refusedOf(err))
 	}
-	s.say(d.App, sentence+d.App)
+	s.platform.LogToApp(d.App, sentence+d.App)
 	return rest.Answer{Status: http.StatusOK}, nil
-}
-
-// notDeploying refuses another droplet while one is being deployed.
-func notDeploying(reg *registry.Registry, appGUID string) error {
-	d, _, err := reg.ActiveDeployment(appGUID)
-	if err == nil && d.GUID != "" && d.Progressing() {
-		return rest.Unprocessable("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")
-	}
-	return err
 }
 
 // refusedOf makes a 422 of what cannot be done as things are.
@@ -268,7 +228,7 @@ func refusedOf(err error) error {
 func newDeployment(b v3.CreateDeployment) (app.NewDeployment, error) {
 	n := app.NewDeployment{
 		App: b.Relationships.App.ID(), Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1},
-		Metadata: app.Metadata{}.Merge(rest.MetadataChange(b.Metadata)),
+		Metadata: app.Metadata{}.Merge(platform.MetadataChange(b.Metadata)),
 	}
 	if b.Strategy != nil {
 		n.Strategy = *b.Strategy

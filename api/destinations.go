@@ -3,14 +3,13 @@ package api
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 )
@@ -74,15 +73,15 @@ func (s *Server) updateDestination(r *http.Request) (any, error) {
 		}
 	}
 	var rt app.Route
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if _, err := w.registry.Route(r.PathValue("guid")); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if _, err := w.Registry.Route(r.PathValue("guid")); err != nil {
 			return rest.Missing("Route", err)
 		}
-		rt, err = w.registry.UpdateDestination(r.PathValue("guid"), r.PathValue("destination"), protocol)
+		rt, err = w.Registry.UpdateDestination(r.PathValue("guid"), r.PathValue("destination"), protocol)
 		if err != nil {
 			return rest.Missing("Destination", err)
 		}
-		return w.recordRoute("audit.route.update", rt, map[string]any{"request": body})
+		return w.RecordRoute("audit.route.update", rt, map[string]any{"request": body})
 	})
 	if err != nil {
 		return nil, err
@@ -100,23 +99,23 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 	if err := s.mayUnmap(r); err != nil {
 		return nil, err
 	}
-	err := s.change(r.Context(), func(w transaction) error {
-		old, err := w.registry.Route(r.PathValue("guid"))
+	err := s.platform.Change(r.Context(), func(w platform.Tx) error {
+		old, err := w.Registry.Route(r.PathValue("guid"))
 		if err != nil {
 			return rest.Missing("Route", err)
 		}
-		err = w.registry.RemoveDestination(old.GUID, r.PathValue("destination"))
+		err = w.Registry.RemoveDestination(old.GUID, r.PathValue("destination"))
 		if errors.Is(err, app.ErrNotFound) {
 			return rest.Unprocessable("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
 		}
 		if err != nil {
 			return err
 		}
-		rt, err := w.registry.Route(old.GUID)
+		rt, err := w.Registry.Route(old.GUID)
 		if err != nil {
 			return err
 		}
-		return w.recordMapping(old, rt, nil)
+		return w.RecordMapping(old, rt, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -139,20 +138,20 @@ func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Regis
 		}
 	}
 	var rt app.Route
-	err = s.change(r.Context(), func(w transaction) error {
-		old, err := w.registry.Route(r.PathValue("guid"))
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		old, err := w.Registry.Route(r.PathValue("guid"))
 		if err != nil {
 			return rest.Missing("Route", err)
 		}
 		for i, d := range ds {
-			if _, err := w.registry.App(d.App); err != nil {
+			if _, err := w.Registry.App(d.App); err != nil {
 				return invalidApp(i, d.App, err)
 			}
 		}
-		if rt, err = fn(w.registry, ds); err != nil {
+		if rt, err = fn(w.Registry, ds); err != nil {
 			return err
 		}
-		return w.recordMapping(old, rt, nil)
+		return w.RecordMapping(old, rt, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -161,7 +160,7 @@ func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Regis
 }
 
 func invalidApp(i int, guid string, err error) error {
-	if access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) {
+	if platform.IsNotFound(err) || errors.Is(err, access.ErrNotAuthorized) {
 		return rest.Unprocessable("destinations[%d].app.guid: App(s) with guid(s) %q do not exist or you do not have access.", i, guid)
 	}
 	return err
@@ -192,53 +191,6 @@ func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
 		out = append(out, one)
 	}
 	return out, nil
-}
-
-// recordMapping records the apps that a route leads to now and did not before,
-// and the other way round.
-func (w transaction) recordMapping(old, rt app.Route, marks map[string]any) error {
-	before, after := destinationsByGUID(old), destinationsByGUID(rt)
-	for _, way := range []struct {
-		event   string
-		in, not map[string]app.Destination
-	}{
-		{"audit.app.map-route", after, before},
-		{"audit.app.unmap-route", before, after},
-	} {
-		for _, guid := range slices.Sorted(maps.Keys(way.in)) {
-			if _, both := way.not[guid]; both {
-				continue
-			}
-			if err := w.recordDestination(way.event, rt, way.in[guid], marks); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (w transaction) recordDestination(event string, rt app.Route, d app.Destination, marks map[string]any) error {
-	a, err := w.registry.App(d.App)
-	if err != nil {
-		return err
-	}
-	data := map[string]any{
-		"route_guid": rt.GUID, "destination_guid": d.GUID, "route_mapping_guid": d.GUID, "process_type": d.ProcessType,
-		"app_port": d.Port, "protocol": d.Protocol, "weight": nil,
-	}
-	if len(rt.Options) > 0 {
-		data["route_options"] = rt.Options
-	}
-	maps.Copy(data, marks)
-	return w.record(event, a, data)
-}
-
-func destinationsByGUID(rt app.Route) map[string]app.Destination {
-	out := make(map[string]app.Destination, len(rt.Destinations))
-	for _, d := range rt.Destinations {
-		out[d.GUID] = d
-	}
-	return out
 }
 
 // defaultPort is where a process listens that names no port.

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/platform"
 )
 
 // domainsEndpoints are the endpoints of this file.
@@ -46,9 +46,6 @@ func (s *Server) domainsEndpoints() []rest.Endpoint {
 	}
 }
 
-// opDeleteDomain is the job that removes a domain.
-const opDeleteDomain = "domain.delete"
-
 func (s *Server) listDomains(r *http.Request) (any, error) {
 	return s.pageOfDomains(r, func(app.Domain) bool { return true })
 }
@@ -82,7 +79,9 @@ func (s *Server) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (
 		}
 	}
 	return rest.List(s.links, r, q, found, rest.View[app.Domain, v3.Domain]{
-		Key:     func(d app.Domain) rest.Key { return rest.Key{Name: d.Name, Created: d.CreatedAt, Updated: d.UpdatedAt, GUID: d.GUID} },
+		Key: func(d app.Domain) rest.Key {
+			return rest.Key{Name: d.Name, Created: d.CreatedAt, Updated: d.UpdatedAt, GUID: d.GUID}
+		},
 		Present: func(d app.Domain) v3.Domain { return s.presentDomain(d, perms) },
 		Labels:  func(d app.Domain) map[string]string { return d.Metadata.Labels },
 	}), nil
@@ -143,7 +142,7 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := app.Domain{Name: body.Name, Internal: body.Internal != nil && *body.Internal, Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))}
+	d := app.Domain{Name: body.Name, Internal: body.Internal != nil && *body.Internal, Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))}
 	if body.RouterGroup != nil {
 		if d.RouterGroup, err = s.groupFor(body); err != nil {
 			return nil, err
@@ -161,11 +160,11 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if _, err := w.registry.DomainByName(d.Name); err == nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if _, err := w.Registry.DomainByName(d.Name); err == nil {
 			return rest.Unprocessable("The domain name \"%s\" is already in use", d.Name)
 		}
-		d, err = w.registry.PutDomain(d)
+		d, err = w.Registry.PutDomain(d)
 		return err
 	})
 	if err != nil {
@@ -266,7 +265,7 @@ func (s *Server) updateDomain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	d, err = s.c.Registry.UpdateDomain(d.GUID, func(d *app.Domain) error {
-		d.Metadata = d.Metadata.Merge(rest.MetadataChange(body.Metadata))
+		d.Metadata = d.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		return nil
 	})
 	if err != nil {
@@ -286,14 +285,7 @@ func (s *Server) deleteDomain(r *http.Request) (any, error) {
 	if d.Default {
 		return nil, rest.Unprocessable("The domain '%s' is this daemon's own and cannot be deleted: start it with another --domain first.", d.Name)
 	}
-	return s.begin(r.Context(), opDeleteDomain, removal{GUID: d.GUID})
-}
-
-func (s *Server) doDeleteDomain(_ context.Context, guid string) error {
-	if err := s.c.Registry.DeleteDomain(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-		return err
-	}
-	return nil
+	return s.begin(r.Context(), platform.OpDeleteDomain, platform.Removal{GUID: d.GUID})
 }
 
 // shareDomain lets further orgs use a domain.
@@ -340,11 +332,11 @@ func (s *Server) unshareDomain(r *http.Request) (any, error) {
 	case perms.Suspended(d.Org) && perms.Suspended(org):
 		return nil, access.ErrOrgSuspended
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		if err := unused(w.registry, d.GUID, org); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		if err := platform.Unused(w.Registry, d.GUID, org); err != nil {
 			return err
 		}
-		_, err := w.registry.UpdateDomain(d.GUID, func(d *app.Domain) error {
+		_, err := w.Registry.UpdateDomain(d.GUID, func(d *app.Domain) error {
 			i := slices.Index(d.SharedWith, org)
 			if i < 0 {
 				return rest.Unprocessable("Unable to unshare domain from organization with name '%s'. Ensure the domain is shared to this organization.", s.orgName(org))
@@ -358,24 +350,6 @@ func (s *Server) unshareDomain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusNoContent}, nil
-}
-
-// unused wants no routes of an org in a domain.
-func unused(reg *registry.Registry, domain, org string) error {
-	spaces, err := reg.SpacesOf(org)
-	if err != nil {
-		return err
-	}
-	routes, err := reg.Routes()
-	if err != nil {
-		return err
-	}
-	for _, rt := range routes {
-		if rt.Domain == domain && slices.ContainsFunc(spaces, func(sp app.Space) bool { return sp.GUID == rt.Space }) {
-			return rest.Unprocessable("This domain has associated routes in this organization. Delete the routes before unsharing.")
-		}
-	}
-	return nil
 }
 
 // sharedWith are the orgs that a domain is shared with, as far as they are seen.
@@ -407,17 +381,4 @@ func (s *Server) presentDomain(d app.Domain, perms access.Permissions) v3.Domain
 		Relationships: v3.DomainRelationships{Organization: v3.To(d.Org), SharedOrganizations: sharedWith(d, perms)},
 		Links:         links,
 	}
-}
-
-// domainNames gives the name by the guid.
-func (s *Server) domainNames() (map[string]string, error) {
-	all, err := s.c.Registry.Domains()
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[string]string, len(all))
-	for _, d := range all {
-		names[d.GUID] = d.Name
-	}
-	return names, nil
 }

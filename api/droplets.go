@@ -5,10 +5,8 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/access"
@@ -16,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 )
 
 // dropletsEndpoints are the endpoints of this file.
@@ -63,7 +62,7 @@ func (s *Server) updateDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.c.Shelf.UpdateMetadata(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
+	d, err := s.c.Shelf.UpdateMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, rest.Missing("Droplet", err)
 	}
@@ -117,7 +116,9 @@ func (s *Server) pageOfDroplets(r *http.Request, q rest.Query, all []droplet.Dro
 		return !q.Matches("guids", d.GUID) || !q.Matches("states", cmp.Or(d.State, v3.DropletStaged))
 	})
 	return rest.List(s.links, r, q, all, rest.View[droplet.Droplet, v3.Droplet]{
-		Key:     func(d droplet.Droplet) rest.Key { return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: updatedAt(d), GUID: d.GUID} },
+		Key: func(d droplet.Droplet) rest.Key {
+			return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: updatedAt(d), GUID: d.GUID}
+		},
 		Present: func(d droplet.Droplet) v3.Droplet { return s.presentDroplet(d, open(d.App)) },
 		Labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
 	}), nil
@@ -150,7 +151,7 @@ func (s *Server) downloadDroplet(r *http.Request) (any, error) {
 	if d.Image == "" {
 		return nil, rest.Unprocessable("The droplet has no files of its own: there is nothing to download")
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.recordDroplet("audit.app.droplet.download", d) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordDroplet("audit.app.droplet.download", d) })
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +210,8 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		return nil, rest.Unprocessable("data must name a droplet: a current droplet cannot be taken away")
 	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
-	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w transaction, a *app.App) error {
-		d, err := w.droplet(body.Data.GUID)
+	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w platform.Tx, a *app.App) error {
+		d, err := w.Droplet(body.Data.GUID)
 		if err != nil && !errors.Is(err, droplet.ErrNotFound) {
 			return err
 		}
@@ -220,37 +221,19 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		if d.State == droplet.DropletAwaiting {
 			return rest.Unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
 		}
-		if err := notDeploying(w.registry, a.GUID); err != nil {
+		if err := platform.NotDeploying(w.Registry, a.GUID); err != nil {
 			return err
 		}
 		a.Droplet = d.GUID
-		if err := w.addProcesses(*a, d); err != nil {
+		if err := w.AddProcesses(*a, d); err != nil {
 			return err
 		}
-		return addSidecars(w.registry, a.GUID, d)
+		return platform.AddSidecars(w.Registry, a.GUID, d)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return s.presentCurrent(a), nil
-}
-
-// addProcesses gives an app the process types of a droplet, without instances:
-// what a Procfile names waits until somebody scales it.
-func (w transaction) addProcesses(a app.App, d droplet.Droplet) error {
-	ps, err := w.registry.Processes(a.GUID)
-	if err != nil {
-		return err
-	}
-	for _, kind := range slices.Sorted(maps.Keys(d.Commands)) {
-		if slices.ContainsFunc(ps, func(p app.Process) bool { return p.Type == kind }) {
-			continue
-		}
-		if _, err := w.registry.PutProcess(app.Process{App: a.GUID, Type: kind}); err != nil {
-			return err
-		}
-	}
-	return w.recordNew(a, ps, nil)
 }
 
 func (s *Server) presentCurrent(a app.App) v3.CurrentDroplet {
@@ -265,7 +248,7 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	out := v3.Droplet{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,
 		Lifecycle: lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,
-		Buildpacks:    presentUsed(d.Buildpacks),
+		Buildpacks:    platform.PresentUsed(d.Buildpacks),
 		Relationships: v3.DropletRelationships{App: v3.To(d.App)},
 		Metadata:      rest.PresentMetadata(d.Metadata),
 		Links: v3.Links{
@@ -293,18 +276,6 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	}
 	if d.Image != "" {
 		out.Checksum = &v3.Checksum{Type: "sha256", Value: d.Image}
-	}
-	return out
-}
-
-// presentUsed shows the buildpacks that have made a droplet.
-func presentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
-	if len(used) == 0 { // from a time when there was no other
-		used = []droplet.UsedBuildpack{{Name: droplet.BinaryBuildpack}}
-	}
-	out := []v3.DropletBuildpack{}
-	for _, b := range used {
-		out = append(out, v3.DropletBuildpack{Name: b.Name, DetectOutput: b.Detected, BuildpackName: strings.TrimSuffix(b.Name, "_buildpack")})
 	}
 	return out
 }

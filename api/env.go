@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 )
 
 // envEndpoints are the endpoints of this file.
@@ -23,9 +24,6 @@ func (s *Server) envEndpoints() []rest.Endpoint {
 		},
 	}
 }
-
-// hidden stands for values that are not for everybody who may read events.
-const hidden = "[PRIVATE DATA HIDDEN]"
 
 func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err := s.envIsVisible(r); err != nil {
@@ -57,7 +55,7 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	}
 	system := map[string]any{"VCAP_SERVICES": services}
 	if !perms.Can(access.ReadSecrets, a.Space) {
-		system = map[string]any{"redacted_message": hidden}
+		system = map[string]any{"redacted_message": platform.Hidden}
 	}
 	if err := s.recordRead(r, "audit.app.environment.show", a); err != nil {
 		return nil, err
@@ -109,7 +107,7 @@ func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.domainNames()
+	names, err := s.platform.DomainNames()
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +169,7 @@ func (s *Server) getVariables(r *http.Request) (any, error) {
 
 // recordRead records that somebody was shown variables.
 func (s *Server) recordRead(r *http.Request, event string, a app.App) error {
-	return s.change(r.Context(), func(w transaction) error { return w.record(event, a, nil) })
+	return s.platform.Change(r.Context(), func(w platform.Tx) error { return w.Record(event, a, nil) })
 }
 
 func (s *Server) updateVariables(r *http.Request) (any, error) {
@@ -179,8 +177,8 @@ func (s *Server) updateVariables(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := map[string]any{"environment_variables": hidden}
-	a, err := s.changeApp(r, "audit.app.update", request, func(_ transaction, a *app.App) error {
+	request := map[string]any{"environment_variables": platform.Hidden}
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ platform.Tx, a *app.App) error {
 		if a.Env == nil {
 			a.Env = map[string]string{}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 )
 
 // environmentVariableGroupsEndpoints are the endpoints of this file.
@@ -40,12 +41,12 @@ func (s *Server) updateVariableGroup(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var g app.EnvGroup
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if g, err = w.registry.UpdateEnvGroup(r.PathValue("name"), body.Var); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if g, err = w.Registry.UpdateEnvGroup(r.PathValue("name"), body.Var); err != nil {
 			return rest.Missing(nounVariableGroup, err)
 		}
-		return w.events.Record(app.Event{
-			Type: "audit.environment_variable_group.update", Actor: w.actor, Data: map[string]any{"environment_variables": hidden},
+		return w.Events.Record(app.Event{
+			Type: "audit.environment_variable_group.update", Actor: w.Actor, Data: map[string]any{"environment_variables": platform.Hidden},
 			Target: app.Target{GUID: g.Name, Type: "environment_variable_group", Name: g.Name},
 		})
 	})

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,11 +13,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/auth"
-	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/store"
 )
 
 // eventsEndpoints are the endpoints of this file.
@@ -31,55 +25,6 @@ func (s *Server) eventsEndpoints() []rest.Endpoint {
 		},
 		{Pattern: "GET /v3/audit_events/{guid}", Needs: access.Authenticated, Handler: s.getEvent, Shape: rest.Returns[v3.Event](200)},
 	}
-}
-
-// transaction is a change that somebody asks for, with its events, in one transaction:
-// what is kept is recorded, and what is recorded is kept.
-type transaction struct {
-	registry *registry.Registry
-	events   *registry.Events
-	roles    *auth.Roles
-	droplet  func(guid string) (droplet.Droplet, error)
-	actor    app.Actor
-	after    *[]func() // what is done once it is kept; see afterwards
-}
-
-// afterwards does fn when the change is kept, and not if it is refused: nothing else
-// waits for it then.
-func (w transaction) afterwards(fn func()) { *w.after = append(*w.after, fn) }
-
-func (s *Server) change(ctx context.Context, fn func(w transaction) error) error {
-	return s.changeAs(access.ActorOf(ctx), fn)
-}
-
-func (s *Server) changeAs(who app.Actor, fn func(w transaction) error) error {
-	var after []func()
-	err := s.c.DB.Update(func(tx *store.Tx) error {
-		return fn(transaction{
-			registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx),
-			droplet: func(guid string) (droplet.Droplet, error) { return s.c.Shelf.GetIn(tx, guid) },
-			actor:   who, after: &after,
-		})
-	})
-	if err != nil {
-		return err
-	}
-	for _, fn := range after {
-		fn()
-	}
-	return nil
-}
-
-// record keeps an event about an app.
-func (w transaction) record(kind string, a app.App, data map[string]any) error {
-	e := app.Event{
-		Type: kind, Actor: w.actor, Data: data, Space: a.Space,
-		Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name},
-	}
-	if space, err := w.registry.Space(a.Space); err == nil {
-		e.Org = space.Org
-	}
-	return w.events.Record(e)
 }
 
 func (s *Server) listEvents(r *http.Request) (any, error) {
@@ -107,7 +52,9 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 		return !perms.SeesEvent(e) || !q.Matches("guids", e.GUID) || !q.Matches("actor_guids", e.Actor.GUID) || not && q.Matches("target_guids[not]", e.Target.GUID)
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Event, v3.Event]{
-		Key:     func(e app.Event) rest.Key { return rest.Key{Name: e.Type, Created: e.CreatedAt, Updated: e.CreatedAt, GUID: e.GUID} },
+		Key: func(e app.Event) rest.Key {
+			return rest.Key{Name: e.Type, Created: e.CreatedAt, Updated: e.CreatedAt, GUID: e.GUID}
+		},
 		Present: s.presentEvent,
 	}), nil
 }
@@ -153,7 +100,7 @@ func (s *Server) crashEvents(q rest.Query) ([]app.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	orgs, err := s.orgsOfSpaces()
+	orgs, err := s.platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +109,7 @@ func (s *Server) crashEvents(q rest.Query) ([]app.Event, error) {
 		if !q.Matches("target_guids", a.GUID) || !q.Matches("space_guids", a.Space) || !q.Matches("organization_guids", orgs[a.Space]) {
 			continue
 		}
-		records, err := s.exitsOf(a.GUID)
+		records, err := s.platform.ExitsOf(a.GUID)
 		if err != nil {
 			return nil, err
 		}
@@ -171,26 +118,6 @@ func (s *Server) crashEvents(q rest.Query) ([]app.Event, error) {
 		}
 	}
 	return slices.DeleteFunc(out, func(e app.Event) bool { return !q.Matches("types", e.Type) }), nil
-}
-
-// exitsOf are the exit records of an app, newest first.
-func (s *Server) exitsOf(appGUID string) ([]runtime.ExitRecord, error) {
-	ps, err := s.c.Registry.Processes(appGUID)
-	if err != nil {
-		return nil, err
-	}
-	var all []runtime.ExitRecord
-	for _, p := range ps {
-		some, err := s.c.Exits.Process(p.GUID)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	slices.SortStableFunc(all, func(a, b runtime.ExitRecord) int {
-		return cmp.Or(b.CrashedAt.Compare(a.CrashedAt), cmp.Compare(b.Number, a.Number))
-	})
-	return all, nil
 }
 
 // The events that a crash makes.

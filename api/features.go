@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 )
 
 // featuresEndpoints are the endpoints of this file.
@@ -110,7 +111,7 @@ func (s *Server) updateFeature(r *http.Request) (any, error) {
 		return nil, rest.Unprocessable("Enabled must be a boolean")
 	}
 	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
-	a, err := s.changeApp(r, "audit.app.update", request, func(_ transaction, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ platform.Tx, a *app.App) error {
 		if name == v3.FeatureSSH {
 			a.NoSSH = !*body.Enabled
 		} else {
@@ -171,8 +172,8 @@ func (s *Server) RecordSSH(who auth.Principal, a app.App, index int, refused err
 	if refused != nil {
 		kind = "audit.app.ssh-unauthorized"
 	}
-	err := s.changeAs(access.Actor(who), func(w transaction) error {
-		return w.record(kind, a, map[string]any{"index": index})
+	err := s.platform.ChangeAs(access.Actor(who), func(w platform.Tx) error {
+		return w.Record(kind, a, map[string]any{"index": index})
 	})
 	if err != nil {
 		s.log.Error("cannot record who came to the ssh door", "kind", kind, "app", a.GUID, "err", err)

@@ -61,7 +61,9 @@ func (s *Server) listFlags(r *http.Request) (any, error) {
 		q.OrderBy = "name"
 	}
 	return rest.List(s.links, r, q, all, rest.View[app.Flag, v3.FeatureFlag]{
-		Key:     func(f app.Flag) rest.Key { return rest.Key{Name: f.Name, Created: f.UpdatedAt, Updated: f.UpdatedAt, GUID: f.Name} },
+		Key: func(f app.Flag) rest.Key {
+			return rest.Key{Name: f.Name, Created: f.UpdatedAt, Updated: f.UpdatedAt, GUID: f.Name}
+		},
 		Present: s.presentFlag,
 	}), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/platform"
 )
 
 // guard lets a request through to next when its right is granted. It answers 401
@@ -69,7 +70,7 @@ func (s *Server) admit(r *http.Request, e rest.Endpoint) error {
 		return rest.Missing(e.Resource.Name, err)
 	}
 	err = s.access.Authorize(r.Context(), e.Needs, p, e.Resource.ShownTo())
-	if (access.Invisible(err) || errors.Is(err, access.ErrNotAuthorized) && e.Resource.Shared) && e.Resource.Readers != nil {
+	if (platform.IsNotFound(err) || errors.Is(err, access.ErrNotAuthorized) && e.Resource.Shared) && e.Resource.Readers != nil {
 		err = s.authorizeReader(r, e, err)
 	}
 	return rest.Missing(e.Resource.Name, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -103,7 +104,9 @@ func (s *Server) listSegments(r *http.Request) (any, error) {
 		return !perms.SeesSegment(g) || !q.Matches("names", g.Name) || !q.Matches("guids", g.GUID) || !q.Matches("organization_guids", perms.Among(g.Orgs)...)
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Segment, v3.IsolationSegment]{
-		Key:     func(g app.Segment) rest.Key { return rest.Key{Name: g.Name, Created: g.CreatedAt, Updated: g.UpdatedAt, GUID: g.GUID} },
+		Key: func(g app.Segment) rest.Key {
+			return rest.Key{Name: g.Name, Created: g.CreatedAt, Updated: g.UpdatedAt, GUID: g.GUID}
+		},
 		Present: s.presentSegment,
 		Labels:  func(g app.Segment) map[string]string { return g.Metadata.Labels },
 	}), nil
@@ -114,7 +117,7 @@ func (s *Server) createSegment(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := s.c.Registry.PutSegment(app.Segment{Name: body.Name, Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))})
+	g, err := s.c.Registry.PutSegment(app.Segment{Name: body.Name, Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +141,7 @@ func (s *Server) updateSegment(r *http.Request) (any, error) {
 		if body.Name != "" {
 			g.Name = body.Name
 		}
-		g.Metadata = g.Metadata.Merge(rest.MetadataChange(body.Metadata))
+		g.Metadata = g.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		return nil
 	})
 	if err != nil {
@@ -172,7 +175,9 @@ func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
 		return !slices.Contains(g.Orgs, o.GUID) || !perms.SeesOrg(o.GUID) || !q.Matches("names", o.Name) || !q.Matches("guids", o.GUID)
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Org, v3.Organization]{
-		Key:     func(o app.Org) rest.Key { return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID} },
+		Key: func(o app.Org) rest.Key {
+			return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID}
+		},
 		Present: s.presentOrg,
 		Labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
 	}), nil
@@ -219,13 +224,13 @@ func (s *Server) entitleOrgs(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var g app.Segment
-	err = s.change(r.Context(), func(w transaction) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
 		for _, org := range rest.GUIDs(&body) {
-			if _, err := w.registry.Org(org); err != nil {
+			if _, err := w.Registry.Org(org); err != nil {
 				return noOrg(org, err)
 			}
 		}
-		g, err = w.registry.UpdateSegment(r.PathValue("guid"), func(g *app.Segment) error {
+		g, err = w.Registry.UpdateSegment(r.PathValue("guid"), func(g *app.Segment) error {
 			g.Orgs = append(g.Orgs, rest.GUIDs(&body)...)
 			return nil
 		})
@@ -274,10 +279,10 @@ func (s *Server) setSpaceSegment(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var sp app.Space
-	err = s.change(r.Context(), func(w transaction) error {
-		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		sp, err = w.Registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error {
 			sp.Segment = body.ID()
-			return mayUse(w.registry, sp.Segment, sp.Org)
+			return mayUse(w.Registry, sp.Segment, sp.Org)
 		})
 		return rest.Missing("Space", err)
 	})
@@ -313,10 +318,10 @@ func (s *Server) setDefaultSegment(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var o app.Org
-	err = s.change(r.Context(), func(w transaction) error {
-		o, err = w.registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		o, err = w.Registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
 			o.Segment = body.ID()
-			return mayUse(w.registry, o.Segment, o.GUID)
+			return mayUse(w.Registry, o.Segment, o.GUID)
 		})
 		return rest.Missing("Organization", err)
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/platform"
 )
 
 // jobsEndpoints are the endpoints of this file.
@@ -25,22 +25,11 @@ func (s *Server) jobsEndpoints() []rest.Endpoint {
 // begin starts a job and tells where to ask for it. The address is absolute:
 // clients take it as it is.
 func (s *Server) begin(ctx context.Context, operation string, args any) (any, error) {
-	j, err := s.c.Jobs.StartFor(access.ActorOf(ctx), operation, args)
+	j, err := s.c.Jobs.StartFor(platform.ActorOf(ctx), operation, args)
 	if err != nil {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusAccepted, Location: s.links.Href("v3", "jobs", j.GUID)}, nil
-}
-
-// forJob is the refusal of a job in the words that its request would have been answered
-// with. Other errors stay as they are.
-func forJob(err error) error {
-	if rest.IsA[*app.JobError](err) || !rest.IsA[*rest.Error](err) && !rest.IsA[*services.Refused](err) {
-		return err
-	}
-	_, told := rest.ToError(err)
-	e := told.Errors[0]
-	return &app.JobError{Code: e.Code, Title: e.Title, Detail: e.Detail}
 }
 
 // getJob tells of a job those who began it, and who sees everything: its errors

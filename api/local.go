@@ -108,7 +108,7 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := s.exitsOf(a.GUID)
+	records, err := s.platform.ExitsOf(a.GUID)
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ const crashLines = 20
 // narrowToCrash finds the last lines of each process of an instance that crashed,
 // and wants nothing else.
 func (s *Server) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
-	records, err := s.exitsOf(a.GUID)
+	records, err := s.platform.ExitsOf(a.GUID)
 	if err != nil {
 		return err
 	}

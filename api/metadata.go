@@ -27,7 +27,7 @@ func (s *Server) included(asked map[string]bool, b beside, perms access.Permissi
 		in.Spaces = append([]string{}, seen(b.spaces, perms)...)
 	}
 	if asked["space.organization"] || asked["org"] {
-		orgs, err := s.orgsOfSpaces()
+		orgs, err := s.platform.OrgsOfSpaces()
 		if err != nil {
 			return nil, err
 		}

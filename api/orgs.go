@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -32,9 +33,6 @@ func (s *Server) orgsEndpoints() []rest.Endpoint {
 	}
 }
 
-// opDeleteOrg is the job that removes an org.
-const opDeleteOrg = "organization.delete"
-
 func (s *Server) listOrgs(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -55,7 +53,9 @@ func (s *Server) listOrgs(r *http.Request) (any, error) {
 		}
 	}
 	return rest.List(s.links, r, q, found, rest.View[app.Org, v3.Organization]{
-		Key:     func(o app.Org) rest.Key { return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID} },
+		Key: func(o app.Org) rest.Key {
+			return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID}
+		},
 		Present: s.presentOrg,
 		Labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
 	}), nil
@@ -90,22 +90,22 @@ func (s *Server) createOrg(r *http.Request) (any, error) {
 	if !who.Admin() && (!flag.Enabled || body.Suspended) {
 		return nil, access.ErrNotAuthorized
 	}
-	o := app.Org{Name: body.Name, Suspended: body.Suspended, Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))}
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if err := orgNameIsFree(w.registry, o); err != nil {
+	o := app.Org{Name: body.Name, Suspended: body.Suspended, Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))}
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if err := orgNameIsFree(w.Registry, o); err != nil {
 			return err
 		}
-		if o, err = w.registry.PutOrg(o); err != nil {
+		if o, err = w.Registry.PutOrg(o); err != nil {
 			return err
 		}
 		if !who.Admin() {
 			for _, t := range []auth.RoleType{auth.OrgUser, auth.OrgManager} {
-				if _, err := w.roles.Put(auth.Role{Type: t, User: who.ID, Org: o.GUID}); err != nil {
+				if _, err := w.Roles.Put(auth.Role{Type: t, User: who.ID, Org: o.GUID}); err != nil {
 					return err
 				}
 			}
 		}
-		return w.recordOrg("audit.organization.create", o, map[string]any{"request": map[string]any{"name": o.Name}})
+		return w.RecordOrg("audit.organization.create", o, map[string]any{"request": map[string]any{"name": o.Name}})
 	})
 	if err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (s *Server) updateOrg(r *http.Request) (any, error) {
 	}
 	request := map[string]any{}
 	var o app.Org
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		o, err = w.registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		o, err = w.Registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
 			if body.Name != nil {
 				o.Name = *body.Name
 				request["name"] = o.Name
@@ -143,13 +143,13 @@ func (s *Server) updateOrg(r *http.Request) (any, error) {
 				o.Suspended = *body.Suspended
 				request["suspended"] = o.Suspended
 			}
-			o.Metadata = o.Metadata.Merge(rest.MetadataChange(body.Metadata))
-			return orgNameIsFree(w.registry, *o)
+			o.Metadata = o.Metadata.Merge(platform.MetadataChange(body.Metadata))
+			return orgNameIsFree(w.Registry, *o)
 		})
 		if err != nil {
 			return rest.Missing("Organization", err)
 		}
-		return w.recordOrg("audit.organization.update", o, map[string]any{"request": request})
+		return w.RecordOrg("audit.organization.update", o, map[string]any{"request": request})
 	})
 	if err != nil {
 		return nil, err
@@ -162,21 +162,13 @@ func (s *Server) deleteOrg(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		return w.recordOrg("audit.organization.delete-request", o, map[string]any{"request": map[string]any{"recursive": true}})
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.RecordOrg("audit.organization.delete-request", o, map[string]any{"request": map[string]any{"recursive": true}})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteOrg, removal{GUID: o.GUID})
-}
-
-// recordOrg keeps an event about an org.
-func (w transaction) recordOrg(kind string, o app.Org, data map[string]any) error {
-	return w.events.Record(app.Event{
-		Type: kind, Actor: w.actor, Data: data, Org: o.GUID,
-		Target: app.Target{GUID: o.GUID, Type: "organization", Name: o.Name},
-	})
+	return s.begin(r.Context(), platform.OpDeleteOrg, platform.Removal{GUID: o.GUID})
 }
 
 func (s *Server) getOrgQuota(r *http.Request) (any, error) {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 )
 
 func (w *world) createOrg(name string) v3.Organization {
@@ -240,9 +240,9 @@ func TestDeleteOrg(t *testing.T) {
 	}
 	w.eventually("the package is gone", func() bool {
 		_, err := w.c.Packages.Get(pkg.GUID)
-		return access.Invisible(err)
+		return platform.IsNotFound(err)
 	})
-	if err := errors.Join(w.s.doDeleteOrg(context.Background(), o.GUID), w.s.doDeleteSpace(context.Background(), sp.GUID)); err != nil {
+	if err := errors.Join(w.s.platform.DoDeleteOrg(context.Background(), o.GUID), w.s.platform.DoDeleteSpace(context.Background(), sp.GUID)); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 	w.wantNames("", "/v3/spaces", "dev")

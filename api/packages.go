@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/platform"
 )
 
 // packagesEndpoints are the endpoints of this file.
@@ -113,7 +114,9 @@ func (s *Server) pageOfPackages(r *http.Request, q rest.Query, all []droplet.Pac
 		return !q.Matches("guids", p.GUID) || !q.Matches("states", string(p.State)) || !q.Matches("types", p.Type)
 	})
 	return rest.List(s.links, r, q, all, rest.View[droplet.Package, v3.Package]{
-		Key:     func(p droplet.Package) rest.Key { return rest.Key{Name: p.GUID, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID} },
+		Key: func(p droplet.Package) rest.Key {
+			return rest.Key{Name: p.GUID, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID}
+		},
 		Present: s.presentPackage,
 		Labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
 	})
@@ -131,13 +134,13 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 		return nil, rest.Unprocessable("type must be %s or %s, not %q", v3.PackageBits, v3.PackageDocker, body.Type)
 	}
 	a, err := s.appInBody(r.Context(), access.Develop, body.Relationships.App.ID())
-	if access.Invisible(err) {
+	if platform.IsNotFound(err) {
 		return nil, rest.Unprocessable("App is invalid. Ensure it exists and you have access to it.")
 	}
 	if err != nil {
 		return nil, err
 	}
-	notes := app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))
+	notes := app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))
 	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
@@ -146,12 +149,12 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !notes.IsZero() {
-		if p, err = s.c.Packages.UpdateMetadata(p.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+		if p, err = s.c.Packages.UpdateMetadata(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 			return nil, err
 		}
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"type": body.Type}})
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"type": body.Type}})
 	})
 	if err != nil {
 		return nil, err
@@ -183,7 +186,7 @@ func (s *Server) updatePackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.c.Packages.UpdateMetadata(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
+	p, err := s.c.Packages.UpdateMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, rest.Missing("Package", err)
 	}
@@ -191,12 +194,12 @@ func (s *Server) updatePackage(r *http.Request) (any, error) {
 }
 
 func (s *Server) recordPackage(ctx context.Context, event string, p droplet.Package) error {
-	return s.change(ctx, func(w transaction) error {
-		a, err := w.registry.App(p.App)
+	return s.platform.Change(ctx, func(w platform.Tx) error {
+		a, err := w.Registry.App(p.App)
 		if err != nil {
 			return rest.Missing("App", err)
 		}
-		return w.record(event, a, map[string]any{"package_guid": p.GUID})
+		return w.Record(event, a, map[string]any{"package_guid": p.GUID})
 	})
 }
 

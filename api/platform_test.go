@@ -29,7 +29,7 @@ import (
 
 // platform is the server as the daemon has it, with everything behind it but
 // containers: it is asked over the listener, with a token.
-type platform struct {
+type wholePlatform struct {
 	t        testing.TB
 	c        Config
 	door     http.Handler
@@ -39,7 +39,7 @@ type platform struct {
 	password string // of admin
 }
 
-func newPlatform(t testing.TB) *platform {
+func newPlatform(t testing.TB) *wholePlatform {
 	t.Helper()
 	dir := firstStart(t)
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
@@ -55,7 +55,7 @@ func newPlatform(t testing.TB) *platform {
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
-	p := &platform{t: t, fake: runtimetest.NewFake()}
+	p := &wholePlatform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(runtime.NewSupervisor(runtime.Config{
 		Engine: standIns{p.fake}, Registry: reg, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
@@ -140,7 +140,7 @@ func (l appLogs) stage(guid, line string) {
 	_ = l.Append(guid, logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)})
 }
 
-func (p *platform) send(r *http.Request) *httptest.ResponseRecorder {
+func (p *wholePlatform) send(r *http.Request) *httptest.ResponseRecorder {
 	r.RemoteAddr, r.Host = "127.0.0.1:4711", strings.TrimPrefix(publicURL, "http://")
 	out := httptest.NewRecorder()
 	p.door.ServeHTTP(out, r)
@@ -148,7 +148,7 @@ func (p *platform) send(r *http.Request) *httptest.ResponseRecorder {
 }
 
 // grant asks for a token as the client does. A nil client authenticates in the form.
-func (p *platform) grant(client *url.Userinfo, form url.Values) (status int, answer map[string]any) {
+func (p *wholePlatform) grant(client *url.Userinfo, form url.Values) (status int, answer map[string]any) {
 	p.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -165,7 +165,7 @@ func (p *platform) grant(client *url.Userinfo, form url.Values) (status int, ans
 }
 
 // login is a visitor with the token of a user.
-func (p *platform) login(name, password string) *visit {
+func (p *wholePlatform) login(name, password string) *visit {
 	p.t.Helper()
 	status, answer := p.grant(url.UserPassword("cf", ""), url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}})
 	token, _ := answer["access_token"].(string)
@@ -175,14 +175,14 @@ func (p *platform) login(name, password string) *visit {
 	return &visit{p: p, token: token}
 }
 
-func (p *platform) admin() *visit {
+func (p *wholePlatform) admin() *visit {
 	p.t.Helper()
 	return &visit{p: p, token: must(p.c.Auth.UserToken(auth.AdminName))(p.t)}
 }
 
 // visit is somebody with a token.
 type visit struct {
-	p     *platform
+	p     *wholePlatform
 	token string
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -170,12 +171,12 @@ func TestNoChangeWhileDeploying(t *testing.T) {
 	}
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running})
 	d := w.deployApp(a.GUID, "")
-	wantError(t, w.ask("POST", path+"web/actions/scale", `{"instances":2}`), "CF-UnprocessableEntity", noScaleNow)
-	wantError(t, w.ask("POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"memory_in_mb":64}`), "CF-UnprocessableEntity", noScaleNow)
-	wantError(t, w.ask("PATCH", path+"web", `{"command":"x"}`), "CF-UnprocessableEntity", noUpdateNow)
+	wantError(t, w.ask("POST", path+"web/actions/scale", `{"instances":2}`), "CF-UnprocessableEntity", platform.NoScaleNow)
+	wantError(t, w.ask("POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"memory_in_mb":64}`), "CF-UnprocessableEntity", platform.NoScaleNow)
+	wantError(t, w.ask("PATCH", path+"web", `{"command":"x"}`), "CF-UnprocessableEntity", platform.NoUpdateNow)
 	w.want(202, "POST", path+"worker/actions/scale", `{"instances":2}`, nil)
 	for text, want := range map[string]string{
-		"memory: 64M": noScaleNow, "instances: 3, command: x": noUpdateNow, "processes: [{type: web, timeout: 30}]": noUpdateNow,
+		"memory: 64M": platform.NoScaleNow, "instances: 3, command: x": platform.NoUpdateNow, "processes: [{type: web, timeout: 30}]": platform.NoUpdateNow,
 	} {
 		if j := apply(text); j.State != v3.JobFailed || j.Errors[0].Detail != "For application 'shop': "+want || j.Errors[0].Code != v3.CodeUnprocessable {
 			t.Errorf("a manifest with %s ends with %+v, want %q", text, j, want)

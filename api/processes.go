@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -134,7 +135,7 @@ func (s *Server) appsSeen(r *http.Request, q rest.Query) (map[string]app.App, er
 	if err != nil {
 		return nil, err
 	}
-	orgs, err := s.orgsOfSpaces()
+	orgs, err := s.platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +220,7 @@ func concealed(text string, open bool) string {
 	if open {
 		return text
 	}
-	return hidden
+	return platform.Hidden
 }
 
 // listInstances tells in short how the instances of a process are.
@@ -270,13 +271,13 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 	}
 	told := body
 	if told.Command.Given && !told.Command.Null {
-		told.Command.Value = hidden // commands carry passwords
+		told.Command.Value = platform.Hidden // commands carry passwords
 	}
 	p, err := s.changeProcess(r, "update", told, func(p *app.Process) error {
 		if body.Command.Given {
 			p.Command = body.Command.Value // null: the droplet's
 		}
-		p.Metadata = p.Metadata.Merge(rest.MetadataChange(body.Metadata))
+		p.Metadata = p.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		if err := setCheck(&p.HealthCheck, body.HealthCheck, "health_check"); err != nil {
 			return err
 		}
@@ -291,21 +292,21 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 // changeProcess changes the process that the path names and records what was done,
 // an update or a scale.
 func (s *Server) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
-	err = s.change(r.Context(), func(w transaction) error {
-		if p, err = findProcess(w.registry, r); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		if p, err = findProcess(w.Registry, r); err != nil {
 			return err
 		}
-		if err := unmoved(w.registry, p, map[string]string{"update": noUpdateNow, "scale": noScaleNow}[what]); err != nil {
+		if err := platform.Unmoved(w.Registry, p, map[string]string{"update": platform.NoUpdateNow, "scale": platform.NoScaleNow}[what]); err != nil {
 			return err
 		}
-		if p, err = w.registry.UpdateProcess(p.GUID, fn); err != nil {
+		if p, err = w.Registry.UpdateProcess(p.GUID, fn); err != nil {
 			return err
 		}
-		a, err := w.registry.App(p.App)
+		a, err := w.Registry.App(p.App)
 		if err != nil {
 			return err
 		}
-		return w.recordProcess(what, a, p, map[string]any{"request": request})
+		return w.RecordProcess(what, a, p, map[string]any{"request": request})
 	})
 	return p, err
 }
@@ -365,7 +366,7 @@ func (s *Server) scaleProcess(r *http.Request) (any, error) {
 			}
 		}
 		if body.LogRateLimit != nil {
-			p.LogRate = logRate(*body.LogRateLimit)
+			p.LogRate = platform.LogRate(*body.LogRateLimit)
 		}
 		return nil
 	})
@@ -384,31 +385,19 @@ func checkScale(b v3.Scale) error {
 	if b.DiskInMB != nil && *b.DiskInMB < 1 {
 		return &app.Invalid{Key: "disk_in_mb", Message: "must be greater than 0"}
 	}
-	if b.LogRateLimit != nil && *b.LogRateLimit < noLogLimit {
+	if b.LogRateLimit != nil && *b.LogRateLimit < platform.NoLogLimit {
 		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be greater than or equal to -1"}
 	}
 	return nil
 }
 
-// logRate is a limit as the desired state has it: nil is none.
-func logRate(n v3.Int) *int64 {
-	if n <= noLogLimit {
-		return nil
-	}
-	rate := int64(n)
-	return &rate
-}
-
 // logLimit is the way back.
 func logLimit(rate *int64) int64 {
 	if rate == nil {
-		return noLogLimit
+		return platform.NoLogLimit
 	}
 	return *rate
 }
-
-// noLogLimit is how the platform writes that logs are not limited.
-const noLogLimit = -1
 
 func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	p, err := s.processOf(r)
@@ -426,12 +415,12 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	if err := s.c.Processes.RestartInstance(guid, index); err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		a, err := w.registry.App(p.App)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		a, err := w.Registry.App(p.App)
 		if err != nil {
 			return err
 		}
-		return w.recordProcess("terminate_instance", a, p, map[string]any{"process_index": index})
+		return w.RecordProcess("terminate_instance", a, p, map[string]any{"process_index": index})
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -62,7 +63,7 @@ func TestProcess(t *testing.T) {
 	}); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
-	if got := events.Resources[0].Data["request"].(map[string]any)["command"]; got != hidden {
+	if got := events.Resources[0].Data["request"].(map[string]any)["command"]; got != platform.Hidden {
 		t.Errorf("the event's command = %v, want it hidden", got)
 	}
 	if got := events.Resources[2].Data["request"].(map[string]any)["instances"]; got != float64(2) {

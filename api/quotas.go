@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 )
 
 // quotasEndpoints are the endpoints of this file.
@@ -59,12 +60,6 @@ func (s *Server) quotasEndpoints() []rest.Endpoint {
 		},
 	}
 }
-
-// The jobs that remove quotas.
-const (
-	opDeleteOrgQuota   = "organization_quota.delete"
-	opDeleteSpaceQuota = "space_quota.delete"
-)
 
 const (
 	nounOrgQuota = "Organization quota"
@@ -123,7 +118,9 @@ func (s *Server) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quota, me
 		return !q.Matches("names", k.Name) || !q.Matches("guids", k.GUID) || !q.Matches(members, has(k)...)
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Quota, v3.Quota]{
-		Key:     func(k app.Quota) rest.Key { return rest.Key{Name: k.Name, Created: k.CreatedAt, Updated: k.UpdatedAt, GUID: k.GUID} },
+		Key: func(k app.Quota) rest.Key {
+			return rest.Key{Name: k.Name, Created: k.CreatedAt, Updated: k.UpdatedAt, GUID: k.GUID}
+		},
 		Present: func(k app.Quota) v3.Quota { return s.presentQuota(k, has(k)) },
 	}), nil
 }
@@ -203,14 +200,14 @@ func (s *Server) createOrgQuota(r *http.Request) (any, error) {
 	}
 	k := app.Quota{Name: body.Name}
 	changeLimits(&k.Limits, body)
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if k, err = w.registry.PutQuota(k); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if k, err = w.Registry.PutQuota(k); err != nil {
 			return err
 		}
-		if err := w.recordQuota("create", k, access.Place{}, map[string]any{"request": body}); err != nil {
+		if err := w.RecordQuota("create", k, access.Place{}, map[string]any{"request": body}); err != nil {
 			return err
 		}
-		return w.applyToOrgs(k, orgs)
+		return w.ApplyToOrgs(k, orgs)
 	})
 	if err != nil {
 		return nil, err
@@ -239,14 +236,14 @@ func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
 		return nil, err
 	}
 	changeLimits(&k.Limits, body)
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if k, err = w.registry.PutQuota(k); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if k, err = w.Registry.PutQuota(k); err != nil {
 			return err
 		}
-		if err := w.recordQuota("create", k, access.Place{}, map[string]any{"request": body}); err != nil {
+		if err := w.RecordQuota("create", k, access.Place{}, map[string]any{"request": body}); err != nil {
 			return err
 		}
-		return w.applyToSpaces(k, rest.GUIDs(body.Relationships.Spaces))
+		return w.ApplyToSpaces(k, rest.GUIDs(body.Relationships.Spaces))
 	})
 	if err != nil {
 		return nil, err
@@ -278,8 +275,8 @@ func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
 		return nil, rest.Unprocessable("Unknown field(s): 'relationships'")
 	}
 	var k app.Quota
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		k, err = w.registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		k, err = w.Registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
 			if body.Name != "" { // clients send an empty one when it stays
 				k.Name = body.Name
 			}
@@ -289,7 +286,7 @@ func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
 		if err != nil {
 			return err
 		}
-		return w.recordQuota("update", k, access.Place{}, map[string]any{"request": body})
+		return w.RecordQuota("update", k, access.Place{}, map[string]any{"request": body})
 	})
 	if err != nil {
 		return nil, builtIn(rest.Missing(noun, err))
@@ -343,7 +340,7 @@ func (s *Server) deleteOrgQuota(r *http.Request) (any, error) {
 	if k.GUID == app.Unlimited().GUID {
 		return nil, rest.Unprocessable("quota %s %v", k.Name, app.ErrBuiltIn)
 	}
-	return s.beginQuotaRemoval(r, k, opDeleteOrgQuota)
+	return s.beginQuotaRemoval(r, k, platform.OpDeleteOrgQuota)
 }
 
 func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
@@ -351,7 +348,7 @@ func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
-	return s.beginQuotaRemoval(r, k, opDeleteSpaceQuota)
+	return s.beginQuotaRemoval(r, k, platform.OpDeleteSpaceQuota)
 }
 
 func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
@@ -363,7 +360,7 @@ func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.applyToOrgs(k, rest.GUIDs(&body)) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error { return w.ApplyToOrgs(k, rest.GUIDs(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -379,7 +376,7 @@ func (s *Server) applySpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.applyToSpaces(k, rest.GUIDs(&body)) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error { return w.ApplyToSpaces(k, rest.GUIDs(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -403,8 +400,8 @@ func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		sp, err := w.registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		sp, err := w.Registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
 			if sp.Quota != k.GUID {
 				return rest.Unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)
 			}
@@ -414,7 +411,7 @@ func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		return w.recordQuota("remove", k, access.Place{Space: sp.GUID}, map[string]any{"space_guid": sp.GUID, "space_name": sp.Name})
+		return w.RecordQuota("remove", k, access.Place{Space: sp.GUID}, map[string]any{"space_guid": sp.GUID, "space_name": sp.Name})
 	})
 	if errors.Is(err, app.ErrNotFound) {
 		err = rest.Unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", r.PathValue("space"))

@@ -74,7 +74,7 @@ var recorded = sync.OnceValues(func() (map[string][]cftest.Recording, error) {
 
 // rerun is a platform that the recordings of one script are played to.
 type rerun struct {
-	*platform
+	*wholePlatform
 	b       *cftest.Bindings
 	brokers []*servicestest.Broker
 }
@@ -85,7 +85,7 @@ func newRerun(t *testing.T) *rerun {
 	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd has it
 		t.Fatal(err)
 	}
-	r := &rerun{platform: p, b: cftest.NewBindings()}
+	r := &rerun{wholePlatform: p, b: cftest.NewBindings()}
 	for i, catalog := range []string{"first", "second"} {
 		broker := must(cftest.NewBroker(catalogs, catalog))(t)
 		server := httptest.NewServer(broker)

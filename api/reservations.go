@@ -1,10 +1,7 @@
 package api
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -12,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 )
 
 // reservationsEndpoints are the endpoints of this file.
@@ -66,40 +64,9 @@ func (s *Server) portReservation(d app.Domain, port int) (any, error) {
 	return v3.Reservation{Matching: err == nil && rt.Domain == d.GUID && port != 0}, nil
 }
 
-// opDeleteUnmapped is the job that removes the routes of a space that lead nowhere.
-const opDeleteUnmapped = "space.delete_unmapped_routes"
-
-// unmapped are the arguments of opDeleteUnmapped.
-type unmapped struct {
-	Space string    `json:"space"`
-	Actor app.Actor `json:"actor"`
-}
-
 func (s *Server) deleteUnmapped(r *http.Request) (any, error) {
 	if r.URL.Query().Get("unmapped") != "true" {
 		return nil, rest.BadQuery("Mass delete not supported for routes. Use 'unmapped=true' parameter to delete all unmapped routes.")
 	}
-	return s.begin(r.Context(), opDeleteUnmapped, unmapped{Space: r.PathValue("guid"), Actor: access.ActorOf(r.Context())})
-}
-
-func (s *Server) doDeleteUnmapped(_ context.Context, j app.Job) ([]string, error) {
-	var args unmapped
-	if err := json.Unmarshal(j.Args, &args); err != nil {
-		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
-	}
-	return nil, s.changeAs(args.Actor, func(w transaction) error {
-		all, err := w.registry.Routes()
-		if err != nil {
-			return err
-		}
-		for _, rt := range all {
-			if rt.Space != args.Space || len(rt.Destinations) > 0 {
-				continue
-			}
-			if err := errors.Join(w.recordRoute("audit.route.delete-request", rt, nil), w.registry.DeleteRoute(rt.GUID)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return s.begin(r.Context(), platform.OpDeleteUnmapped, platform.Unmapped{Space: r.PathValue("guid"), Actor: platform.ActorOf(r.Context())})
 }

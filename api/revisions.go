@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 )
 
 // revisionsEndpoints are the endpoints of this file.
@@ -85,7 +86,9 @@ func (s *Server) pageOfRevisions(r *http.Request, q rest.Query, all []app.Revisi
 		return !q.Matches("guids", v.GUID) || !q.Matches("versions", strconv.Itoa(v.Version)) || !q.Matches("deployable", strconv.FormatBool(there[v.GUID]))
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Revision, v3.Revision]{
-		Key:     func(v app.Revision) rest.Key { return rest.Key{Name: v.GUID, Created: v.CreatedAt, Updated: v.UpdatedAt, GUID: v.GUID} },
+		Key: func(v app.Revision) rest.Key {
+			return rest.Key{Name: v.GUID, Created: v.CreatedAt, Updated: v.UpdatedAt, GUID: v.GUID}
+		},
 		Present: func(v app.Revision) v3.Revision { return s.presentRevision(v, there[v.GUID], open(v.App)) },
 		Labels:  func(v app.Revision) map[string]string { return v.Metadata.Labels },
 	}), nil
@@ -113,7 +116,7 @@ func (s *Server) updateRevision(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.c.Registry.UpdateRevision(r.PathValue("guid"), rest.MetadataChange(body.Metadata))
+	v, err := s.c.Registry.UpdateRevision(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
 	if err != nil {
 		return nil, rest.Missing("Revision", err)
 	}
@@ -136,12 +139,12 @@ func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing("Revision", err)
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		a, err := w.registry.App(v.App)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		a, err := w.Registry.App(v.App)
 		if err != nil {
 			return err
 		}
-		return w.record("audit.app.revision.environment_variables.show", a, map[string]any{"revision_guid": v.GUID, "revision_version": v.Version})
+		return w.Record("audit.app.revision.environment_variables.show", a, map[string]any{"revision_guid": v.GUID, "revision_version": v.Version})
 	})
 	if err != nil {
 		return nil, err
@@ -152,20 +155,6 @@ func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
 		"revision": {Href: self},
 		"app":      {Href: s.links.Href("v3", "apps", v.App)},
 	}}, nil
-}
-
-// revise keeps the app as it is about to be started.
-func (s *Server) revise(w transaction, a app.App) error {
-	v, made, err := w.registry.Revise(a)
-	if err != nil || !made {
-		return err
-	}
-	return s.recordRevision(w, a, v.GUID, v.Version)
-}
-
-func (s *Server) recordRevision(w transaction, a app.App, guid string, version int) error {
-	w.afterwards(func() { s.say(a.GUID, "Creating revision for app with guid "+a.GUID) })
-	return w.record("audit.app.revision.create", a, map[string]any{"revision_guid": guid, "revision_version": version})
 }
 
 // presentRevision shows a revision; its commands only to who may read secrets.

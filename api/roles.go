@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 )
 
 // rolesEndpoints are the endpoints of this file.
@@ -30,9 +30,6 @@ func (s *Server) rolesEndpoints() []rest.Endpoint {
 		{Pattern: "DELETE /v3/roles/{guid}", Needs: access.Manage, Resource: access.Role, Handler: s.deleteRole, Shape: rest.StartsJob()},
 	}
 }
-
-// opDeleteRole is the job that takes a role away.
-const opDeleteRole = "role.delete"
 
 const noOrgRole = "Users cannot be assigned roles in a space if they do not have a role in that space's organization."
 
@@ -125,22 +122,22 @@ func (s *Server) createRole(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	role.User = p.guid
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		at, err := w.placeOf(role)
+	role.User = p.GUID
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		at, err := w.PlaceOf(role)
 		if err != nil {
 			return err
 		}
-		if role.Space != "" && !w.belongs(p.guid, at.org.GUID) {
+		if role.Space != "" && !w.Belongs(p.GUID, at.Org.GUID) {
 			return rest.Unprocessable(noOrgRole)
 		}
-		if role, err = w.roles.Put(role); errors.Is(err, auth.ErrTaken) {
-			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.called(), role.Type, at)
+		if role, err = w.Roles.Put(role); errors.Is(err, auth.ErrTaken) {
+			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.Called(), role.Type, at)
 		}
 		if err != nil {
 			return err
 		}
-		return w.recordRole("add", role, p, at)
+		return w.RecordRole("add", role, p, at)
 	})
 	if err != nil {
 		return nil, err
@@ -170,7 +167,7 @@ func checkRole(role auth.Role, user *v3.UserName) error {
 // mayGrant wants the principal to manage the place of a role.
 func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
-		return invalidSpace(s.access.Require(ctx, access.Manage, role.Space))
+		return platform.InvalidSpace(s.access.Require(ctx, access.Manage, role.Space))
 	}
 	err := s.access.RequireOrg(ctx, role.Org)
 	if errors.Is(err, app.ErrNotFound) {
@@ -181,13 +178,13 @@ func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
 
 // grantee is who shall get a role. Into an org anybody can be brought who has an
 // account; into a space only who is in its org.
-func (s *Server) grantee(ctx context.Context, name v3.UserName, role auth.Role) (person, error) {
+func (s *Server) grantee(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
 	if name.GUID == "" {
 		return s.granteeByName(ctx, name, role)
 	}
 	all, err := s.people()
 	if err != nil {
-		return person{}, err
+		return platform.Person{}, err
 	}
 	if p, ok := all[name.GUID]; ok {
 		return p, nil
@@ -195,27 +192,27 @@ func (s *Server) grantee(ctx context.Context, name v3.UserName, role auth.Role) 
 	accounts := s.c.Auth.Accounts()
 	u, err := accounts.User(name.GUID) // one who was deleted here comes back
 	if err == nil {
-		return person{guid: u.GUID, name: u.Name, origin: u.Origin}, nil
+		return platform.Person{GUID: u.GUID, Name: u.Name, Origin: u.Origin}, nil
 	}
 	c, err := accounts.Client(name.GUID)
 	switch {
 	case err == nil:
-		return person{guid: c.ID}, nil
+		return platform.Person{GUID: c.ID}, nil
 	case !errors.Is(err, auth.ErrNotFound):
-		return person{}, err
+		return platform.Person{}, err
 	case role.Space != "":
-		return person{}, rest.Unprocessable(noOrgRole)
+		return platform.Person{}, rest.Unprocessable(noOrgRole)
 	}
-	return person{}, rest.Unprocessable("Invalid user. Ensure that the user exists and you have access to it.")
+	return platform.Person{}, rest.Unprocessable("Invalid user. Ensure that the user exists and you have access to it.")
 }
 
-func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (person, error) {
+func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
 	if err := s.feature(ctx, app.FlagSetRoles); err != nil {
-		return person{}, err
+		return platform.Person{}, err
 	}
 	found, err := s.c.Auth.Accounts().UsersNamed(name.Username)
 	if err != nil {
-		return person{}, err
+		return platform.Person{}, err
 	}
 	var origins []string
 	for _, u := range found {
@@ -226,57 +223,17 @@ func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.
 	}
 	switch {
 	case len(found) == 1:
-		return person{guid: found[0].GUID, name: found[0].Name, origin: found[0].Origin}, nil
+		return platform.Person{GUID: found[0].GUID, Name: found[0].Name, Origin: found[0].Origin}, nil
 	case len(found) > 1:
 		slices.Sort(origins)
-		return person{}, rest.Unprocessable("Ambiguous user. User with username '%s' exists in the following origins: %s. Specify an origin to disambiguate.",
+		return platform.Person{}, rest.Unprocessable("Ambiguous user. User with username '%s' exists in the following origins: %s. Specify an origin to disambiguate.",
 			name.Username, strings.Join(origins, ", "))
 	case role.Space != "":
-		return person{}, rest.Unprocessable(noOrgRole)
+		return platform.Person{}, rest.Unprocessable(noOrgRole)
 	case name.Origin != "":
-		return person{}, rest.Unprocessable("No user exists with the username '%s' and origin '%s'.", name.Username, name.Origin)
+		return platform.Person{}, rest.Unprocessable("No user exists with the username '%s' and origin '%s'.", name.Username, name.Origin)
 	}
-	return person{}, rest.Unprocessable("No user exists with the username '%s'.", name.Username)
-}
-
-// roleAt is the place of a role, with names.
-type roleAt struct {
-	org   app.Org
-	space app.Space // zero: the role is one in the org
-}
-
-func (at roleAt) String() string {
-	if at.space.GUID != "" {
-		return fmt.Sprintf("space '%s'", at.space.Name)
-	}
-	return fmt.Sprintf("organization '%s'", at.org.Name)
-}
-
-func (w transaction) placeOf(role auth.Role) (at roleAt, err error) {
-	org := role.Org
-	if role.Space != "" {
-		if at.space, err = w.registry.Space(role.Space); err != nil {
-			return at, invalidSpace(err)
-		}
-		org = at.space.Org
-	}
-	at.org, err = w.registry.Org(org)
-	return at, invalidOrg(err)
-}
-
-// belongs tells whether somebody has a role in the org itself.
-func (w transaction) belongs(user, org string) bool {
-	roles, err := w.roles.OfUser(user)
-	return err == nil && slices.ContainsFunc(roles, func(r auth.Role) bool { return r.Org == org })
-}
-
-// recordRole keeps an event about a role that somebody got or lost.
-func (w transaction) recordRole(what string, role auth.Role, p person, at roleAt) error {
-	return w.events.Record(app.Event{
-		Type: "audit.user." + string(role.Type) + "_" + what, Actor: w.actor, Space: at.space.GUID, Org: at.org.GUID,
-		Target: app.Target{GUID: p.guid, Type: "user", Name: p.called()},
-		Data:   map[string]any{"request": map[string]any{"type": string(role.Type)}},
-	})
+	return platform.Person{}, rest.Unprocessable("No user exists with the username '%s'.", name.Username)
 }
 
 func (s *Server) deleteRole(r *http.Request) (any, error) {
@@ -288,54 +245,30 @@ func (s *Server) deleteRole(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		at, err := w.placeOf(role)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		at, err := w.PlaceOf(role)
 		if err != nil {
 			return err
 		}
 		if role.Type == auth.OrgUser {
-			if err := w.mayLeave(role); err != nil {
+			if err := w.MayLeave(role); err != nil {
 				return err
 			}
 		}
 		p, ok := all[role.User]
 		if !ok {
-			p = person{guid: role.User}
+			p = platform.Person{GUID: role.User}
 		}
 		// It ends here and now: the job only says so to clients that wait for one.
-		if err := w.roles.Delete(role.GUID); err != nil {
+		if err := w.Roles.Delete(role.GUID); err != nil {
 			return rest.Missing("Role", err)
 		}
-		return w.recordRole("remove", role, p, at)
+		return w.RecordRole("remove", role, p, at)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteRole, removal{GUID: role.GUID})
-}
-
-// mayLeave refuses to take somebody out of an org who still has roles in it.
-func (w transaction) mayLeave(role auth.Role) error {
-	roles, err := w.roles.OfUser(role.User)
-	if err != nil {
-		return err
-	}
-	for _, other := range roles {
-		if other.Space == "" {
-			continue
-		}
-		if sp, err := w.registry.Space(other.Space); err == nil && sp.Org == role.Org {
-			return rest.Unprocessable("Cannot delete organization_user role while user has roles in spaces in that organization.")
-		}
-	}
-	return nil
-}
-
-func (s *Server) doDeleteRole(_ context.Context, guid string) error {
-	if err := s.c.Roles.Delete(guid); err != nil && !errors.Is(err, auth.ErrNotFound) {
-		return err
-	}
-	return nil
+	return s.begin(r.Context(), platform.OpDeleteRole, platform.Removal{GUID: role.GUID})
 }
 
 func (s *Server) presentRole(role auth.Role) v3.Role {

@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -149,15 +150,15 @@ func noRouteThere(what, space string, err error) error {
 
 // giveRoute changes who has a route, and records it.
 func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
-	err = s.change(r.Context(), func(w transaction) error {
-		old, err := w.registry.Route(r.PathValue("guid"))
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		old, err := w.Registry.Route(r.PathValue("guid"))
 		if err != nil {
 			return rest.Missing("Route", err)
 		}
-		if rt, err = give(w.registry, old.GUID); err != nil {
+		if rt, err = give(w.Registry, old.GUID); err != nil {
 			return err
 		}
-		if err := w.recordMapping(old, rt, nil); err != nil {
+		if err := w.RecordMapping(old, rt, nil); err != nil {
 			return err
 		}
 		data := map[string]any{"target_space_guids": spaces}
@@ -166,7 +167,7 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 		}
 		was := rt
 		was.Space = old.Space // who had it gave it away
-		return w.recordRoute(event, was, data)
+		return w.RecordRoute(event, was, data)
 	})
 	return rt, err
 }
@@ -177,11 +178,11 @@ func (s *Server) mayUnmap(r *http.Request) error {
 	if err != nil || s.access.Require(r.Context(), access.Support, rt.Space) == nil {
 		return err
 	}
-	d, ok := destinationsByGUID(rt)[r.PathValue("destination")]
+	d, ok := platform.DestinationsByGUID(rt)[r.PathValue("destination")]
 	if !ok {
 		return nil // said later
 	}
-	if _, err = s.appInBody(r.Context(), access.Support, d.App); access.Invisible(err) {
+	if _, err = s.appInBody(r.Context(), access.Support, d.App); platform.IsNotFound(err) {
 		return access.ErrNotAuthorized
 	}
 	return err

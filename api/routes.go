@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 )
@@ -74,11 +74,11 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.domainNames()
+	names, err := s.platform.DomainNames()
 	if err != nil {
 		return nil, err
 	}
-	orgs, err := s.orgsOfSpaces()
+	orgs, err := s.platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,9 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 		return !seen || !letsRoute(q, rt) || !q.Matches("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
 	out := rest.List(s.links, r, q, all, rest.View[app.Route, v3.Route]{
-		Key:     func(rt app.Route) rest.Key { return rest.Key{Name: rt.Host, Created: rt.CreatedAt, Updated: rt.UpdatedAt, GUID: rt.GUID} },
+		Key: func(rt app.Route) rest.Key {
+			return rest.Key{Name: rt.Host, Created: rt.CreatedAt, Updated: rt.UpdatedAt, GUID: rt.GUID}
+		},
 		Present: func(rt app.Route) v3.Route { return s.presentRoute(rt, names[rt.Domain]) },
 		Labels:  func(rt app.Route) map[string]string { return rt.Metadata.Labels },
 	})
@@ -154,7 +156,7 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.domainNames()
+	names, err := s.platform.DomainNames()
 	if err != nil {
 		return nil, err
 	}
@@ -171,10 +173,10 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 	}
 	rt := app.Route{
 		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
-		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)),
+		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)),
 	}
 	if err := s.access.Require(r.Context(), access.Support, rt.Space); err != nil {
-		return nil, invalidSpace(err)
+		return nil, platform.InvalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagRouteCreation); err != nil {
 		return nil, err
@@ -183,43 +185,25 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 		rt.Port = int(*body.Port)
 	}
 	var domain app.Domain
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if domain, err = w.domainFor(rt); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if domain, err = w.DomainFor(rt); err != nil {
 			return err
 		}
 		if err := fits(rt, domain, body.Port != nil); err != nil {
 			return err
 		}
-		if err := placeIsFree(w.registry, rt, domain); err != nil {
+		if err := placeIsFree(w.Registry, rt, domain); err != nil {
 			return err
 		}
-		if rt, err = w.registry.PutRoute(rt); err != nil {
+		if rt, err = w.Registry.PutRoute(rt); err != nil {
 			return err
 		}
-		return w.recordRoute("audit.route.create", rt, map[string]any{"request": body})
+		return w.RecordRoute("audit.route.create", rt, map[string]any{"request": body})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return rest.Answer{Status: http.StatusCreated, Body: s.presentRoute(rt, domain.Name)}, nil
-}
-
-// domainFor is the domain of a new route, if its space may have routes there.
-func (w transaction) domainFor(rt app.Route) (app.Domain, error) {
-	d, err := w.registry.Domain(rt.Domain)
-	if err != nil && !errors.Is(err, app.ErrNotFound) {
-		return d, err
-	}
-	space, spaceErr := w.registry.Space(rt.Space)
-	switch {
-	case spaceErr != nil:
-		return d, invalidSpace(spaceErr)
-	case err != nil || !d.UsableIn(space.Org):
-		return d, rest.Unprocessable("Invalid domain. Ensure that the domain exists and you have access to it.")
-	case rt.Host == "" && d.Org == "" && !d.TCP():
-		return d, rest.Unprocessable("Missing host. Routes in shared domains must have a host defined.")
-	}
-	return d, nil
 }
 
 // fits says in the platform's words what a route of the domain cannot have.
@@ -300,16 +284,16 @@ func (s *Server) updateRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		rt, err := w.registry.UpdateRoute(r.PathValue("guid"), func(rt *app.Route) error {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		rt, err := w.Registry.UpdateRoute(r.PathValue("guid"), func(rt *app.Route) error {
 			rt.Options = changedOptions(rt.Options, body.Options)
-			rt.Metadata = rt.Metadata.Merge(rest.MetadataChange(body.Metadata))
+			rt.Metadata = rt.Metadata.Merge(platform.MetadataChange(body.Metadata))
 			return nil
 		})
 		if err != nil {
 			return rest.Missing("Route", err)
 		}
-		return w.recordRoute("audit.route.update", rt, map[string]any{"request": body})
+		return w.RecordRoute("audit.route.update", rt, map[string]any{"request": body})
 	})
 	if err != nil {
 		return nil, err
@@ -317,44 +301,16 @@ func (s *Server) updateRoute(r *http.Request) (any, error) {
 	return s.getRoute(r)
 }
 
-// recordRoute keeps an event about a route.
-func (w transaction) recordRoute(kind string, rt app.Route, data map[string]any) error {
-	d, err := w.registry.Domain(rt.Domain)
-	if err != nil {
-		return err
-	}
-	e := app.Event{
-		Type: kind, Actor: w.actor, Space: rt.Space, Data: data,
-		Target: app.Target{GUID: rt.GUID, Type: "route", Name: rt.URL(d.Name)},
-	}
-	if space, err := w.registry.Space(rt.Space); err == nil {
-		e.Org = space.Org
-	}
-	return w.events.Record(e)
-}
-
-// opDeleteRoute is the job that removes a route.
-const opDeleteRoute = "route.delete"
-
 func (s *Server) deleteRoute(r *http.Request) (any, error) {
 	rt, err := s.routeOf(r)
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error { return w.recordRoute("audit.route.delete-request", rt, nil) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordRoute("audit.route.delete-request", rt, nil) })
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteRoute, removal{GUID: rt.GUID})
-}
-
-// doDeleteRoute removes a route. One that is gone already is fine: the job may
-// be done twice.
-func (s *Server) doDeleteRoute(_ context.Context, guid string) error {
-	if err := s.c.Registry.DeleteRoute(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-		return err
-	}
-	return nil
+	return s.begin(r.Context(), platform.OpDeleteRoute, platform.Removal{GUID: rt.GUID})
 }
 
 // routeProblem says why nothing answers on the port of a TCP route.

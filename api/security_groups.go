@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 )
 
 // securityGroupsEndpoints are the endpoints of this file.
@@ -59,9 +59,6 @@ func (s *Server) securityGroupsEndpoints() []rest.Endpoint {
 		},
 	}
 }
-
-// opDeleteSecurityGroup is the job that removes a group.
-const opDeleteSecurityGroup = "security_group.delete"
 
 const nounSecurityGroup = "Security group"
 
@@ -137,7 +134,9 @@ func (s *Server) pageOfGroups(r *http.Request, q rest.Query, among func(g app.Se
 		return !perms.SeesGroup(g) || !q.Matches("names", g.Name) || !q.Matches("guids", g.GUID) || !among(g)
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.SecurityGroup, v3.SecurityGroup]{
-		Key:     func(g app.SecurityGroup) rest.Key { return rest.Key{Name: g.Name, Created: g.CreatedAt, Updated: g.UpdatedAt, GUID: g.GUID} },
+		Key: func(g app.SecurityGroup) rest.Key {
+			return rest.Key{Name: g.Name, Created: g.CreatedAt, Updated: g.UpdatedAt, GUID: g.GUID}
+		},
 		Present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, perms) },
 	}), nil
 }
@@ -219,11 +218,7 @@ func (s *Server) deleteSecurityGroup(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing(nounSecurityGroup, err)
 	}
-	return s.begin(r.Context(), opDeleteSecurityGroup, removal{GUID: g.GUID})
-}
-
-func (s *Server) doDeleteSecurityGroup(_ context.Context, guid string) error {
-	return gone(s.c.Registry.DeleteSecurityGroup(guid))
+	return s.begin(r.Context(), platform.OpDeleteSecurityGroup, platform.Removal{GUID: g.GUID})
 }
 
 // bindGroup gives a group to spaces that who asks manages.

@@ -40,6 +40,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services/marketplace"
@@ -59,11 +60,6 @@ type Processes interface {
 	RestartInstance(process string, index int) error
 }
 
-// Exits reads the exit records. runtime.ExitLog is the real one.
-type Exits interface {
-	Process(process string) ([]runtime.ExitRecord, error)
-}
-
 // Config is what a Server needs.
 type Config struct {
 	DB        *store.DB // where Registry and Events live: a change and its event are one transaction
@@ -75,7 +71,7 @@ type Config struct {
 	Shelf     *droplet.Droplets
 	Catalog   *droplet.Catalog // of buildpacks
 	Processes Processes
-	Exits     Exits
+	Exits     platform.Exits
 	Logs      *logstream.Logs
 	Services  *marketplace.Marketplace
 	Auth      *auth.Server // who comes over the listener
@@ -105,7 +101,7 @@ type Config struct {
 	Bindings func(app string) (droplet.Bindings, error)
 
 	// Snapshots copies the data of service instances; nil: nobody does.
-	Snapshots Snapshots
+	Snapshots platform.Snapshots
 
 	// PortTrouble says why the port of a TCP route cannot be opened; empty: it can, or
 	// nobody wants it. It may be nil.
@@ -148,6 +144,7 @@ type Server struct {
 	log       *slog.Logger
 	links     rest.Links
 	access    *access.Control
+	platform  *platform.Platform
 	names     map[string]bool
 	mux       *http.ServeMux
 	rows      []rest.Endpoint
@@ -185,14 +182,18 @@ func New(c Config) (*Server, error) {
 		c.Metrics = NewMetrics()
 	}
 	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, access: &access.Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
+	s.platform = &platform.Platform{
+		DB: c.DB, Registry: c.Registry, Events: c.Events, Jobs: c.Jobs, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Catalog: c.Catalog,
+		Services: c.Services, Roles: c.Roles, Auth: c.Auth, Exits: c.Exits, Logs: c.Logs, Log: c.Logger, Snapshots: c.Snapshots, Explain: rest.ToError,
+	}
 	s.c.Metrics.watch(c.Logs, c.Stats)
 	if err := s.routes(); err != nil {
 		return nil, err
 	}
 	s.described = sync.OnceValue(func() rest.Object { return rest.DescribeAll(s.rows, serviceFieldNames) })
-	s.operations()
-	s.removals()
-	s.serviceOperations()
+	s.platform.HandleApps()
+	s.platform.HandleDeletions()
+	s.platform.HandleServices()
 	return s, nil
 }
 
@@ -371,16 +372,4 @@ type requestKey struct{}
 func requestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestKey{}).(string)
 	return id
-}
-
-// say puts a sentence of the platform into an app's log. A log that cannot be
-// written must not undo a change that is stored already.
-func (s *Server) say(appGUID, text string) {
-	l, err := s.c.Logs.App(appGUID)
-	if err == nil {
-		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Out, Text: []byte(text)})
-	}
-	if err != nil {
-		s.log.Warn("cannot write to the app's log", "app", appGUID, "err", err)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -111,7 +112,7 @@ func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]serv
 	var seen []services.Binding
 	for _, b := range all {
 		space, err := s.access.BindingSpace(b)
-		if err != nil && !access.Invisible(err) {
+		if err != nil && !platform.IsNotFound(err) {
 			return nil, err
 		}
 		if err == nil && perms.SeesSpace(space) {
@@ -178,7 +179,7 @@ func (s *Server) createCredentialBinding(r *http.Request) (any, error) {
 	n := services.NewBinding{
 		Type: services.BindingType(body.Type), Name: body.Name, Instance: body.Relationships.ServiceInstance.ID(),
 		Parameters: body.Parameters, Multiple: body.Strategy == v3.StrategyMultiple,
-		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()),
+		Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)), By: platform.ActorOf(r.Context()),
 	}
 	if !slices.Contains([]string{"", v3.StrategySingle, v3.StrategyMultiple}, body.Strategy) {
 		return nil, rest.Unprocessable("Strategy must be one of 'single', 'multiple'")
@@ -229,7 +230,7 @@ func (s *Server) seenInstance(r *http.Request, guid string) (services.Instance, 
 	if err == nil && !perms.SeesService(i) {
 		err = services.ErrNotFound
 	}
-	if access.Invisible(err) {
+	if platform.IsNotFound(err) {
 		return i, rest.Unprocessable("The service instance could not be found: '%s'", guid)
 	}
 	return i, err
@@ -262,7 +263,7 @@ func (s *Server) noteBinding(r *http.Request) (b services.Binding, err error) {
 	if err != nil {
 		return b, err
 	}
-	if b, err = s.c.Services.NoteBinding(r.PathValue("guid"), rest.MetadataChange(body.Metadata)); err != nil {
+	if b, err = s.c.Services.NoteBinding(r.PathValue("guid"), platform.MetadataChange(body.Metadata)); err != nil {
 		return b, rest.Missing("Service binding", err)
 	}
 	return b, s.recordBinding(r, "update", b, map[string]any{"request": body})
@@ -278,7 +279,7 @@ func (s *Server) deleteServiceBinding(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing("Service credential binding", err)
 	}
-	o, err := s.c.Services.DeleteBinding(r.PathValue("guid"), access.ActorOf(r.Context()))
+	o, err := s.c.Services.DeleteBinding(r.PathValue("guid"), platform.ActorOf(r.Context()))
 	return s.ended(o, rest.Missing("Service binding", err))
 }
 
@@ -338,12 +339,12 @@ func (s *Server) recordBinding(r *http.Request, what string, b services.Binding,
 // recordService records what was done to something in a space that services keep; e
 // has where and what.
 func (s *Server) recordService(r *http.Request, kind string, target app.Target, e app.Event) error {
-	return s.change(r.Context(), func(w transaction) error {
-		e.Type, e.Actor, e.Target = kind, w.actor, target
-		if sp, err := w.registry.Space(e.Space); err == nil {
+	return s.platform.Change(r.Context(), func(w platform.Tx) error {
+		e.Type, e.Actor, e.Target = kind, w.Actor, target
+		if sp, err := w.Registry.Space(e.Space); err == nil {
 			e.Org = sp.Org
 		}
-		return w.events.Record(e)
+		return w.Events.Record(e)
 	})
 }
 

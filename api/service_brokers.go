@@ -7,6 +7,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -55,7 +56,9 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 		}
 	}
 	return rest.List(s.links, r, q, found, rest.View[services.ServiceBroker, v3.ServiceBroker]{
-		Key:     func(b services.ServiceBroker) rest.Key { return rest.Key{Name: b.Name, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID} },
+		Key: func(b services.ServiceBroker) rest.Key {
+			return rest.Key{Name: b.Name, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID}
+		},
 		Present: s.presentBroker,
 		Labels:  func(b services.ServiceBroker) map[string]string { return b.Metadata.Labels },
 	}), nil
@@ -99,12 +102,12 @@ func (s *Server) createBroker(r *http.Request) (any, error) {
 	n := services.NewBroker{
 		Name: body.Name, URL: body.URL, Username: body.Authentication.Credentials.Username,
 		Password: body.Authentication.Credentials.Password,
-		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
+		Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)), By: platform.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
 	}
 	if body.Relationships.Space != nil {
 		n.Space = body.Relationships.Space.ID()
 		if err := s.access.Require(r.Context(), access.Develop, n.Space); err != nil {
-			return nil, invalidSpace(err)
+			return nil, platform.InvalidSpace(err)
 		}
 		if err := s.feature(r.Context(), app.FlagSpaceBrokers); err != nil {
 			return nil, err
@@ -146,7 +149,7 @@ func (s *Server) updateBroker(r *http.Request) (any, error) {
 	if err := s.administer(r.Context(), b.GUID); err != nil {
 		return nil, rest.Missing("Service broker", err)
 	}
-	c := services.BrokerChange{Name: body.Name, URL: body.URL, Metadata: rest.MetadataChange(body.Metadata), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context())}
+	c := services.BrokerChange{Name: body.Name, URL: body.URL, Metadata: platform.MetadataChange(body.Metadata), By: platform.ActorOf(r.Context()), SetBy: access.Origin(r.Context())}
 	if body.Authentication != nil {
 		if err := checkAuthentication(*body.Authentication); err != nil {
 			return nil, err
@@ -171,7 +174,7 @@ func (s *Server) deleteBroker(r *http.Request) (any, error) {
 	if err := s.administer(r.Context(), b.GUID); err != nil {
 		return nil, rest.Missing("Service broker", err)
 	}
-	o, err := s.c.Services.DeleteBroker(b.GUID, access.ActorOf(r.Context()))
+	o, err := s.c.Services.DeleteBroker(b.GUID, platform.ActorOf(r.Context()))
 	return s.ended(o, rest.Missing("Service broker", err))
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -81,7 +82,9 @@ func (s *Server) listServices(r *http.Request) (any, error) {
 	}
 	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !perms.SeesService(i) })
 	out := rest.List(s.links, r, q, all, rest.View[services.Instance, v3.ServiceInstance]{
-		Key:     func(i services.Instance) rest.Key { return rest.Key{Name: i.Name, Created: i.CreatedAt, Updated: i.UpdatedAt, GUID: i.GUID} },
+		Key: func(i services.Instance) rest.Key {
+			return rest.Key{Name: i.Name, Created: i.CreatedAt, Updated: i.UpdatedAt, GUID: i.GUID}
+		},
 		Present: s.presentService,
 		Labels:  func(i services.Instance) map[string]string { return i.Metadata.Labels },
 	})
@@ -129,13 +132,13 @@ func (s *Server) createService(r *http.Request) (any, error) {
 	n := services.NewInstance{
 		Type: services.InstanceType(body.Type), Name: body.Name, Space: body.Relationships.Space.ID(), Tags: body.Tags,
 		Parameters: body.Parameters, Credentials: body.Credentials, SyslogDrain: body.SyslogDrainURL, RouteService: body.RouteServiceURL,
-		Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
+		Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)), By: platform.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
 	}
 	if err := checkServiceBody(body); err != nil {
 		return nil, err
 	}
 	if err := s.access.Require(r.Context(), access.Develop, n.Space); err != nil {
-		return nil, invalidSpace(err)
+		return nil, platform.InvalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagServiceCreation); err != nil {
 		return nil, err
@@ -224,7 +227,7 @@ func (s *Server) updateService(r *http.Request) (any, error) {
 	c := services.InstanceChange{
 		Name: body.Name, Tags: body.Tags, Parameters: body.Parameters, Credentials: body.Credentials,
 		SyslogDrain: textOrNone(body.SyslogDrainURL), RouteService: textOrNone(body.RouteServiceURL),
-		Metadata: rest.MetadataChange(body.Metadata), By: access.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
+		Metadata: platform.MetadataChange(body.Metadata), By: platform.ActorOf(r.Context()), SetBy: access.Origin(r.Context()),
 	}
 	if body.MaintenanceInfo != nil {
 		c.Maintenance = &body.MaintenanceInfo.Version
@@ -287,7 +290,7 @@ func (s *Server) deleteService(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !purge {
-		o, err := s.c.Services.DeleteInstance(i.GUID, access.ActorOf(r.Context()))
+		o, err := s.c.Services.DeleteInstance(i.GUID, platform.ActorOf(r.Context()))
 		return s.ended(o, rest.Missing("Service instance", err))
 	}
 	if i.Type == services.Managed {
@@ -299,7 +302,7 @@ func (s *Server) deleteService(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	return s.ended(services.Operation{}, rest.Missing("Service instance", s.c.Services.PurgeInstance(i.GUID, access.ActorOf(r.Context()))))
+	return s.ended(services.Operation{}, rest.Missing("Service instance", s.c.Services.PurgeInstance(i.GUID, platform.ActorOf(r.Context()))))
 }
 
 // getServiceCredentials are those that the users of a service gave it.

@@ -6,6 +6,7 @@ import (
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -50,7 +51,9 @@ func (s *Server) listOfferings(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := rest.List(s.links, r, q, all, rest.View[services.Offering, v3.ServiceOffering]{
-		Key:     func(o services.Offering) rest.Key { return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID} },
+		Key: func(o services.Offering) rest.Key {
+			return rest.Key{Name: o.Name, Created: o.CreatedAt, Updated: o.UpdatedAt, GUID: o.GUID}
+		},
 		Present: s.presentOffering,
 		Labels:  func(o services.Offering) map[string]string { return o.Metadata.Labels },
 	})
@@ -101,7 +104,7 @@ func (s *Server) updateOffering(r *http.Request) (any, error) {
 	if err := s.administer(r.Context(), o.Broker); err != nil {
 		return nil, rest.Missing("Service offering", err)
 	}
-	if o, err = s.c.Services.NoteOffering(o.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+	if o, err = s.c.Services.NoteOffering(o.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, rest.Missing("Service offering", err)
 	}
 	return s.presentOffering(o), nil
@@ -132,7 +135,7 @@ func (s *Server) deleteOffering(r *http.Request) (any, error) {
 		return nil, rest.Missing("Service offering", err)
 	}
 	if purge {
-		err = s.c.Services.PurgeOffering(o.GUID, access.ActorOf(r.Context()))
+		err = s.c.Services.PurgeOffering(o.GUID, platform.ActorOf(r.Context()))
 	} else {
 		err = s.c.Services.DeleteOffering(o.GUID)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -69,7 +70,9 @@ func (s *Server) listPlans(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := rest.List(s.links, r, q, all, rest.View[services.Plan, v3.ServicePlan]{
-		Key:     func(p services.Plan) rest.Key { return rest.Key{Name: p.Name, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID} },
+		Key: func(p services.Plan) rest.Key {
+			return rest.Key{Name: p.Name, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID}
+		},
 		Present: s.presentPlan,
 		Labels:  func(p services.Plan) map[string]string { return p.Metadata.Labels },
 	})
@@ -106,7 +109,7 @@ func (s *Server) besidePlans(q rest.Query, asked map[string]bool, plans []v3.Ser
 	if !asked["space.organization"] {
 		return included, nil
 	}
-	orgs, err := s.orgsOfSpaces()
+	orgs, err := s.platform.OrgsOfSpaces()
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +194,7 @@ func (s *Server) updatePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p, err = s.c.Services.NotePlan(p.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+	if p, err = s.c.Services.NotePlan(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, rest.Missing("Service plan", err)
 	}
 	return s.presentPlan(p), nil
@@ -243,7 +246,7 @@ func (s *Server) changeVisibility(r *http.Request, change visibilityChange) (any
 	if body.Space != nil {
 		return nil, rest.Unprocessable("space is not for you to set: a plan belongs to the space of its broker")
 	}
-	if p, err = change(p.GUID, v, access.ActorOf(r.Context())); err != nil {
+	if p, err = change(p.GUID, v, platform.ActorOf(r.Context())); err != nil {
 		return nil, rest.Missing("Service plan", err)
 	}
 	return s.presentVisibility(r, p)
@@ -261,7 +264,7 @@ func (s *Server) removeVisibility(r *http.Request) (any, error) {
 	if !slices.Contains(p.Visibility.Orgs, org) {
 		return nil, rest.NotFound("Service plan visibility")
 	}
-	if err := s.c.Services.RemoveVisibility(p.GUID, org, access.ActorOf(r.Context())); err != nil {
+	if err := s.c.Services.RemoveVisibility(p.GUID, org, platform.ActorOf(r.Context())); err != nil {
 		return nil, rest.Missing("Service plan visibility", err)
 	}
 	return rest.Answer{Status: http.StatusNoContent}, nil

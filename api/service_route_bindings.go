@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -63,7 +64,7 @@ func (s *Server) besideRouteBindings(asked map[string]bool, all []v3.ServiceRout
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	names, err := s.domainNames()
+	names, err := s.platform.DomainNames()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (s *Server) createRouteBinding(r *http.Request) (any, error) {
 	}
 	n := services.NewBinding{
 		Type: services.RouteBinding, Instance: body.Relationships.ServiceInstance.ID(), Route: body.Relationships.Route.ID(),
-		Parameters: body.Parameters, Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)), By: access.ActorOf(r.Context()),
+		Parameters: body.Parameters, Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)), By: platform.ActorOf(r.Context()),
 	}
 	if _, err := s.seenInstance(r, n.Instance); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) shareService(r *http.Request) (any, error) {
 	if len(unknown) > 0 {
 		return nil, rest.Unprocessable("Unable to share service instance %s with spaces ['%s']. Ensure the spaces exist and that you have access to them.", i.Name, unknown[0])
 	}
-	if i, err = s.c.Services.Share(i.GUID, spaces, access.ActorOf(r.Context())); err != nil {
+	if i, err = s.c.Services.Share(i.GUID, spaces, platform.ActorOf(r.Context())); err != nil {
 		return nil, rest.Missing("Service instance", err)
 	}
 	return s.presentShared(i), nil
@@ -106,7 +107,7 @@ func (s *Server) unshareService(r *http.Request) (any, error) {
 	if !slices.Contains(i.SharedWith, space) {
 		return nil, rest.Unprocessable("Unable to unshare service instance from space %s. Ensure the space exists and the service instance has been shared to this space.", space)
 	}
-	err = s.c.Services.Unshare(i.GUID, space, access.ActorOf(r.Context()))
+	err = s.c.Services.Unshare(i.GUID, space, platform.ActorOf(r.Context()))
 	return s.ended(services.Operation{}, rest.Missing("Service instance", err))
 }
 

@@ -1,19 +1,16 @@
 package api
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -44,64 +41,6 @@ func (s *Server) serviceSnapshotsEndpoints() []rest.Endpoint {
 	}
 }
 
-// Snapshots copies the data of the service instances of the built-in broker, which
-// is the real one.
-type Snapshots interface {
-	// Snapshots are those of an instance.
-	Snapshots(ctx context.Context, instance string) ([]Snapshot, error)
-	// Snapshot makes one. It is whole, or not there.
-	Snapshot(ctx context.Context, instance string) (Snapshot, error)
-	// Restore makes the data of an instance what they were. Doing it twice is the same.
-	Restore(ctx context.Context, instance, snapshot string) error
-	// DeleteSnapshot removes one; one that is gone is no error.
-	DeleteSnapshot(ctx context.Context, instance, snapshot string) error
-}
-
-// Snapshot is a copy of the data of a service instance.
-type Snapshot struct {
-	GUID      string
-	CreatedAt time.Time
-	Size      int64 // in bytes
-}
-
-// Operations on the data of service instances.
-const (
-	opSnapshot = "service_instance.snapshot"
-	opRestore  = "service_instance.restore"
-)
-
-// snapshotArgs are the arguments of these operations.
-type snapshotArgs struct {
-	Instance string `json:"instance"`
-	Snapshot string `json:"snapshot,omitempty"`
-}
-
-// serviceOperations gives the jobs their operations.
-func (s *Server) serviceOperations() {
-	for operation, do := range map[string]func(ctx context.Context, a snapshotArgs) error{
-		opSnapshot: func(ctx context.Context, a snapshotArgs) error {
-			_, err := s.c.Snapshots.Snapshot(ctx, a.Instance)
-			return err
-		},
-		opRestore: func(ctx context.Context, a snapshotArgs) error {
-			return s.c.Snapshots.Restore(ctx, a.Instance, a.Snapshot)
-		},
-	} {
-		s.c.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
-			var a snapshotArgs
-			if err := json.Unmarshal(j.Args, &a); err != nil {
-				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
-			}
-			if s.c.Snapshots == nil {
-				return nil, errNoSnapshots
-			}
-			return nil, do(ctx, a)
-		})
-	}
-}
-
-var errNoSnapshots = rest.Unprocessable("Snapshots are made of the services of the built-in broker only")
-
 // dataOf is the service instance that the path names, if there can be snapshots of
 // its data.
 func (s *Server) dataOf(r *http.Request) (services.Instance, error) {
@@ -110,11 +49,11 @@ func (s *Server) dataOf(r *http.Request) (services.Instance, error) {
 		return i, err
 	}
 	if s.c.Snapshots == nil || i.Type != services.Managed {
-		return i, errNoSnapshots
+		return i, platform.ErrNoSnapshots
 	}
 	p, err := s.c.Services.Plan(i.Plan)
 	if err == nil && p.Broker != services.BuiltinBroker {
-		err = errNoSnapshots
+		err = platform.ErrNoSnapshots
 	}
 	return i, err
 }
@@ -128,7 +67,7 @@ func (s *Server) listSnapshots(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b Snapshot) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	slices.SortStableFunc(all, func(a, b platform.Snapshot) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	out := v3.ServiceSnapshots{Snapshots: []v3.ServiceSnapshot{}}
 	for _, one := range all {
 		out.Snapshots = append(out.Snapshots, v3.ServiceSnapshot{GUID: one.GUID, CreatedAt: v3.At(one.CreatedAt), Size: one.Size})
@@ -141,7 +80,7 @@ func (s *Server) createSnapshot(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opSnapshot, snapshotArgs{Instance: i.GUID})
+	return s.begin(r.Context(), platform.OpSnapshot, platform.SnapshotArgs{Instance: i.GUID})
 }
 
 func (s *Server) restoreSnapshot(r *http.Request) (any, error) {
@@ -154,10 +93,10 @@ func (s *Server) restoreSnapshot(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(all, func(one Snapshot) bool { return one.GUID == guid }) {
+	if !slices.ContainsFunc(all, func(one platform.Snapshot) bool { return one.GUID == guid }) {
 		return nil, rest.NotFound("Snapshot")
 	}
-	return s.begin(r.Context(), opRestore, snapshotArgs{Instance: i.GUID, Snapshot: guid})
+	return s.begin(r.Context(), platform.OpRestore, platform.SnapshotArgs{Instance: i.GUID, Snapshot: guid})
 }
 
 func (s *Server) deleteSnapshot(r *http.Request) (any, error) {
@@ -211,7 +150,7 @@ func (s *Server) listAppBindings(r *http.Request) (any, error) {
 	out := v3.AppBindings{Bindings: []v3.AppBinding{}}
 	for _, b := range all {
 		i, err := s.c.Services.Instance(b.Instance)
-		if err != nil && !access.Invisible(err) {
+		if err != nil && !platform.IsNotFound(err) {
 			return nil, err
 		}
 		out.Bindings = append(out.Bindings, v3.AppBinding{

@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -74,19 +75,11 @@ func (s *Server) operationJob(o services.Operation) v3.Job {
 		out.State = v3.JobComplete
 	case o.State == services.Failed:
 		out.State = v3.JobFailed
-		out.Errors = append(out.Errors, failureOf(o)) // clients break off without one
+		out.Errors = append(out.Errors, platform.FailureOf(o)) // clients break off without one
 	case o.Accepted:
 		out.State = v3.JobPolling
 	}
 	return out
-}
-
-// failureOf is why an operation failed, in the platform's words.
-func failureOf(o services.Operation) v3.Error {
-	if o.Failure != nil {
-		return v3.Error{Code: o.Failure.Code, Title: o.Failure.Title, Detail: o.Failure.Detail}
-	}
-	return v3.Error{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: o.Description}
 }
 
 // operationName is the platform's name for an operation.

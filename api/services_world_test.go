@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
 )
 
@@ -172,21 +173,21 @@ const secretPassword = "only-in-details"
 // fakeSnapshots keeps no data.
 type fakeSnapshots struct {
 	mu       sync.Mutex
-	all      []Snapshot
+	all      []platform.Snapshot
 	restored []string
 }
 
-func (f *fakeSnapshots) Snapshots(context.Context, string) ([]Snapshot, error) {
+func (f *fakeSnapshots) Snapshots(context.Context, string) ([]platform.Snapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.all), nil
 }
 
-func (f *fakeSnapshots) Snapshot(context.Context, string) (Snapshot, error) {
+func (f *fakeSnapshots) Snapshot(context.Context, string) (platform.Snapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.all) + 1
-	one := Snapshot{GUID: fmt.Sprintf("snapshot-%d", n), CreatedAt: time.Unix(int64(n), 0), Size: 1 << 20}
+	one := platform.Snapshot{GUID: fmt.Sprintf("snapshot-%d", n), CreatedAt: time.Unix(int64(n), 0), Size: 1 << 20}
 	f.all = append(f.all, one)
 	return one, nil
 }
@@ -201,7 +202,7 @@ func (f *fakeSnapshots) Restore(_ context.Context, instance, snapshot string) er
 func (f *fakeSnapshots) DeleteSnapshot(_ context.Context, _, snapshot string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.all = slices.DeleteFunc(f.all, func(s Snapshot) bool { return s.GUID == snapshot })
+	f.all = slices.DeleteFunc(f.all, func(s platform.Snapshot) bool { return s.GUID == snapshot })
 	return nil
 }
 

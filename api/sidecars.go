@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 )
 
 // sidecarsEndpoints are the endpoints of this file.
@@ -74,7 +75,9 @@ func (s *Server) pageOfSidecars(r *http.Request, q rest.Query, all []app.Sidecar
 	}
 	all = slices.DeleteFunc(all, func(c app.Sidecar) bool { return !q.Matches("guids", c.GUID) })
 	return rest.List(s.links, r, q, all, rest.View[app.Sidecar, v3.Sidecar]{
-		Key:     func(c app.Sidecar) rest.Key { return rest.Key{Name: c.Name, Created: c.CreatedAt, Updated: c.UpdatedAt, GUID: c.GUID} },
+		Key: func(c app.Sidecar) rest.Key {
+			return rest.Key{Name: c.Name, Created: c.CreatedAt, Updated: c.UpdatedAt, GUID: c.GUID}
+		},
 		Present: func(c app.Sidecar) v3.Sidecar { return presentSidecar(c, open(c.App)) },
 	}), nil
 }
@@ -90,15 +93,15 @@ func (s *Server) createSidecar(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		a, err := w.registry.App(c.App)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		a, err := w.Registry.App(c.App)
 		if err != nil {
 			return rest.Missing("App", err)
 		}
-		if c, err = w.registry.PutSidecar(c); err != nil {
+		if c, err = w.Registry.PutSidecar(c); err != nil {
 			return err
 		}
-		return w.recordSidecar(a, "create", c)
+		return w.RecordSidecar(a, "create", c)
 	})
 	if err != nil {
 		return nil, err
@@ -112,12 +115,6 @@ func sidecarMemory(mb v3.Int) (int, error) {
 		return 0, &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0, or null for none declared"}
 	}
 	return int(mb), nil
-}
-
-func (w transaction) recordSidecar(a app.App, how string, c app.Sidecar) error {
-	return w.record("audit.app.update", a, map[string]any{"request": map[string]any{
-		"sidecar": map[string]any{"action": how, "guid": c.GUID, "name": c.Name},
-	}})
 }
 
 func (s *Server) getSidecar(r *http.Request) (any, error) {
@@ -138,16 +135,16 @@ func (s *Server) updateSidecar(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var c app.Sidecar
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		c, err = w.registry.UpdateSidecar(r.PathValue("guid"), func(c *app.Sidecar) error { return setSidecar(c, body) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		c, err = w.Registry.UpdateSidecar(r.PathValue("guid"), func(c *app.Sidecar) error { return setSidecar(c, body) })
 		if err != nil {
 			return rest.Missing("Sidecar", err)
 		}
-		a, err := w.registry.App(c.App)
+		a, err := w.Registry.App(c.App)
 		if err != nil {
 			return err
 		}
-		return w.recordSidecar(a, "update", c)
+		return w.RecordSidecar(a, "update", c)
 	})
 	if err != nil {
 		return nil, err
@@ -175,19 +172,19 @@ func setSidecar(c *app.Sidecar, u v3.UpdateSidecar) (err error) {
 }
 
 func (s *Server) deleteSidecar(r *http.Request) (any, error) {
-	err := s.change(r.Context(), func(w transaction) error {
-		c, err := w.registry.Sidecar(r.PathValue("guid"))
+	err := s.platform.Change(r.Context(), func(w platform.Tx) error {
+		c, err := w.Registry.Sidecar(r.PathValue("guid"))
 		if err != nil {
 			return rest.Missing("Sidecar", err)
 		}
-		a, err := w.registry.App(c.App)
+		a, err := w.Registry.App(c.App)
 		if err != nil {
 			return err
 		}
-		if err := w.registry.DeleteSidecar(c.GUID); err != nil {
+		if err := w.Registry.DeleteSidecar(c.GUID); err != nil {
 			return err
 		}
-		return w.recordSidecar(a, "delete", c)
+		return w.RecordSidecar(a, "delete", c)
 	})
 	if err != nil {
 		return nil, err

@@ -1,10 +1,6 @@
 package api
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/dewrun/dew/api/access"
@@ -12,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 )
 
@@ -44,9 +41,6 @@ func (s *Server) spacesEndpoints() []rest.Endpoint {
 	}
 }
 
-// opDeleteSpace is the job that removes a space.
-const opDeleteSpace = "space.delete"
-
 func (s *Server) listSpaces(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -72,7 +66,9 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 		}
 	}
 	page := rest.List(s.links, r, q, found, rest.View[app.Space, v3.Space]{
-		Key:     func(sp app.Space) rest.Key { return rest.Key{Name: sp.Name, Created: sp.CreatedAt, Updated: sp.UpdatedAt, GUID: sp.GUID} },
+		Key: func(sp app.Space) rest.Key {
+			return rest.Key{Name: sp.Name, Created: sp.CreatedAt, Updated: sp.UpdatedAt, GUID: sp.GUID}
+		},
 		Present: s.presentSpace,
 		Labels:  func(sp app.Space) map[string]string { return sp.Metadata.Labels },
 	})
@@ -114,31 +110,24 @@ func (s *Server) createSpace(r *http.Request) (any, error) {
 		return nil, err
 	}
 	sp := app.Space{
-		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(rest.MetadataChange(body.Metadata)),
+		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)),
 	}
 	if err := s.access.RequireOrg(r.Context(), sp.Org); err != nil {
-		return nil, invalidOrg(err)
+		return nil, platform.InvalidOrg(err)
 	}
-	err = s.change(r.Context(), func(w transaction) (err error) {
-		if err := spaceNameIsFree(w.registry, sp); err != nil {
+	err = s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if err := spaceNameIsFree(w.Registry, sp); err != nil {
 			return err
 		}
-		if sp, err = w.registry.PutSpace(sp); err != nil {
+		if sp, err = w.Registry.PutSpace(sp); err != nil {
 			return err
 		}
-		return w.recordSpace("audit.space.create", sp, map[string]any{"request": map[string]any{"name": sp.Name}})
+		return w.RecordSpace("audit.space.create", sp, map[string]any{"request": map[string]any{"name": sp.Name}})
 	})
 	if err != nil {
-		return nil, invalidOrg(err)
+		return nil, platform.InvalidOrg(err)
 	}
 	return rest.Answer{Status: http.StatusCreated, Body: s.presentSpace(sp)}, nil
-}
-
-func invalidOrg(err error) error {
-	if errors.Is(err, app.ErrNotFound) {
-		return rest.Unprocessable("Invalid organization. Ensure the organization exists and you have access to it.")
-	}
-	return err
 }
 
 // spaceNameIsFree says in the platform's words that a name is taken: clients take
@@ -161,7 +150,7 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 			sp.Name = *body.Name
 			request["name"] = sp.Name
 		}
-		sp.Metadata = sp.Metadata.Merge(rest.MetadataChange(body.Metadata))
+		sp.Metadata = sp.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		return spaceNameIsFree(reg, *sp)
 	})
 	if err != nil {
@@ -172,12 +161,12 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 
 // changeSpace changes the space that the path names and records it.
 func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
-	err = s.change(r.Context(), func(w transaction) error {
-		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.registry, sp) })
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		sp, err = w.Registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.Registry, sp) })
 		if err != nil {
 			return rest.Missing("Space", err)
 		}
-		return w.recordSpace("audit.space.update", sp, map[string]any{"request": request})
+		return w.RecordSpace("audit.space.update", sp, map[string]any{"request": request})
 	})
 	return sp, err
 }
@@ -187,66 +176,13 @@ func (s *Server) deleteSpace(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		return w.recordSpaceDeletion(sp)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.RecordSpaceDeletion(sp)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteSpace, removal{GUID: sp.GUID})
-}
-
-// removal are the arguments of the jobs that remove one thing.
-type removal struct {
-	GUID string `json:"guid"`
-}
-
-// removals tells the jobs how to remove what handlers ask to be removed.
-func (s *Server) removals() {
-	for operation, do := range map[string]func(ctx context.Context, guid string) error{
-		opDeleteApp:    s.doDeleteApp,
-		opDeleteRoute:  s.doDeleteRoute,
-		opDeleteOrg:    s.doDeleteOrg,
-		opDeleteSpace:  s.doDeleteSpace,
-		opDeleteRole:   s.doDeleteRole,
-		opDeleteUser:   s.doDeleteUser,
-		opDeleteDomain: s.doDeleteDomain,
-
-		opDeletePackage: s.doDeletePackage,
-		opDeleteDroplet: s.doDeleteDroplet,
-
-		opDeleteOrgQuota:      s.doDeleteQuota,
-		opDeleteSpaceQuota:    s.doDeleteQuota,
-		opDeleteSecurityGroup: s.doDeleteSecurityGroup,
-	} {
-		s.c.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
-			var args removal
-			if err := json.Unmarshal(j.Args, &args); err != nil {
-				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
-			}
-			return nil, forJob(do(access.ActingFor(ctx, j.By), args.GUID))
-		})
-	}
-}
-
-// gone forgives that what a job removes is there no more: a job may be done twice.
-func gone(err error) error {
-	if errors.Is(err, app.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-func (w transaction) recordSpaceDeletion(sp app.Space) error {
-	return w.recordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
-}
-
-// recordSpace keeps an event about a space.
-func (w transaction) recordSpace(kind string, sp app.Space, data map[string]any) error {
-	return w.events.Record(app.Event{
-		Type: kind, Actor: w.actor, Data: data, Space: sp.GUID, Org: sp.Org,
-		Target: app.Target{GUID: sp.GUID, Type: "space", Name: sp.Name},
-	})
+	return s.begin(r.Context(), platform.OpDeleteSpace, platform.Removal{GUID: sp.GUID})
 }
 
 func (s *Server) listSpaceFeatures(r *http.Request) (any, error) {
@@ -308,19 +244,6 @@ func (s *Server) presentSpace(sp app.Space) v3.Space {
 	}
 }
 
-// orgsOfSpaces gives the org's guid by the space's.
-func (s *Server) orgsOfSpaces() (map[string]string, error) {
-	all, err := s.c.Registry.Spaces()
-	if err != nil {
-		return nil, err
-	}
-	orgs := make(map[string]string, len(all))
-	for _, sp := range all {
-		orgs[sp.GUID] = sp.Org
-	}
-	return orgs, nil
-}
-
 // include reads what is to be shown beside, each once. What is gone since is left
 // out.
 func (s *Server) include(in rest.Include) (map[string]any, error) {
@@ -344,7 +267,7 @@ func (s *Server) include(in rest.Include) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out["users"], err = rest.PresentEach(in.Users, func(guid string) (person, error) {
+		out["users"], err = rest.PresentEach(in.Users, func(guid string) (platform.Person, error) {
 			p, ok := people[guid]
 			if !ok {
 				return p, auth.ErrNotFound

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/platform"
 )
 
 // stacksEndpoints are the endpoints of this file.
@@ -45,16 +46,6 @@ func (s *Server) stacksEndpoints() []rest.Endpoint {
 	}
 }
 
-// kept are the stacks that there are. The platform's own names stand for the
-// default one, and are no stacks of their own.
-func (s *Server) kept() *stack.Stacks { return s.c.Builds.Kept() }
-
-// usable are the stacks that apps may use.
-func (s *Server) usable() ([]stack.Record, error) {
-	all, err := s.kept().All()
-	return slices.DeleteFunc(all, func(k stack.Record) bool { return k.State != stack.StateReady }), err
-}
-
 func (s *Server) listStacks(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -64,7 +55,7 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := s.usable()
+	some, err := s.platform.Usable()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +66,7 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	standings := map[string]stack.Access{}
 	var found []noted[stack.Record]
 	for _, k := range all {
-		if standings[k.thing.GUID], err = s.kept().Access(k.thing.GUID); err != nil {
+		if standings[k.thing.GUID], err = s.platform.Stacks().Access(k.thing.GUID); err != nil {
 			return nil, err
 		}
 		is := strconv.FormatBool(k.thing.Kind == stack.KindHost)
@@ -103,7 +94,7 @@ func stackTimes(k stack.Record, at time.Time) (created, updated time.Time) {
 }
 
 func (s *Server) stackOf(r *http.Request) (stack.Record, error) {
-	k, err := s.kept().Kept(r.PathValue("guid"))
+	k, err := s.platform.Stacks().Kept(r.PathValue("guid"))
 	return k, rest.Missing("Stack", err)
 }
 
@@ -116,7 +107,7 @@ func (s *Server) getStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := s.kept().Access(k.GUID)
+	is, err := s.platform.Stacks().Access(k.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +127,7 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 	if err := s.setStanding(k, body); err != nil {
 		return nil, err
 	}
-	if _, err := s.c.Registry.UpdateNotes(k.GUID, rest.MetadataChange(body.Metadata)); err != nil {
+	if _, err := s.c.Registry.UpdateNotes(k.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
 	if err := s.recordStack(r, "update", k, map[string]any{"request": body}); err != nil {
@@ -147,8 +138,8 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 
 // recordStack keeps an event about a stack.
 func (s *Server) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
-	return s.change(r.Context(), func(w transaction) error {
-		return w.recordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, access.Place{}, data)
+	return s.platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.RecordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, access.Place{}, data)
 	})
 }
 
@@ -169,14 +160,7 @@ func (s *Server) listStackApps(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfApps(r, func(a app.App) bool { return runsOn(a, k) })
-}
-
-func runsOn(a app.App, k stack.Record) bool {
-	if k.Kind == stack.KindHost {
-		return stack.Check(a.Stack) == nil && !a.Docker()
-	}
-	return a.Stack == k.Name
+	return s.pageOfApps(r, func(a app.App) bool { return platform.RunsOn(a, k) })
 }
 
 func (s *Server) presentStack(k noted[stack.Record], is stack.Access, at time.Time) v3.Stack {
@@ -193,7 +177,7 @@ func (s *Server) presentStack(k noted[stack.Record], is stack.Access, at time.Ti
 }
 
 func (s *Server) listStackDetails(*http.Request) (any, error) {
-	all, err := s.kept().All()
+	all, err := s.platform.Stacks().All()
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +216,7 @@ func (s *Server) makeStack(r *http.Request) (any, error) {
 	if body.Image != nil {
 		from.Image = &stack.ImageSource{Ref: body.Image.Image, Username: body.Image.Username, Password: body.Image.Password}
 	}
-	k, err := s.kept().Begin(body.Name, from)
+	k, err := s.platform.Stacks().Begin(body.Name, from)
 	if err != nil {
 		return nil, stackError(err)
 	}
@@ -243,7 +227,7 @@ func (s *Server) makeStack(r *http.Request) (any, error) {
 // uploadStack takes in a file as the body of the request.
 func (s *Server) uploadStack(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
-	k, err := s.kept().Upload(r.Context(), name, r.Body)
+	k, err := s.platform.Stacks().Upload(r.Context(), name, r.Body)
 	if rest.IsA[*http.MaxBytesError](err) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, rest.ReadError(err)
 	}
@@ -279,7 +263,7 @@ func (s *Server) deleteStack(r *http.Request) (any, error) {
 	if len(users) > 0 && k.Kind != stack.KindHost {
 		return nil, rest.Unprocessable("Cannot delete stack '%s' because apps are using it: %s", k.Name, strings.Join(users, ", "))
 	}
-	if err := s.kept().Remove(k.GUID); err != nil {
+	if err := s.platform.Stacks().Remove(k.GUID); err != nil {
 		return nil, stackError(err)
 	}
 	return rest.Answer{Status: http.StatusNoContent}, s.recordStack(r, "delete", k, nil)

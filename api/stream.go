@@ -242,7 +242,7 @@ func (s *Server) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
 	if last == 0 {
 		return []string{"the log is empty: dewd writes a line when an app is created, so its segment files are gone"}, nil
 	}
-	records, err := s.exitsOf(a.GUID)
+	records, err := s.platform.ExitsOf(a.GUID)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 )
 
 // tasksEndpoints are the endpoints of this file.
@@ -50,18 +50,18 @@ func (s *Server) createTask(r *http.Request) (any, error) {
 		return nil, err
 	}
 	var t app.Task
-	err = s.change(r.Context(), func(w transaction) error {
-		a, err := w.registry.App(r.PathValue("guid"))
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		a, err := w.Registry.App(r.PathValue("guid"))
 		if err != nil {
 			return rest.Missing("App", err)
 		}
-		if t, err = w.taskFrom(a, body); err != nil {
+		if t, err = w.TaskFrom(a, body); err != nil {
 			return err
 		}
-		if t, err = w.registry.CreateTask(t); err != nil {
+		if t, err = w.Registry.CreateTask(t); err != nil {
 			return err
 		}
-		return w.recordTask("audit.app.task.create", a, t)
+		return w.RecordTask("audit.app.task.create", a, t)
 	})
 	if err != nil {
 		return nil, err
@@ -75,70 +75,6 @@ func checkTaskBody(b v3.CreateTask) error {
 		return rest.Unprocessable("No command or template provided")
 	}
 	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
-}
-
-// taskFrom is the task that a body asks for: what it says, otherwise what its
-// template has, else the defaults.
-func (w transaction) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
-	d, err := w.taskDroplet(a, b.DropletGUID)
-	if err != nil {
-		return app.Task{}, err
-	}
-	t := app.Task{
-		App: a.GUID, Name: b.Name, Command: b.Command, User: b.User, Droplet: d.GUID, Attached: b.Attach,
-		Metadata: app.Metadata{}.Merge(rest.MetadataChange(b.Metadata)),
-	}
-	if b.User != "" && d.Run != nil {
-		return t, rest.Unprocessable("user cannot be chosen for an image: it says itself who runs its programs")
-	}
-	if b.Template != nil {
-		p, err := w.registry.Process(b.Template.Process.GUID)
-		if err != nil || p.App != a.GUID {
-			return t, rest.NotFound("Process")
-		}
-		t.Command = cmp.Or(t.Command, p.Command, d.Commands[p.Type])
-		t.MemoryMB, t.DiskMB, t.LogRate = p.MemoryMB, p.DiskMB, p.LogRate
-		if t.Command == "" {
-			return t, rest.Unprocessable("process '%s' has no command that a task could run: give one with command", p.Type)
-		}
-	}
-	if b.Attach {
-		t.Command = cmp.Or(t.Command, app.ShellCommand)
-	}
-	if b.MemoryInMB != nil {
-		t.MemoryMB = int(*b.MemoryInMB)
-	}
-	if b.DiskInMB != nil {
-		t.DiskMB = int(*b.DiskInMB)
-	}
-	if b.LogRateLimit != nil {
-		t.LogRate = logRate(*b.LogRateLimit)
-	}
-	return t, nil
-}
-
-// taskDroplet is the droplet that a body names, or the app's current one.
-func (w transaction) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
-	guid := cmp.Or(named, a.Droplet)
-	if guid == "" {
-		return droplet.Droplet{}, rest.Unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
-	}
-	d, err := w.droplet(guid)
-	switch {
-	case err == nil && d.App != a.GUID:
-		return d, rest.NotFound("Droplet")
-	case err == nil && d.State == droplet.DropletAwaiting:
-		return d, rest.Unprocessable("Task must have a droplet whose files are there. Upload those of droplet %s, or specify another one.", guid)
-	}
-	return d, rest.Missing("Droplet", err)
-}
-
-// recordTask keeps an event about a task of an app. Commands carry passwords.
-func (w transaction) recordTask(kind string, a app.App, t app.Task) error {
-	return w.record(kind, a, map[string]any{
-		"task_guid": t.GUID,
-		"request":   map[string]any{"name": t.Name, "memory_in_mb": t.MemoryMB, "command": hidden},
-	})
 }
 
 func (s *Server) getTask(r *http.Request) (any, error) {
@@ -164,7 +100,7 @@ func (s *Server) updateTask(r *http.Request) (any, error) {
 		return nil, err
 	}
 	t, err := s.c.Registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
-		t.Metadata = t.Metadata.Merge(rest.MetadataChange(body.Metadata))
+		t.Metadata = t.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		return nil
 	})
 	if err != nil {
@@ -175,8 +111,8 @@ func (s *Server) updateTask(r *http.Request) (any, error) {
 
 func (s *Server) cancelTask(r *http.Request) (any, error) {
 	var t app.Task
-	err := s.change(r.Context(), func(w transaction) (err error) {
-		t, err = w.registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
+	err := s.platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		t, err = w.Registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
 			if t.State.Ended() {
 				return rest.Unprocessable("Task state is %s and therefore cannot be canceled", t.State)
 			}
@@ -186,11 +122,11 @@ func (s *Server) cancelTask(r *http.Request) (any, error) {
 		if err != nil {
 			return rest.Missing("Task", err)
 		}
-		a, err := w.registry.App(t.App)
+		a, err := w.Registry.App(t.App)
 		if err != nil {
 			return rest.Missing("Task", err)
 		}
-		return w.recordTask("audit.app.task.cancel", a, t)
+		return w.RecordTask("audit.app.task.cancel", a, t)
 	})
 	if err != nil {
 		return nil, err
@@ -242,7 +178,9 @@ func (s *Server) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (any
 			!q.Matches("sequence_ids", strconv.Itoa(t.Sequence))
 	})
 	return rest.List(s.links, r, q, all, rest.View[app.Task, v3.Task]{
-		Key:     func(t app.Task) rest.Key { return rest.Key{Name: t.Name, Created: t.CreatedAt, Updated: t.UpdatedAt, GUID: t.GUID} },
+		Key: func(t app.Task) rest.Key {
+			return rest.Key{Name: t.Name, Created: t.CreatedAt, Updated: t.UpdatedAt, GUID: t.GUID}
+		},
 		Present: func(t app.Task) v3.Task { return s.presentTask(t, open(t.App)) },
 		Labels:  func(t app.Task) map[string]string { return t.Metadata.Labels },
 	}), nil

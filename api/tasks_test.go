@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/platform"
 )
 
 func (w *world) createTask(appGUID, body string) v3.Task {
@@ -141,7 +142,7 @@ func TestCancelTask(t *testing.T) {
 	if got := eventTypes(events.Resources); len(got) != 6 || !slices.Contains(got, "audit.app.task.cancel") {
 		t.Errorf("events = %v", got)
 	}
-	if request, ok := events.Resources[0].Data["request"].(map[string]any); !ok || request["command"] != hidden {
+	if request, ok := events.Resources[0].Data["request"].(map[string]any); !ok || request["command"] != platform.Hidden {
 		t.Errorf("data = %v, want the command hidden", events.Resources[0].Data)
 	}
 }

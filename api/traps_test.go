@@ -68,7 +68,7 @@ func claimsOf(t testing.TB, token string) (header, claims map[string]any) {
 
 // garden is an org with a space, and a developer in it.
 type garden struct {
-	*platform
+	*wholePlatform
 	admin      *visit
 	dora       *visit
 	org, space string
@@ -76,8 +76,8 @@ type garden struct {
 
 func newGarden(t testing.TB) *garden {
 	t.Helper()
-	g := &garden{platform: newPlatform(t)}
-	g.admin = g.platform.admin()
+	g := &garden{wholePlatform: newPlatform(t)}
+	g.admin = g.wholePlatform.admin()
 	org, _ := g.admin.want(http.StatusCreated, "POST", "/v3/organizations", `{"name":"acme"}`)
 	g.org = text(t, org, "guid")
 	space, _ := g.admin.want(http.StatusCreated, "POST", "/v3/spaces", `{"name":"garden","relationships":{"organization":{"data":{"guid":"`+g.org+`"}}}}`)

@@ -9,7 +9,6 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
 )
 
 // usageEventsEndpoints are the endpoints of this file.
@@ -34,25 +33,6 @@ func (s *Server) usageEventsEndpoints() []rest.Endpoint {
 			Handler: s.purgeServiceUsage, Shape: rest.Returns[struct{}](200),
 		},
 	}
-}
-
-// buildUsage keeps that a build began, or is over.
-func (w transaction) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
-	u := app.Usage{
-		State: app.UsageStagingStarted, Previous: string(b.State), App: app.Named{GUID: a.GUID, Name: a.Name}, Instances: app.Change{Now: 1, Before: 1},
-	}
-	if d == nil && b.State != droplet.BuildFailed {
-		return w.registry.RecordUsage(u, a.Space)
-	}
-	u.State = app.UsageStagingStopped
-	if d != nil && len(d.Buildpacks) > 0 {
-		u.Buildpack = d.Buildpacks[len(d.Buildpacks)-1].Name
-	}
-	if err := w.registry.RecordUsage(u, a.Space); err != nil || d == nil {
-		return err
-	}
-	u.State = app.UsageBuildpackSet
-	return w.registry.RecordUsage(u, a.Space)
 }
 
 func (s *Server) listAppUsage(r *http.Request) (any, error) {

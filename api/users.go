@@ -5,13 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 )
 
 // usersEndpoints are the endpoints of this file.
@@ -42,37 +42,17 @@ func (s *Server) usersEndpoints() []rest.Endpoint {
 	}
 }
 
-// opDeleteUser is the job that takes all roles of a user away.
-const opDeleteUser = "user.delete"
-
-// person is somebody who may have roles: an account, and what is written about it.
-type person struct {
-	guid             string
-	name             string // empty: a client, or an account that is gone
-	origin           string
-	metadata         app.Metadata
-	created, updated time.Time
-}
-
-// called is how answers name the person.
-func (p person) called() string {
-	if p.name == "" {
-		return p.guid
-	}
-	return p.name
-}
-
 // people are all whom the platform knows, by guid: users that were not deleted
 // here, and clients that were made known or that have a role.
-func (s *Server) people() (map[string]person, error) {
+func (s *Server) people() (map[string]platform.Person, error) {
 	records, err := s.c.Registry.Users()
 	if err != nil {
 		return nil, err
 	}
-	out, gone := map[string]person{}, map[string]bool{}
+	out, gone := map[string]platform.Person{}, map[string]bool{}
 	for _, u := range records {
 		if gone[u.GUID] = u.Gone; !u.Gone {
-			out[u.GUID] = person{guid: u.GUID, metadata: u.Metadata, created: u.CreatedAt, updated: u.UpdatedAt}
+			out[u.GUID] = platform.Person{GUID: u.GUID, Metadata: u.Metadata, Created: u.CreatedAt, Updated: u.UpdatedAt}
 		}
 	}
 	roles, err := s.c.Roles.All()
@@ -81,7 +61,7 @@ func (s *Server) people() (map[string]person, error) {
 	}
 	for _, role := range roles {
 		if _, known := out[role.User]; !known {
-			out[role.User] = person{guid: role.User, created: role.CreatedAt, updated: role.UpdatedAt}
+			out[role.User] = platform.Person{GUID: role.User, Created: role.CreatedAt, Updated: role.UpdatedAt}
 		}
 	}
 	users, err := s.c.Auth.Accounts().Users()
@@ -94,9 +74,9 @@ func (s *Server) people() (map[string]person, error) {
 			continue
 		}
 		if !known {
-			p = person{guid: u.GUID, updated: u.UpdatedAt}
+			p = platform.Person{GUID: u.GUID, Updated: u.UpdatedAt}
 		}
-		p.name, p.origin, p.created = u.Name, u.Origin, u.CreatedAt
+		p.Name, p.Origin, p.Created = u.Name, u.Origin, u.CreatedAt
 		out[u.GUID] = p
 	}
 	return out, nil
@@ -104,7 +84,7 @@ func (s *Server) people() (map[string]person, error) {
 
 // inSight are those whom the request's principal sees: everybody, or themselves
 // and who has a role in the same orgs.
-func (s *Server) inSight(ctx context.Context) ([]person, error) {
+func (s *Server) inSight(ctx context.Context) ([]platform.Person, error) {
 	all, err := s.people()
 	if err != nil {
 		return nil, err
@@ -123,7 +103,7 @@ func (s *Server) inSight(ctx context.Context) ([]person, error) {
 			near[role.User] = true
 		}
 	}
-	var out []person
+	var out []platform.Person
 	for guid, p := range all {
 		if perms.All || near[guid] {
 			out = append(out, p)
@@ -181,7 +161,7 @@ func (s *Server) holders(r *http.Request, roles []auth.Role) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []person
+	var found []platform.Person
 	for _, role := range roles {
 		if p, ok := all[role.User]; ok {
 			found = append(found, p)
@@ -191,7 +171,7 @@ func (s *Server) holders(r *http.Request, roles []auth.Role) (any, error) {
 	return s.pageOfUsers(r, found)
 }
 
-func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
+func (s *Server) pageOfUsers(r *http.Request, all []platform.Person) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -204,16 +184,18 @@ func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
 	if whole && partial {
 		return nil, rest.BadQuery("Usernames and partial_usernames cannot be provided together.")
 	}
-	var found []person
+	var found []platform.Person
 	for _, p := range all {
-		if q.Matches("guids", p.guid) && q.MatchesFold("usernames", p.name) && q.MatchesPart("partial_usernames", p.name) && q.MatchesFold("origins", p.origin) {
+		if q.Matches("guids", p.GUID) && q.MatchesFold("usernames", p.Name) && q.MatchesPart("partial_usernames", p.Name) && q.MatchesFold("origins", p.Origin) {
 			found = append(found, p)
 		}
 	}
-	return rest.List(s.links, r, q, found, rest.View[person, v3.User]{
-		Key:     func(p person) rest.Key { return rest.Key{Name: p.name, Created: p.created, Updated: p.updated, GUID: p.guid} },
+	return rest.List(s.links, r, q, found, rest.View[platform.Person, v3.User]{
+		Key: func(p platform.Person) rest.Key {
+			return rest.Key{Name: p.Name, Created: p.Created, Updated: p.Updated, GUID: p.GUID}
+		},
 		Present: s.presentUser,
-		Labels:  func(p person) map[string]string { return p.metadata.Labels },
+		Labels:  func(p platform.Person) map[string]string { return p.Metadata.Labels },
 	}), nil
 }
 
@@ -226,17 +208,17 @@ func (s *Server) getUser(r *http.Request) (any, error) {
 }
 
 // userOf is the person that the path names, if the principal sees them.
-func (s *Server) userOf(r *http.Request) (person, error) {
+func (s *Server) userOf(r *http.Request) (platform.Person, error) {
 	all, err := s.inSight(r.Context())
 	if err != nil {
-		return person{}, err
+		return platform.Person{}, err
 	}
 	for _, p := range all {
-		if p.guid == r.PathValue("guid") {
+		if p.GUID == r.PathValue("guid") {
 			return p, nil
 		}
 	}
-	return person{}, rest.NotFound("User")
+	return platform.Person{}, rest.NotFound("User")
 }
 
 // createUser makes an account known to the platform: one that there is, by its
@@ -246,7 +228,7 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata := app.Metadata{}.Merge(rest.MetadataChange(body.Metadata))
+	metadata := app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))
 	if err := metadata.Validate(); err != nil { // an account that is made stays
 		return nil, err
 	}
@@ -254,15 +236,15 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		old, err := w.registry.User(guid)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		old, err := w.Registry.User(guid)
 		if err == nil && !old.Gone {
 			return rest.Unprocessable("User with guid '%s' already exists.", guid)
 		}
 		if err != nil && !errors.Is(err, app.ErrNotFound) {
 			return err
 		}
-		_, err = w.registry.PutUser(app.User{GUID: guid, Metadata: metadata})
+		_, err = w.Registry.PutUser(app.User{GUID: guid, Metadata: metadata})
 		return err
 	})
 	if err != nil {
@@ -305,13 +287,13 @@ func (s *Server) updateUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w transaction) error {
-		u, err := w.registry.User(p.guid)
+	err = s.platform.Change(r.Context(), func(w platform.Tx) error {
+		u, err := w.Registry.User(p.GUID)
 		if err != nil && !errors.Is(err, app.ErrNotFound) {
 			return err
 		}
-		u, err = w.registry.PutUser(app.User{GUID: p.guid, Metadata: u.Metadata.Merge(rest.MetadataChange(body.Metadata))})
-		p.metadata, p.updated = u.Metadata, u.UpdatedAt
+		u, err = w.Registry.PutUser(app.User{GUID: p.GUID, Metadata: u.Metadata.Merge(platform.MetadataChange(body.Metadata))})
+		p.Metadata, p.Updated = u.Metadata, u.UpdatedAt
 		return err
 	})
 	if err != nil {
@@ -325,28 +307,16 @@ func (s *Server) deleteUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteUser, removal{GUID: p.guid})
+	return s.begin(r.Context(), platform.OpDeleteUser, platform.Removal{GUID: p.GUID})
 }
 
-// doDeleteUser takes all roles of somebody away. The account is another matter:
-// whoever keeps it may delete it too.
-func (s *Server) doDeleteUser(_ context.Context, guid string) error {
-	return s.changeAs(app.Actor{}, func(w transaction) error {
-		if err := w.roles.DeleteUser(guid); err != nil {
-			return err
-		}
-		_, err := w.registry.PutUser(app.User{GUID: guid, Gone: true})
-		return err
-	})
-}
-
-func (s *Server) presentUser(p person) v3.User {
+func (s *Server) presentUser(p platform.Person) v3.User {
 	out := v3.User{
-		GUID: p.guid, CreatedAt: v3.At(p.created), UpdatedAt: v3.At(p.updated), PresentationName: p.called(),
-		Metadata: rest.PresentMetadata(p.metadata), Links: v3.Links{"self": {Href: s.links.Href("v3", "users", p.guid)}},
+		GUID: p.GUID, CreatedAt: v3.At(p.Created), UpdatedAt: v3.At(p.Updated), PresentationName: p.Called(),
+		Metadata: rest.PresentMetadata(p.Metadata), Links: v3.Links{"self": {Href: s.links.Href("v3", "users", p.GUID)}},
 	}
-	if p.name != "" {
-		out.Username, out.Origin = &p.name, &p.origin
+	if p.Name != "" {
+		out.Username, out.Origin = &p.Name, &p.Origin
 	}
 	return out
 }

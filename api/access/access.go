@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/marketplace"
@@ -100,8 +101,8 @@ type Control struct {
 	Services *marketplace.Marketplace
 }
 
-// Place is where a resource belongs: a space with its org, or an org.
-type Place struct{ Org, Space string }
+// Place is where a resource belongs.
+type Place = platform.Place
 
 // Permissions are what a caller can see and do.
 type Permissions struct {
@@ -163,6 +164,9 @@ type Caller struct {
 type callerKey struct{}
 
 func WithCaller(ctx context.Context, v *Caller) context.Context {
+	if v.Who.ID != "" {
+		ctx = platform.ActingFor(ctx, Actor(v.Who))
+	}
 	return context.WithValue(ctx, callerKey{}, v)
 }
 
@@ -176,26 +180,6 @@ func CallerOf(ctx context.Context) *Caller {
 // Principal is who makes the request. Behind the guard there is always one,
 // except at what is open to everybody.
 func Principal(ctx context.Context) auth.Principal { return CallerOf(ctx).Who }
-
-// actorKey is where the one stands whom a job acts for.
-type actorKey struct{}
-
-// ActingFor lets a job act for who asked for it.
-func ActingFor(ctx context.Context, by app.Actor) context.Context {
-	return context.WithValue(ctx, actorKey{}, by)
-}
-
-// ActorOf is who makes the request, or whom a job acts for, as events name it.
-func ActorOf(ctx context.Context) app.Actor {
-	if by, ok := ctx.Value(actorKey{}).(app.Actor); ok && by.GUID != "" {
-		return by
-	}
-	p := Principal(ctx)
-	if p.ID == "" {
-		return app.Actor{GUID: "unknown", Type: "user", Name: "unknown"}
-	}
-	return Actor(p)
-}
 
 // Actor is how events name somebody.
 func Actor(p auth.Principal) app.Actor {
@@ -413,9 +397,4 @@ func (c *Control) inApp(guid string, err error) (Place, error) {
 		return Place{}, err
 	}
 	return c.appPlace(guid)
-}
-
-// Invisible tells the errors that mean "there is nothing for you".
-func Invisible(err error) bool {
-	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound) // those of services are app's
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
 )
@@ -99,7 +100,7 @@ func badMessage(why string) *Error {
 // Missing turns "not found" of the packages below into the platform's words for
 // the noun that was asked for. Other errors stay as they are.
 func Missing(noun string, err error) error {
-	if access.Invisible(err) {
+	if platform.IsNotFound(err) {
 		return NotFound(noun)
 	}
 	return err
@@ -109,6 +110,12 @@ func Missing(noun string, err error) error {
 func ToError(err error) (int, v3.Errors) {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
+	}
+	if e := (*platform.Error)(nil); errors.As(err, &e) {
+		if e.NotFound {
+			return ToError(&Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: e.Detail})
+		}
+		return ToError(Unprocessable("%s", e.Detail))
 	}
 	for denial, e := range denials {
 		if errors.Is(err, denial) {
@@ -126,7 +133,7 @@ func ToError(err error) (int, v3.Errors) {
 		as *Error
 	}{
 		{IsA[*http.MaxBytesError](err), ErrTooLarge},
-		{access.Invisible(err), NotFound("Resource")},
+		{platform.IsNotFound(err), NotFound("Resource")},
 		{errors.Is(err, runtime.ErrNoInstance), NotFound("Instance")},
 		{errors.Is(err, droplet.ErrNotReady), BadRequest("Bad request: Cannot stage package whose state is not ready.")},
 		{errors.Is(err, droplet.ErrUploaded), &Error{

@@ -16,12 +16,3 @@ func PresentMetadata(m app.Metadata) v3.Metadata {
 	}
 	return out
 }
-
-// MetadataChange is what a body says of labels and annotations; null takes a key
-// away, what is absent stays.
-func MetadataChange(m *v3.Metadata) app.MetadataChange {
-	if m == nil {
-		return app.MetadataChange{}
-	}
-	return app.MetadataChange{Labels: m.Labels, Annotations: m.Annotations}
-}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
 )
 
 // GUIDs are the guids of a relationship.
@@ -59,7 +59,7 @@ func PresentEach[T, V any](guids []string, get func(guid string) (T, error), pre
 			continue
 		}
 		v, err := get(guid)
-		if access.Invisible(err) {
+		if platform.IsNotFound(err) {
 			continue
 		}
 		if err != nil {

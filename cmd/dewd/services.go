@@ -14,11 +14,11 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
@@ -229,17 +229,17 @@ func (d *daemon) keptStack(name string) (stack.Record, bool, error) {
 // snapshots are the copies of databases, as the API asks for them.
 type snapshots struct{ databases *builtin.Broker }
 
-func (s snapshots) Snapshots(_ context.Context, instance string) ([]api.Snapshot, error) {
+func (s snapshots) Snapshots(_ context.Context, instance string) ([]platform.Snapshot, error) {
 	all, err := s.databases.Snapshots(instance)
 	slices.Reverse(all)
-	var out []api.Snapshot
+	var out []platform.Snapshot
 	for _, v := range all {
 		out = append(out, asSnapshot(v))
 	}
 	return out, err
 }
 
-func (s snapshots) Snapshot(ctx context.Context, instance string) (api.Snapshot, error) {
+func (s snapshots) Snapshot(ctx context.Context, instance string) (platform.Snapshot, error) {
 	v, err := s.databases.Snapshot(ctx, instance)
 	return asSnapshot(v), err
 }
@@ -252,6 +252,6 @@ func (s snapshots) DeleteSnapshot(ctx context.Context, instance, snapshot string
 	return s.databases.DropSnapshot(ctx, instance, snapshot)
 }
 
-func asSnapshot(v builtin.Snapshot) api.Snapshot {
-	return api.Snapshot{GUID: v.ID, CreatedAt: v.CreatedAt, Size: v.Bytes}
+func asSnapshot(v builtin.Snapshot) platform.Snapshot {
+	return platform.Snapshot{GUID: v.ID, CreatedAt: v.CreatedAt, Size: v.Bytes}
 }

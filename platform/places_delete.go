@@ -1,4 +1,4 @@
-package api
+package platform
 
 import (
 	"context"
@@ -7,66 +7,65 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/app"
 )
 
-// errInhabited says that somebody put something into a place while it was cleared.
-var errInhabited = errors.New("something came into it meanwhile")
+// ErrInhabited says that somebody put something into a place while it was cleared.
+var ErrInhabited = errors.New("something came into it meanwhile")
 
-// doDeleteOrg removes an org and everything in it. What cannot be deleted keeps its
+// DoDeleteOrg removes an org and everything in it. What cannot be deleted keeps its
 // space and the org; the other spaces go. One that is gone already is fine: the job
 // may be done twice.
-func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
-	return untilEmpty(func() error {
-		o, err := s.c.Registry.Org(guid)
+func (p *Platform) DoDeleteOrg(ctx context.Context, guid string) error {
+	return UntilEmpty(func() error {
+		o, err := p.Registry.Org(guid)
 		if errors.Is(err, app.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.clearOrg(ctx, o); err != nil {
+		if err := p.clearOrg(ctx, o); err != nil {
 			return err
 		}
-		return s.changeAs(app.Actor{}, func(w transaction) error { return w.dropOrg(guid) })
+		return p.ChangeAs(app.Actor{}, func(w Tx) error { return w.dropOrg(guid) })
 	})
 }
 
-// untilEmpty clears and removes a place anew for as long as something comes into it:
+// UntilEmpty clears and removes a place anew for as long as something comes into it:
 // what is removed with its record alone would leave bits and services behind.
-func untilEmpty(remove func() error) error {
+func UntilEmpty(remove func() error) error {
 	for range maxRounds {
-		if err := remove(); !errors.Is(err, errInhabited) {
+		if err := remove(); !errors.Is(err, ErrInhabited) {
 			return err
 		}
 	}
-	return rest.Unprocessable("Apps and spaces are made faster than they can be deleted: try again when nobody does")
+	return Refuse("Apps and spaces are made faster than they can be deleted: try again when nobody does")
 }
 
 // clearOrg removes the spaces of an org.
-func (s *Server) clearOrg(ctx context.Context, o app.Org) error {
-	spaces, err := s.c.Registry.SpacesOf(o.GUID)
+func (p *Platform) clearOrg(ctx context.Context, o app.Org) error {
+	spaces, err := p.Registry.SpacesOf(o.GUID)
 	if err != nil {
 		return err
 	}
 	var left []error
 	for _, sp := range spaces {
-		left = append(left, s.removeSpace(ctx, sp.GUID, transaction.recordSpaceDeletion))
+		left = append(left, p.removeSpace(ctx, sp.GUID, Tx.RecordSpaceDeletion))
 		if ctx.Err() != nil {
 			return ctx.Err() // the next daemon goes on
 		}
 	}
 	if errors.Join(left...) == nil {
-		left, err = s.sharedDomains(o.GUID)
+		left, err = p.sharedDomains(o.GUID)
 	}
 	return errors.Join(err, deletionFailed(orgDeletion, o.Name, left))
 }
 
 // sharedDomains are the domains of an org that others use: they have to do without
 // first.
-func (s *Server) sharedDomains(org string) (left []error, err error) {
-	all, err := s.c.Registry.Domains()
+func (p *Platform) sharedDomains(org string) (left []error, err error) {
+	all, err := p.Registry.Domains()
 	for _, d := range all {
 		if d.Org == org && slices.ContainsFunc(d.SharedWith, func(with string) bool { return with != org }) {
 			left = append(left, fmt.Errorf("Domain '%s' is shared with other organizations. Unshare before deleting.", d.Name)) //nolint:staticcheck // the platform's words
@@ -76,65 +75,65 @@ func (s *Server) sharedDomains(org string) (left []error, err error) {
 }
 
 // dropOrg removes the record of an org that was cleared.
-func (w transaction) dropOrg(guid string) error {
-	spaces, err := w.registry.SpacesOf(guid)
+func (w Tx) dropOrg(guid string) error {
+	spaces, err := w.Registry.SpacesOf(guid)
 	if err != nil {
 		return err
 	}
 	if len(spaces) > 0 {
-		return errInhabited
+		return ErrInhabited
 	}
-	if err := w.roles.DeleteOrg(guid); err != nil {
+	if err := w.Roles.DeleteOrg(guid); err != nil {
 		return err
 	}
-	if err := w.registry.DeleteOrg(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+	if err := w.Registry.DeleteOrg(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
-// doDeleteSpace removes a space and everything in it. One that is gone already is
+// DoDeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
-func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
-	return s.removeSpace(ctx, guid, func(transaction, app.Space) error { return nil })
+func (p *Platform) DoDeleteSpace(ctx context.Context, guid string) error {
+	return p.removeSpace(ctx, guid, func(Tx, app.Space) error { return nil })
 }
 
 // removeSpace is doDeleteSpace, with last to say more when all of it is gone.
-func (s *Server) removeSpace(ctx context.Context, guid string, last func(w transaction, sp app.Space) error) error {
-	return untilEmpty(func() error {
-		sp, err := s.c.Registry.Space(guid)
+func (p *Platform) removeSpace(ctx context.Context, guid string, last func(w Tx, sp app.Space) error) error {
+	return UntilEmpty(func() error {
+		sp, err := p.Registry.Space(guid)
 		if errors.Is(err, app.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.clearServices(ctx, guid); err != nil {
+		if err := p.clearServices(ctx, guid); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			return deletionFailed(spaceDeletion, sp.Name, joined(err))
 		}
-		if err := s.deleteApps(ctx, guid); err != nil {
+		if err := p.deleteApps(ctx, guid); err != nil {
 			return err
 		}
-		return s.change(ctx, func(w transaction) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
+		return p.Change(ctx, func(w Tx) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
 	})
 }
 
 // dropSpace removes the record of a space that was cleared.
-func (w transaction) dropSpace(guid string) error {
-	apps, err := w.registry.AppsIn(guid)
+func (w Tx) dropSpace(guid string) error {
+	apps, err := w.Registry.AppsIn(guid)
 	if err != nil {
 		return err
 	}
 	if len(apps) > 0 {
-		return errInhabited
+		return ErrInhabited
 	}
-	if err := w.roles.DeleteSpace(guid); err != nil {
+	if err := w.Roles.DeleteSpace(guid); err != nil {
 		return err
 	}
-	if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+	if err := w.Registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
 	}
 	return nil

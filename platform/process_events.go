@@ -1,12 +1,10 @@
-package api
+package platform
 
 import (
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/dewrun/dew/api/access"
-	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/registry"
@@ -14,29 +12,29 @@ import (
 
 // What the platform says of a web process that a deployment moves.
 const (
-	noUpdateNow = "Cannot update this process while a deployment is in flight."
-	noScaleNow  = "Cannot scale this process while a deployment is in flight."
+	NoUpdateNow = "Cannot update this process while a deployment is in flight."
+	NoScaleNow  = "Cannot scale this process while a deployment is in flight."
 )
 
 // byManifest is how the platform marks what a manifest has done.
 const byManifest = "manifest_triggered"
 
-// unmoved refuses to change a web process that a deployment moves: what the new
+// Unmoved refuses to change a web process that a deployment moves: what the new
 // instances are started from would be another desired state than the one that is deployed.
-func unmoved(reg *registry.Registry, p app.Process, refusal string) error {
+func Unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 	if p.Type != app.Web {
 		return nil
 	}
 	d, active, err := reg.ActiveDeployment(p.App)
 	if err == nil && active && d.Progressing() {
-		return rest.Unprocessable("%s", refusal)
+		return Refuse("%s", refusal)
 	}
 	return err
 }
 
-// recordNew records the processes that an app has and had not before.
-func (w transaction) recordNew(a app.App, before []app.Process, marks map[string]any) error {
-	now, err := w.registry.Processes(a.GUID)
+// RecordNew records the processes that an app has and had not before.
+func (w Tx) RecordNew(a app.App, before []app.Process, marks map[string]any) error {
+	now, err := w.Registry.Processes(a.GUID)
 	if err != nil {
 		return err
 	}
@@ -44,22 +42,22 @@ func (w transaction) recordNew(a app.App, before []app.Process, marks map[string
 		if slices.ContainsFunc(before, func(old app.Process) bool { return old.GUID == p.GUID }) {
 			continue
 		}
-		if err := w.recordProcess("create", a, p, marks); err != nil {
+		if err := w.RecordProcess("create", a, p, marks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// recordProcess keeps an event about a process of an app, with what marks it.
-func (w transaction) recordProcess(what string, a app.App, p app.Process, marks map[string]any) error {
+// RecordProcess keeps an event about a process of an app, with what marks it.
+func (w Tx) RecordProcess(what string, a app.App, p app.Process, marks map[string]any) error {
 	data := map[string]any{"process_guid": p.GUID, "process_type": p.Type}
 	maps.Copy(data, marks)
-	return w.record("audit.app.process."+what, a, data)
+	return w.Record("audit.app.process."+what, a, data)
 }
 
 // recordDesired records what a manifest has asked of the processes of an app.
-func (w transaction) recordDesired(a app.App, m app.Manifest) error {
+func (w Tx) recordDesired(a app.App, m app.Manifest) error {
 	i := slices.IndexFunc(m.Applications, func(one app.ManifestApp) bool { return one.Name == a.Name })
 	if i < 0 {
 		return nil
@@ -83,47 +81,47 @@ func (w transaction) recordDesired(a app.App, m app.Manifest) error {
 	return nil
 }
 
-func (w transaction) recordAsked(what string, a app.App, p app.Process, request map[string]any) error {
+func (w Tx) recordAsked(what string, a app.App, p app.Process, request map[string]any) error {
 	if len(request) == 0 {
 		return nil
 	}
-	return w.recordProcess(what, a, p, map[string]any{"request": request, byManifest: true})
+	return w.RecordProcess(what, a, p, map[string]any{"request": request, byManifest: true})
 }
 
-func (w transaction) processIn(a app.App, kind string) (app.Process, error) {
-	ps, err := w.registry.Processes(a.GUID)
+func (w Tx) processIn(a app.App, kind string) (app.Process, error) {
+	ps, err := w.Registry.Processes(a.GUID)
 	if err != nil {
 		return app.Process{}, err
 	}
 	i := slices.IndexFunc(ps, func(p app.Process) bool { return p.Type == kind })
 	if i < 0 {
-		return app.Process{}, rest.NotFound("Process")
+		return app.Process{}, notFound("Process")
 	}
 	return ps[i], nil
 }
 
 // checkUnmoved refuses a manifest that asks something of a web process that a
 // deployment moves.
-func (w transaction) checkUnmoved(space string, m app.Manifest) error {
+func (w Tx) checkUnmoved(space string, m app.Manifest) error {
 	for _, one := range m.Applications {
-		a, err := w.registry.AppIn(space, one.Name)
-		if access.Invisible(err) {
+		a, err := w.Registry.AppIn(space, one.Name)
+		if IsNotFound(err) {
 			continue // it is to be made
 		}
 		if err != nil {
 			return err
 		}
 		for _, asked := range processesOf(one) {
-			refusal := noUpdateNow
+			refusal := NoUpdateNow
 			switch {
 			case len(updatesOf(asked)) > 0:
 			case len(scalesOf(asked)) > 0:
-				refusal = noScaleNow
+				refusal = NoScaleNow
 			default:
 				continue
 			}
-			err := unmoved(w.registry, app.Process{App: a.GUID, Type: asked.Type}, refusal)
-			if rest.IsA[*rest.Error](err) {
+			err := Unmoved(w.Registry, app.Process{App: a.GUID, Type: asked.Type}, refusal)
+			if isA[*Error](err) {
 				return &app.JobError{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: "For application '" + one.Name + "': " + refusal}
 			}
 			if err != nil {
@@ -150,7 +148,7 @@ func processesOf(m app.ManifestApp) []app.ManifestProcess {
 func updatesOf(p app.ManifestProcess) map[string]any {
 	out := map[string]any{}
 	if p.Command != nil {
-		out["command"] = hidden
+		out["command"] = Hidden
 	}
 	for name, text := range map[string]*string{
 		"health_check_type": p.HealthCheckType, "health_check_http_endpoint": p.HealthCheckHTTPEndpoint,

@@ -1,4 +1,4 @@
-package api
+package platform
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dewrun/dew/api/access"
-	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/services"
@@ -23,10 +21,10 @@ const (
 
 // checkServices refuses a manifest with services that are not there, before
 // anything is made of it.
-func (s *Server) checkServices(space string, m app.Manifest) error {
+func (p *Platform) checkServices(space string, m app.Manifest) error {
 	for _, a := range m.Applications {
 		for _, want := range a.Services {
-			_, err := s.c.Services.InstanceIn(space, want.Name)
+			_, err := p.Services.InstanceIn(space, want.Name)
 			if errors.Is(err, services.ErrNotFound) {
 				return forApplication(a.Name, "Service instance '%s' not found", want.Name)
 			}
@@ -47,20 +45,20 @@ func forApplication(name, format string, args ...any) error {
 
 // bindServices binds the apps of a manifest to the services that it names, and
 // waits until they are. What is bound already stays as it is.
-func (s *Server) bindServices(ctx context.Context, args application, m app.Manifest) error {
+func (p *Platform) bindServices(ctx context.Context, args Application, m app.Manifest) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
 	defer cancel()
 	for _, ma := range m.Applications {
 		if len(ma.Services) == 0 {
 			continue
 		}
-		a, err := s.c.Registry.AppIn(args.Space, ma.Name)
+		a, err := p.Registry.AppIn(args.Space, ma.Name)
 		if err != nil {
 			return err
 		}
 		for _, want := range ma.Services {
-			if err := s.bindService(ctx, a, want, args.Actor); err != nil {
-				return explained(ctx, a.Name, want.Name, err)
+			if err := p.bindService(ctx, a, want, args.Actor); err != nil {
+				return p.explained(ctx, a.Name, want.Name, err)
 			}
 		}
 	}
@@ -70,7 +68,7 @@ func (s *Server) bindServices(ctx context.Context, args application, m app.Manif
 var errPatience = fmt.Errorf("its broker has not answered within %s and is asked on: try again later", brokerPatience)
 
 // explained is why an app was not bound. That the daemon leaves is no reason.
-func explained(ctx context.Context, appName, service string, err error) error {
+func (p *Platform) explained(ctx context.Context, appName, service string, err error) error {
 	why := context.Cause(ctx)
 	switch {
 	case errors.Is(why, errPatience):
@@ -78,18 +76,18 @@ func explained(ctx context.Context, appName, service string, err error) error {
 	case why != nil:
 		return err
 	}
-	if status, said := rest.ToError(err); status < 500 {
+	if status, said := p.Explain(err); status < 500 {
 		return forApplication(appName, "For service '%s': %s", service, said.Errors[0].Detail)
 	}
 	return forApplication(appName, "For service '%s': %v", service, err)
 }
 
-func (s *Server) bindService(ctx context.Context, a app.App, want app.ManifestService, by app.Actor) error {
-	i, err := s.c.Services.InstanceIn(a.Space, want.Name)
+func (p *Platform) bindService(ctx context.Context, a app.App, want app.ManifestService, by app.Actor) error {
+	i, err := p.Services.InstanceIn(a.Space, want.Name)
 	if err != nil {
 		return err
 	}
-	bound, err := s.c.Services.Bindings(services.BindingFilter{
+	bound, err := p.Services.Bindings(services.BindingFilter{
 		Apps: []string{a.GUID}, Instances: []string{i.GUID}, Types: []services.BindingType{services.AppBinding},
 	})
 	if err != nil {
@@ -97,29 +95,29 @@ func (s *Server) bindService(ctx context.Context, a app.App, want app.ManifestSe
 	}
 	for _, b := range bound {
 		if !b.Last.Is(services.Create, services.Failed) {
-			return s.settled(ctx, b.GUID)
+			return p.settled(ctx, b.GUID)
 		}
 	}
-	_, o, err := s.c.Services.CreateBinding(services.NewBinding{
+	_, o, err := p.Services.CreateBinding(services.NewBinding{
 		Type: services.AppBinding, Name: want.BindingName, Instance: i.GUID, App: a.GUID, Parameters: want.Parameters, By: by,
 	})
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, o)
+	return p.await(ctx, o)
 }
 
 // await waits for an operation, and says why it failed.
-func (s *Server) await(ctx context.Context, o services.Operation) error {
+func (p *Platform) await(ctx context.Context, o services.Operation) error {
 	if o.GUID == "" {
 		return nil
 	}
-	o, err := s.c.Services.Wait(ctx, o.GUID)
+	o, err := p.Services.Wait(ctx, o.GUID)
 	if err != nil {
 		return err
 	}
 	if o.State == services.Failed {
-		f := failureOf(o)
+		f := FailureOf(o)
 		return &app.JobError{Code: f.Code, Title: f.Title, Detail: f.Detail}
 	}
 	return nil
@@ -127,16 +125,16 @@ func (s *Server) await(ctx context.Context, o services.Operation) error {
 
 // settled waits for the end of what an earlier run of the job began: its
 // operation's name is not known any more.
-func (s *Server) settled(ctx context.Context, binding string) error {
+func (p *Platform) settled(ctx context.Context, binding string) error {
 	t := time.NewTicker(brokerLook)
 	defer t.Stop()
 	for {
-		b, err := s.c.Services.Binding(binding)
+		b, err := p.Services.Binding(binding)
 		if err != nil {
 			return err
 		}
 		if b.Last.Is(services.Create, services.Failed) {
-			return rest.Unprocessable("%s", b.Last.Description)
+			return Refuse("%s", b.Last.Description)
 		}
 		if !b.Last.Busy() {
 			return nil
@@ -149,11 +147,11 @@ func (s *Server) settled(ctx context.Context, binding string) error {
 	}
 }
 
-// diffServices are the services of a manifest that would be bound.
-func (s *Server) diffServices(space string, m app.Manifest) ([]v3.Difference, error) {
+// DiffServices are the services of a manifest that would be bound.
+func (p *Platform) DiffServices(space string, m app.Manifest) ([]v3.Difference, error) {
 	var out []v3.Difference
 	for n, ma := range m.Applications {
-		bound, err := s.boundNames(space, ma.Name)
+		bound, err := p.boundNames(space, ma.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -168,29 +166,33 @@ func (s *Server) diffServices(space string, m app.Manifest) ([]v3.Difference, er
 
 // boundNames are the names of the services that an app is bound to, if there is
 // such an app.
-func (s *Server) boundNames(space, name string) ([]string, error) {
-	a, err := s.c.Registry.AppIn(space, name)
+func (p *Platform) boundNames(space, name string) ([]string, error) {
+	a, err := p.Registry.AppIn(space, name)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.manifestServices(a.GUID)
-	return rest.Each(all, func(m app.ManifestService) string { return m.Name }), err
+	all, err := p.ManifestServices(a.GUID)
+	names := make([]string, len(all))
+	for i, m := range all {
+		names[i] = m.Name
+	}
+	return names, err
 }
 
-// manifestServices are the services of an app as a manifest names them, without
+// ManifestServices are the services of an app as a manifest names them, without
 // their parameters: those are known to the broker alone.
-func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error) {
-	all, err := s.c.Services.Bindings(services.BindingFilter{Apps: []string{appGUID}, Types: []services.BindingType{services.AppBinding}})
+func (p *Platform) ManifestServices(appGUID string) ([]app.ManifestService, error) {
+	all, err := p.Services.Bindings(services.BindingFilter{Apps: []string{appGUID}, Types: []services.BindingType{services.AppBinding}})
 	if err != nil {
 		return nil, err
 	}
 	var out []app.ManifestService
 	for _, b := range all {
-		i, err := s.c.Services.Instance(b.Instance)
-		if access.Invisible(err) || b.Last.Is(services.Create, services.Failed) {
+		i, err := p.Services.Instance(b.Instance)
+		if IsNotFound(err) || b.Last.Is(services.Create, services.Failed) {
 			continue
 		}
 		if err != nil {
@@ -203,23 +205,23 @@ func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error)
 
 // unbind takes an app's bindings away, before the app itself goes: its services
 // may keep something for each.
-func (s *Server) unbind(ctx context.Context, appGUID string) error {
-	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.UnbindApp(appGUID, access.ActorOf(ctx)) })
+func (p *Platform) unbind(ctx context.Context, appGUID string) error {
+	return p.untilNone(ctx, func() ([]services.Operation, error) { return p.Services.UnbindApp(appGUID, ActorOf(ctx)) })
 }
 
 // clearServices deletes the service instances of a space, and takes the bindings
 // of its apps away.
-func (s *Server) clearServices(ctx context.Context, space string) error {
-	apps, err := s.c.Registry.AppsIn(space)
+func (p *Platform) clearServices(ctx context.Context, space string) error {
+	apps, err := p.Registry.AppsIn(space)
 	if err != nil {
 		return err
 	}
 	// One that refuses does not keep the others: what can go, goes.
 	var errs []error
 	for _, a := range apps {
-		errs = append(errs, s.unbind(ctx, a.GUID))
+		errs = append(errs, p.unbind(ctx, a.GUID))
 	}
-	errs = append(errs, s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, access.ActorOf(ctx)) }))
+	errs = append(errs, p.untilNone(ctx, func() ([]services.Operation, error) { return p.Services.DeleteIn(space, ActorOf(ctx)) }))
 	return errors.Join(errs...)
 }
 
@@ -228,36 +230,36 @@ const maxRounds = 10
 
 // untilNone begins to delete and waits, until nothing is left: what was in the way,
 // such as a creation, has to be deleted after it.
-func (s *Server) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
+func (p *Platform) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
 	for range maxRounds {
 		os, err := begin()
 		if err != nil || len(os) == 0 {
 			return err
 		}
-		if err := s.awaitAll(ctx, os); err != nil {
+		if err := p.awaitAll(ctx, os); err != nil {
 			return err
 		}
 	}
-	return rest.Unprocessable("Services are made and bound faster than they can be deleted: try again when nobody does")
+	return Refuse("Services are made and bound faster than they can be deleted: try again when nobody does")
 }
 
-func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
+func (p *Platform) awaitAll(ctx context.Context, os []services.Operation) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
 	defer cancel()
 	var errs []error
 	for _, o := range os {
-		err := s.await(bounded, o)
+		err := p.await(bounded, o)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if bounded.Err() != nil {
-			return rest.Unprocessable("%s: %v", s.subject(o), errPatience)
+			return Refuse("%s: %v", p.subject(o), errPatience)
 		}
-		if o.Action != services.Delete && rest.IsA[*app.JobError](err) {
+		if o.Action != services.Delete && isA[*app.JobError](err) {
 			continue // it was in the way, and is no more
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", s.subject(o), err)
+			err = fmt.Errorf("%s: %w", p.subject(o), err)
 		}
 		errs = append(errs, err)
 	}
@@ -265,12 +267,12 @@ func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
 }
 
 // subject names what an operation is about.
-func (s *Server) subject(o services.Operation) string {
+func (p *Platform) subject(o services.Operation) string {
 	instance := o.Record
-	if b, err := s.c.Services.Binding(o.Record); o.Kind == services.OfBinding && err == nil {
+	if b, err := p.Services.Binding(o.Record); o.Kind == services.OfBinding && err == nil {
 		instance = b.Instance
 	}
-	i, err := s.c.Services.Instance(instance)
+	i, err := p.Services.Instance(instance)
 	if err != nil {
 		return fmt.Sprintf("%s %s", o.Kind, o.Record) // it is gone since
 	}

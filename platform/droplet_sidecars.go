@@ -1,4 +1,4 @@
-package api
+package platform
 
 import (
 	"slices"
@@ -9,10 +9,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// addSidecars gives an app the sidecars that buildpacks have found for a droplet,
+// AddSidecars gives an app the sidecars that buildpacks have found for a droplet,
 // in place of those of the droplet before. A sidecar that a user has given the app
 // wins over one of the same name.
-func addSidecars(reg *registry.Registry, appGUID string, d droplet.Droplet) error {
+func AddSidecars(reg *registry.Registry, appGUID string, d droplet.Droplet) error {
 	have, err := reg.Sidecars(appGUID)
 	if err != nil {
 		return err

@@ -1,0 +1,4 @@
+package platform
+
+// Hidden stands for values that are not for everybody who may read events.
+const Hidden = "[PRIVATE DATA HIDDEN]"

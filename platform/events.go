@@ -1,0 +1,83 @@
+package platform
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
+)
+
+// Tx is a change that somebody asks for, with its events, in one transaction:
+// what is kept is recorded, and what is recorded is kept.
+type Tx struct {
+	Registry *registry.Registry
+	Events   *registry.Events
+	Roles    *auth.Roles
+	Droplet  func(guid string) (droplet.Droplet, error)
+	Actor    app.Actor
+	after    *[]func() // what is done once it is kept; see afterwards
+}
+
+// afterwards does fn when the change is kept, and not if it is refused: nothing else
+// waits for it then.
+func (w Tx) afterwards(fn func()) { *w.after = append(*w.after, fn) }
+
+func (p *Platform) Change(ctx context.Context, fn func(w Tx) error) error {
+	return p.ChangeAs(ActorOf(ctx), fn)
+}
+
+func (p *Platform) ChangeAs(who app.Actor, fn func(w Tx) error) error {
+	var after []func()
+	err := p.DB.Update(func(tx *store.Tx) error {
+		return fn(Tx{
+			Registry: p.Registry.With(tx), Events: p.Events.With(tx), Roles: p.Roles.With(tx),
+			Droplet: func(guid string) (droplet.Droplet, error) { return p.Droplets.GetIn(tx, guid) },
+			Actor:   who, after: &after,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, fn := range after {
+		fn()
+	}
+	return nil
+}
+
+// Record keeps an event about an app.
+func (w Tx) Record(kind string, a app.App, data map[string]any) error {
+	e := app.Event{
+		Type: kind, Actor: w.Actor, Data: data, Space: a.Space,
+		Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name},
+	}
+	if space, err := w.Registry.Space(a.Space); err == nil {
+		e.Org = space.Org
+	}
+	return w.Events.Record(e)
+}
+
+// ExitsOf are the exit records of an app, newest first.
+func (p *Platform) ExitsOf(appGUID string) ([]runtime.ExitRecord, error) {
+	ps, err := p.Registry.Processes(appGUID)
+	if err != nil {
+		return nil, err
+	}
+	var all []runtime.ExitRecord
+	for _, process := range ps {
+		some, err := p.Exits.Process(process.GUID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortStableFunc(all, func(a, b runtime.ExitRecord) int {
+		return cmp.Or(b.CrashedAt.Compare(a.CrashedAt), cmp.Compare(b.Number, a.Number))
+	})
+	return all, nil
+}

@@ -1,0 +1,7 @@
+package platform
+
+// The jobs that remove quotas.
+const (
+	OpDeleteOrgQuota   = "organization_quota.delete"
+	OpDeleteSpaceQuota = "space_quota.delete"
+)
