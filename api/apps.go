@@ -18,6 +18,10 @@ import (
 func (s *Server) appsEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
+			Pattern: "GET /v3/stacks/{guid}/apps", Needs: access.Authenticated,
+			Handler: s.listStackApps, Shape: rest.PageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", rest.ParamSelector).OrderedBy("created_at", "updated_at", "name", "state"),
+		},
+		{
 			Pattern: "GET /v3/apps", Needs: access.Authenticated,
 			Handler: s.listApps, Shape: rest.PageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", rest.ParamSelector).OrderedBy("created_at", "updated_at", "name", "state"),
 		},
@@ -333,4 +337,14 @@ func lifecycle(buildpacks []string, stack string) v3.Lifecycle {
 		shown = append(shown, droplet.WithoutSecret(b))
 	}
 	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: shown, Stack: stack}}
+}
+
+// listStackApps gives the apps that run on a stack, also those that name another
+// one that it stands for.
+func (s *Server) listStackApps(r *http.Request) (any, error) {
+	k, err := s.stackOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfApps(r, func(a app.App) bool { return platform.RunsOn(a, k) })
 }

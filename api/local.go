@@ -4,11 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
@@ -28,10 +23,6 @@ func (s *Server) localEndpoints() []rest.Endpoint {
 		{
 			Pattern: "GET /dew/v1/apps/{guid}/crashes", Needs: access.Read, Resource: access.App,
 			Handler: s.listCrashes, Shape: rest.Returns[v3.Crashes](200).Paginated().OrderedBy(rest.ByTime...),
-		},
-		{
-			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: access.Develop, Resource: access.Process,
-			Handler: s.killProcess, Shape: rest.Empty(204).Reads(rest.JSON[v3.Kill]()),
 		},
 	}
 }
@@ -179,46 +170,8 @@ func presentExit(e runtime.Exit) v3.CrashExit {
 	}
 }
 
-func (s *Server) killProcess(r *http.Request) (any, error) {
-	body, err := rest.Decode[v3.Kill](r)
-	if err != nil {
-		return nil, err
-	}
-	sig, err := readSignal(body.Signal)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.processOf(r)
-	if err != nil {
-		return nil, err
-	}
-	err = s.c.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
-	if errors.Is(err, runtime.ErrNoInstance) {
-		// Its words say which one, and what there is.
-		return nil, &rest.Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return rest.Answer{Status: http.StatusNoContent}, nil
-}
-
 // maxSignal is the last signal that Linux has.
 const maxSignal = 64
-
-// readSignal reads KILL, SIGKILL or 9; nothing is KILL.
-func readSignal(name string) (syscall.Signal, error) {
-	if name == "" {
-		return syscall.SIGKILL, nil
-	}
-	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= maxSignal {
-		return syscall.Signal(n), nil
-	}
-	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")); sig != 0 {
-		return sig, nil
-	}
-	return 0, &app.Invalid{Key: "signal", Message: fmt.Sprintf("must be a signal such as KILL, TERM or 9, not %q", name)}
-}
 
 func (s *Server) shutdown(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.Shutdown](r)

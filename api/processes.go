@@ -7,7 +7,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
@@ -15,11 +19,16 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/runtime"
 )
 
 // processesEndpoints are the endpoints of this file.
 func (s *Server) processesEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
+		{
+			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: access.Develop, Resource: access.Process,
+			Handler: s.killProcess, Shape: rest.Empty(204).Reads(rest.JSON[v3.Kill]()),
+		},
 		{
 			Pattern: "GET /v3/apps/{guid}/processes", Needs: access.Read, Resource: access.App,
 			Handler: s.listAppProcesses, Shape: rest.PageOf[v3.Process]("guids", "types", "embed", rest.ParamSelector).OrderedBy(rest.ByTime...),
@@ -480,4 +489,42 @@ func presentCheck(h app.HealthCheck) v3.HealthCheck {
 		Timeout: seconds(h.Timeout), InvocationTimeout: seconds(h.InvocationTimeout), Interval: seconds(h.Interval),
 		Endpoint: h.Endpoint,
 	}}
+}
+
+func (s *Server) killProcess(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.Kill](r)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := readSignal(body.Signal)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.c.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
+	if errors.Is(err, runtime.ErrNoInstance) {
+		// Its words say which one, and what there is.
+		return nil, &rest.Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusNoContent}, nil
+}
+
+// readSignal reads KILL, SIGKILL or 9; nothing is KILL.
+func readSignal(name string) (syscall.Signal, error) {
+	if name == "" {
+		return syscall.SIGKILL, nil
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= maxSignal {
+		return syscall.Signal(n), nil
+	}
+	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")); sig != 0 {
+		return sig, nil
+	}
+	return 0, &app.Invalid{Key: "signal", Message: fmt.Sprintf("must be a signal such as KILL, TERM or 9, not %q", name)}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
@@ -17,10 +16,6 @@ import (
 // serviceSnapshotsEndpoints are the endpoints of this file.
 func (s *Server) serviceSnapshotsEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
-		{
-			Pattern: "GET /stream/v1/services/{guid}", Needs: access.ReadSecrets, Resource: access.ServiceInstance, // a server may print anything
-			Raw: http.HandlerFunc(s.streamService), Shape: rest.ReturnsBytes(streamKinds...).Query(logParameterNames...),
-		},
 		{Pattern: "GET /dew/v1/apps/{guid}/bindings", Needs: access.Read, Resource: access.App, Handler: s.listAppBindings, Shape: rest.Returns[v3.AppBindings](200)},
 		{
 			Pattern: "GET /dew/v1/service_instances/{guid}/snapshots", Needs: access.Read, Resource: access.ServiceInstance,
@@ -112,22 +107,6 @@ func (s *Server) deleteSnapshot(r *http.Request) (any, error) {
 		return nil, rest.Missing("Snapshot", err)
 	}
 	return rest.Answer{Status: http.StatusNoContent}, nil
-}
-
-// streamService sends the log of the server behind a service instance.
-func (s *Server) streamService(w http.ResponseWriter, r *http.Request) {
-	i, err := s.serviceOf(r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	s.stream(w, r, app.App{GUID: i.GUID, Name: i.Name, Space: i.Space}, func() error {
-		i, err := s.c.Services.Instance(i.GUID)
-		if err != nil {
-			return err
-		}
-		return s.remains(r.Context(), access.ReadSecrets, i.Space)
-	})
 }
 
 // listAppBindings tells what an app is bound to, and what of it its droplet does

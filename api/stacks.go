@@ -29,10 +29,6 @@ func (s *Server) stacksEndpoints() []rest.Endpoint {
 			Pattern: "PATCH /v3/stacks/{guid}", Needs: access.Administer, Resource: s.stackResource(),
 			Handler: s.updateStack, Shape: rest.Returns[v3.Stack](200).Reads(rest.JSON[v3.UpdateStack]()),
 		},
-		{
-			Pattern: "GET /v3/stacks/{guid}/apps", Needs: access.Authenticated,
-			Handler: s.listStackApps, Shape: rest.PageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", rest.ParamSelector).OrderedBy("created_at", "updated_at", "name", "state"),
-		},
 		{Pattern: "POST /v3/stacks", Needs: access.Administer, Handler: s.createStack, Shape: rest.Returns[v3.Stack](201).Reads(rest.JSON[v3.CreateStack]())},
 		{Pattern: "DELETE /v3/stacks/{guid}", Needs: access.Administer, Resource: s.stackResource(), Handler: s.deleteStack, Shape: rest.Empty(204)},
 		{Pattern: "GET /dew/v1/stacks", Needs: access.Authenticated, Handler: s.listStackDetails, Shape: rest.Returns[v3.Stacks](200)},
@@ -151,16 +147,6 @@ func (s *Server) createStack(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return nil, rest.Unprocessable("A stack needs files: add '%s' with 'dew stack add' (a tarball or an image) or 'dew stack build'.", body.Name)
-}
-
-// listStackApps gives the apps that run on a stack, also those that name another
-// one that it stands for.
-func (s *Server) listStackApps(r *http.Request) (any, error) {
-	k, err := s.stackOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return s.pageOfApps(r, func(a app.App) bool { return platform.RunsOn(a, k) })
 }
 
 func (s *Server) presentStack(k noted[stack.Record], is stack.Access, at time.Time) v3.Stack {

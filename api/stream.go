@@ -25,6 +25,10 @@ import (
 func (s *Server) streamEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
+			Pattern: "GET /stream/v1/services/{guid}", Needs: access.ReadSecrets, Resource: access.ServiceInstance, // a server may print anything
+			Raw: http.HandlerFunc(s.streamService), Shape: rest.ReturnsBytes(streamKinds...).Query(logParameterNames...),
+		},
+		{
 			Pattern: "GET /stream/v1/apps/{guid}", Needs: access.Read, Resource: access.App,
 			Raw: http.HandlerFunc(s.streamLog), Shape: rest.ReturnsBytes(streamKinds...).Query(logParameterNames...),
 		},
@@ -408,3 +412,19 @@ var (
 	// logParameterNames are what can be said of the lines to follow.
 	logParameterNames = slices.Sorted(maps.Keys(logParameters))
 )
+
+// streamService sends the log of the server behind a service instance.
+func (s *Server) streamService(w http.ResponseWriter, r *http.Request) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.stream(w, r, app.App{GUID: i.GUID, Name: i.Name, Space: i.Space}, func() error {
+		i, err := s.c.Services.Instance(i.GUID)
+		if err != nil {
+			return err
+		}
+		return s.remains(r.Context(), access.ReadSecrets, i.Space)
+	})
+}

@@ -44,7 +44,7 @@ func (s *Server) listAppUsage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listUsage(s, r, q, all, s.presentAppUsage)
+	return listUsage(s.links, r, q, all, s.presentAppUsage)
 }
 
 func (s *Server) listServiceUsage(r *http.Request) (any, error) {
@@ -64,7 +64,7 @@ func (s *Server) listServiceUsage(r *http.Request) (any, error) {
 	all = slices.DeleteFunc(all, func(u app.Usage) bool {
 		return !q.Matches("service_instance_types", u.Service.Type) || !q.Matches("service_offering_guids", u.Service.Offering.GUID)
 	})
-	return listUsage(s, r, q, all, s.presentServiceUsage)
+	return listUsage(s.links, r, q, all, s.presentServiceUsage)
 }
 
 // usageFor reads events for who sees everything; others see none.
@@ -76,13 +76,13 @@ func (s *Server) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]
 	return read()
 }
 
-func listUsage[V any](s *Server, r *http.Request, q rest.Query, all []app.Usage, present func(u app.Usage) V) (any, error) {
+func listUsage[V any](l rest.Links, r *http.Request, q rest.Query, all []app.Usage, present func(u app.Usage) V) (any, error) {
 	all, err := q.After(all)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(u app.Usage) bool { return !q.Matches("guids", u.GUID) })
-	return rest.List(s.links, r, q, all, rest.View[app.Usage, V]{
+	return rest.List(l, r, q, all, rest.View[app.Usage, V]{
 		// Several have one time: their number says which was first.
 		Key: func(u app.Usage) rest.Key {
 			return rest.Key{Name: u.State, Created: u.CreatedAt, Updated: u.CreatedAt, GUID: fmt.Sprintf("%020d", u.Number)}
