@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
@@ -30,15 +31,15 @@ func (s *Server) Handler() http.Handler {
 				Status: http.StatusMisdirectedRequest, Code: 10000, Title: "CF-MisdirectedRequest",
 				Detail: "This server is not " + strconv.Quote(hostname(r.Host)) + ": use " + s.links.Public.String(),
 			})
-		case s.foreign(r) && !(s.ofNotify(r) && ofPreferences(r)):
+		case s.foreign(r) && !(s.daemon.IsNotify(r) && daemon.IsPreferences(r)):
 			s.fail(w, r, &rest.Error{
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests of pages from other origins are not served",
 			})
 		case ofAccounts(r):
 			accounts.ServeHTTP(w, r)
-		case s.ofNotify(r):
-			s.notifications(w, r)
+		case s.daemon.IsNotify(r):
+			s.daemon.Notifications(w, r)
 		default:
 			s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), s.bearer(r))))
 		}
@@ -85,8 +86,8 @@ func (s *Server) Local() http.Handler {
 			accounts.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), who)))
 			return
 		}
-		if s.ofNotify(r) {
-			s.notifications(w, r) // it knows tokens alone
+		if s.daemon.IsNotify(r) {
+			s.daemon.Notifications(w, r) // it knows tokens alone
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), &access.Caller{Who: who, Local: true})))

@@ -54,7 +54,7 @@ func TestBadInput(t *testing.T) {
 		{"lifecycle", "POST", apps, `{"name":"x","lifecycle":{"type":"cnb","data":{}},` + space + `}`, 422, "CF-UnprocessableEntity", "lifecycle.type must be buildpack or docker"},
 		{"labels", "POST", apps, `{"name":"x","metadata":{"labels":{"a":"b c"}},` + space + `}`, 422, "CF-UnprocessableEntity", "metadata.labels[a]"},
 		{"bad variable", "POST", apps, `{"name":"x","environment_variables":{"VCAP_X":"1","PORT":"2"},` + space + `}`, 422, "CF-UnprocessableEntity", "env[PORT]"},
-		{"huge body", "POST", apps, `{"name":"` + strings.Repeat("x", maxBody) + `"}`, 413, "CF-RequestEntityTooLarge", ""},
+		{"huge body", "POST", apps, `{"name":"` + strings.Repeat("x", rest.MaxBody) + `"}`, 413, "CF-RequestEntityTooLarge", ""},
 
 		{"unknown app", "GET", "/v3/apps/nobody", "", 404, "CF-ResourceNotFound", "App not found"},
 		{"update unknown app", "PATCH", "/v3/apps/nobody", "{}", 404, "CF-ResourceNotFound", "App not found"},

@@ -157,8 +157,8 @@ func (h *home) doApps(t *testing.T, at access.Place) []told {
 	h.do("POST", "/v3/spaces/"+h.space.GUID+"/actions/apply_manifest", "applications: [{name: store, memory: 64M}]")
 	revision := h.guids["Revision"]
 	h.do("GET", "/v3/revisions/"+revision+"/environment_variables", "")
-	h.s.RecordSSH(must(h.c.Auth.Verify(h.login("doer")))(t), must(h.c.Registry.App(a))(t), 0, nil)
-	h.s.RecordSSH(must(h.c.Auth.Verify(h.login("doer")))(t), must(h.c.Registry.App(a))(t), 0, fmt.Errorf("closed"))
+	h.s.apps.RecordSSH(must(h.c.Auth.Verify(h.login("doer")))(t), must(h.c.Registry.App(a))(t), 0, nil)
+	h.s.apps.RecordSSH(must(h.c.Auth.Verify(h.login("doer")))(t), must(h.c.Registry.App(a))(t), 0, fmt.Errorf("closed"))
 	h.do("DELETE", path, "")
 	out := []told{{kind: "app.revision.environment_variables.show", target: "app", place: at}}
 	for kind, data := range map[string]string{

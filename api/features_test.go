@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 )
 
 // The app's own switch, the space's and the daemon's decide together, and the
@@ -17,7 +18,7 @@ import (
 func TestSSHEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.c.SSH = &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"}
+	w.setSSH(&platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"})
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
 	path := "/v3/apps/" + a.GUID
 	enabled := func() (got v3.SSHEnabled) {
@@ -46,7 +47,7 @@ func TestSSHEnabled(t *testing.T) {
 	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled for space"}) {
 		t.Errorf("off for the space: %+v", got)
 	}
-	w.s.c.SSH = nil
+	w.setSSH(nil)
 	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled globally"}) {
 		t.Errorf("without a door: %+v", got)
 	}
@@ -79,7 +80,7 @@ func TestFeatureErrors(t *testing.T) {
 func TestSSHCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.c.SSH = &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"}
+	w.setSSH(&platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"})
 	var got v3.SSHCode
 	w.want(http.StatusCreated, http.MethodPost, "/dew/v1/ssh-code", "", &got)
 	if got.Code == "" || got.Address != "127.0.0.1:2222" || got.Fingerprint != "f" {
@@ -96,7 +97,7 @@ func TestSSHCode(t *testing.T) {
 func TestAllowSSH(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.c.SSH = &SSHDoor{}
+	w.setSSH(&platform.SSHDoor{})
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
 	scopes := []string{auth.ScopeRead, auth.ScopeWrite}
 	for _, tt := range []struct {
@@ -121,7 +122,7 @@ func TestAllowSSH(t *testing.T) {
 			must(w.s.c.Roles.Put(auth.Role{Type: tt.role, User: tt.who.ID, Space: w.space.GUID}))(t)
 		}
 		a.NoSSH = tt.closed
-		if err := w.s.AllowSSH(tt.who, a); (err == nil) != tt.want {
+		if err := w.s.apps.AllowSSH(tt.who, a); (err == nil) != tt.want {
 			t.Errorf("%s: %v, want to enter: %v", tt.name, err, tt.want)
 		}
 	}
@@ -131,8 +132,8 @@ func TestRecordSSH(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
-	w.s.RecordSSH(auth.Principal{ID: "u1", Name: "ann", IsUser: true}, a, 1, nil)
-	w.s.RecordSSH(auth.Principal{ID: "robot", Name: "robot"}, a, 0, errors.New("no"))
+	w.s.apps.RecordSSH(auth.Principal{ID: "u1", Name: "ann", IsUser: true}, a, 1, nil)
+	w.s.apps.RecordSSH(auth.Principal{ID: "robot", Name: "robot"}, a, 0, errors.New("no"))
 	var got []string
 	for _, e := range must(w.c.Events.List(app.EventFilter{Targets: []string{a.GUID}}))(t) {
 		got = append(got, e.Type+" "+e.Actor.Type+" "+e.Actor.Name+" "+e.Space)
@@ -142,3 +143,6 @@ func TestRecordSSH(t *testing.T) {
 		t.Errorf("events (-got +want):\n%s", diff)
 	}
 }
+
+// setSSH changes what the server knows of the SSH server.
+func (w *world) setSSH(door *platform.SSHDoor) { w.s.apps.SSH, w.s.daemon.SSH = door, door }

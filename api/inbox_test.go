@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/notify/delivery"
@@ -20,8 +21,8 @@ func newMailWorld(t *testing.T) (*world, *inbox.Inbox) {
 	t.Helper()
 	w := newWorld(t)
 	inbox := inbox.New(w.c.DB)
-	w.s.c.Mails = &Mails{Inbox: inbox, Link: func() (string, error) { return "http://x/notify/inbox?code=1", nil }}
-	w.s.c.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, directory.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), delivery.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
+	w.s.daemon.Mails = &daemon.Mails{Inbox: inbox, Link: func() (string, error) { return "http://x/notify/inbox?code=1", nil }}
+	w.s.daemon.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, directory.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), delivery.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
 	for _, m := range []delivery.Mail{
 		{ID: "m-1", From: "dew@example.com", To: "ann@example.com", Subject: "One", Kind: "news", Text: "text", Sent: time.Unix(1, 0).UTC()},
 		{ID: "m-2", From: "dew@example.com", To: "bob@example.com", Subject: "Two", Kind: "alarm", HTML: "<p>", Sent: time.Unix(2, 0).UTC()},
@@ -92,7 +93,7 @@ func TestInboxRefusals(t *testing.T) {
 		}
 	}
 	w.want(404, "GET", "/dew/v1/inbox/none", "", nil)
-	w.s.c.Mails = nil
+	w.s.daemon.Mails = nil
 	for _, path := range []string{"/dew/v1/inbox", "/dew/v1/inbox/m-1", "/dew/v1/inbox/wait"} {
 		if got := w.ask("GET", path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), "--smtp") {
 			t.Errorf("%s = %d %s, want 422", path, got.Code, got.Body)
@@ -114,7 +115,7 @@ func TestCrashMails(t *testing.T) {
 			t.Errorf("%s %s = %+v, want %t", tt.method, tt.body, m, tt.want)
 		}
 	}
-	w.s.c.CrashMails = nil
+	w.s.daemon.CrashMails = nil
 	w.want(422, "PUT", path, `{"enabled":true}`, nil)
 }
 
@@ -122,7 +123,7 @@ func TestCrashMails(t *testing.T) {
 // elsewhere only those that change preferences are served.
 func TestNotifyMount(t *testing.T) {
 	w := newWorld(t)
-	w.s.c.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = rw.Write([]byte(r.URL.Path + " " + r.Header.Get("X-Vcap-Request-Id")))
 	})
 	for _, tt := range []struct {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/market"
 )
 
 // stand is under which noun something stands beside a list, and the trail to it.
@@ -31,13 +33,13 @@ var besides = map[string]map[string]stand{
 
 // besideParts are the same for what can be asked in parts.
 var besideParts = map[string]stand{
-	fieldsOfBroker:         {"service_brokers", ofItsBroker},
-	fieldsOfOfferingBroker: {"service_brokers", "relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker},
-	fieldsOfSpace:          {"spaces", inSpace},
-	fieldsOfOrg:            {"organizations", inSpace + " Space:" + inOrg},
-	fieldsOfPlan:           {"service_plans", "relationships.service_plan.data.guid"},
-	fieldsOfPlanOffering:   {"service_offerings", "relationships.service_plan.data.guid ServicePlan:relationships.service_offering.data.guid"},
-	fieldsOfPlanBroker: {
+	market.FieldsOfBroker:         {"service_brokers", ofItsBroker},
+	market.FieldsOfOfferingBroker: {"service_brokers", "relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker},
+	market.FieldsOfSpace:          {"spaces", inSpace},
+	market.FieldsOfOrg:            {"organizations", inSpace + " Space:" + inOrg},
+	market.FieldsOfPlan:           {"service_plans", "relationships.service_plan.data.guid"},
+	market.FieldsOfPlanOffering:   {"service_offerings", "relationships.service_plan.data.guid ServicePlan:relationships.service_offering.data.guid"},
+	market.FieldsOfPlanBroker: {
 		"service_brokers", "relationships.service_plan.data.guid ServicePlan:relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker,
 	},
 }
@@ -112,7 +114,7 @@ func (l listCase) fields(t *testing.T, param string) {
 	s := besideParts[param]
 	want := map[string][]string{s.noun: l.leadTo(s.trail)}
 	l.wantBeside(t, url.Values{param: {"guid"}}, want)
-	names := serviceFieldNames[param]
+	names := market.ServiceFieldNames[param]
 	beside := l.wantBeside(t, url.Values{param: {strings.Join(names, ",")}}, want)
 	tops := []string{}
 	for _, name := range names {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/api/logs"
 	"github.com/dewrun/dew/logstream"
 )
 
@@ -88,12 +89,12 @@ func comparePages(b *testing.B, srv *httptest.Server, ready *[]byte, url func() 
 		began = cpuTime(b)
 		fetchPage(b, srv, srv.URL+"/ready")
 		floor += cpuTime(b) - began
-		n := bytes.Count(body, []byte(envelopeHead))
+		n := bytes.Count(body, []byte(logs.EnvelopeHead))
 		if n == 0 {
 			b.Fatalf("no lines in %.200s", body)
 		}
 		lines += n
-		stamp, _, _ := bytes.Cut(body[bytes.LastIndex(body, []byte(envelopeHead))+len(envelopeHead):], []byte{'"'})
+		stamp, _, _ := bytes.Cut(body[bytes.LastIndex(body, []byte(logs.EnvelopeHead))+len(logs.EnvelopeHead):], []byte{'"'})
 		last, err := strconv.ParseInt(string(stamp), 10, 64)
 		if err != nil {
 			b.Fatal(err)

@@ -54,10 +54,10 @@ func TestLogPageBytes(t *testing.T) {
 // encoded is a page as the encoder gives it.
 func encoded(t *testing.T, w *world, a v3.App, es []logstream.Envelope) []byte {
 	t.Helper()
-	form := must(w.s.envelopeForm(must(w.s.c.Registry.App(a.GUID))(t)))(t)
+	form := must(w.s.logs.EnvelopeForm(must(w.s.c.Registry.App(a.GUID))(t)))(t)
 	page := v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: []v3.LogCacheEnvelope{}}}
 	for _, e := range es {
-		v := form.present(e.Source)
+		v := form.Present(e.Source)
 		v.Timestamp, v.Log.Payload, v.Log.Type = e.Time.UnixNano(), e.Text, e.Stream.String()
 		page.Envelopes.Batch = append(page.Envelopes.Batch, v)
 	}

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/logs"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
@@ -86,23 +85,23 @@ func TestLogCacheWindows(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	moment := func() int64 { return all[rnd.IntN(len(all))].Time.UnixNano() + rnd.Int64N(3) - 1 }
 	for range 60 {
-		x := window{start: moment(), end: moment(), limit: 1 + rnd.IntN(maxLimit), descending: rnd.IntN(2) == 0}
+		x := logs.Window{Start: moment(), End: moment(), Limit: 1 + rnd.IntN(logs.MaxLimit), Descending: rnd.IntN(2) == 0}
 		if rnd.IntN(3) == 0 {
-			x.end = math.MaxInt64
+			x.End = math.MaxInt64
 		}
 		var want []uint64
 		for _, e := range all {
-			if at := e.Time.UnixNano(); at >= x.start && at < x.end {
+			if at := e.Time.UnixNano(); at >= x.Start && at < x.End {
 				want = append(want, e.Seq)
 			}
 		}
-		if x.descending {
+		if x.Descending {
 			slices.Reverse(want)
 		}
-		want = want[:min(len(want), x.limit)]
+		want = want[:min(len(want), x.Limit)]
 		var got []uint64
-		for p := must(x.open(t.Context(), l))(t); len(p.lines) > 0; must(0, p.next(t.Context()))(t) {
-			for _, e := range p.lines {
+		for p := must(x.Open(t.Context(), l))(t); len(p.Lines) > 0; must(0, p.Next(t.Context()))(t) {
+			for _, e := range p.Lines {
 				got = append(got, e.Seq)
 			}
 		}
@@ -247,7 +246,7 @@ func TestStream(t *testing.T) {
 // A stream without lines says now and then that it is alive; a line comes at once.
 func TestStreamHeartbeat(t *testing.T) {
 	w := newWorld(t)
-	w.s.beat = 5 * time.Millisecond
+	w.s.logs.Beat = 5 * time.Millisecond
 	srv := httptest.NewServer(w.local)
 	defer srv.Close()
 	a := w.createApp("shop")
@@ -262,45 +261,6 @@ func TestStreamHeartbeat(t *testing.T) {
 		t.Errorf("line = %+v, want now", l)
 	}
 	s.cancel()
-}
-
-// What the retention dropped before it was read is told of, with a number that
-// the client can go on from.
-func TestStreamGap(t *testing.T) {
-	var b bytes.Buffer
-	out := &lineWriter{w: &b, flush: func() error { return nil }, form: eventForm}
-	if err := out.gap(3, 7); err != nil {
-		t.Fatal(err)
-	}
-	text := b.String()
-	if !strings.HasPrefix(text, "id: 7\ndata: ") || !strings.Contains(text, "3 lines missing") || !strings.Contains(text, `"flags":["gap"]`) {
-		t.Errorf("gap = %q, want number 7 and how many", text)
-	}
-}
-
-func TestPresentLineFlags(t *testing.T) {
-	got := presentLine(&logstream.Envelope{Flags: logstream.Late | logstream.Cut | logstream.Partial | logstream.Gap}).Flags
-	if diff := cmp.Diff(got, []string{"late", "cut", "partial", "gap"}); diff != "" {
-		t.Errorf("flags differ (-got +want):\n%s", diff)
-	}
-}
-
-func FuzzWindow(f *testing.F) {
-	f.Add("start_time=-6795364578871345152&limit=1000&descending=true&envelope_types=LOG")
-	f.Add("end_time=9223372036854775807&limit=0")
-	f.Add("start_time=%00&limit")
-	f.Fuzz(func(t *testing.T, query string) {
-		r := &http.Request{URL: &url.URL{Path: "/", RawQuery: query}}
-		x, err := readWindow(r)
-		if err == nil && (x.limit < 1 || x.limit > maxLimit) {
-			t.Errorf("%q gives limit %d", query, x.limit)
-		}
-		if _, err := rest.ReadQuery(r.WithContext(rest.WithShape(r.Context(), rest.PageOf[v3.App]("names")))); err != nil {
-			if status, _ := rest.ToError(err); status != http.StatusBadRequest {
-				t.Errorf("%q = %d, want 400", query, status)
-			}
-		}
-	})
 }
 
 // A stream that does not follow gives what its query wants, and says that it is
@@ -428,33 +388,6 @@ func TestStreamRefuses(t *testing.T) {
 			t.Errorf("?%s = %d %s, want 400 %s", query, r.Code, r.Body, want)
 		}
 	}
-}
-
-func FuzzLogQuery(f *testing.F) {
-	f.Add("process=web&sidecar=a&instance=3&stream=ERR&contains=%ff&since=2006-01-02T15:04:05.5Z&until=2007-01-02T15:04:05Z&newest=7&follow=false")
-	f.Add("crash=1&from=9&source=API&no_sidecars=true&since_last_start=true")
-	f.Fuzz(func(t *testing.T, query string) {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			return
-		}
-		q, err := readLogQuery(values)
-		if err != nil {
-			if status, _ := rest.ToError(err); status != http.StatusBadRequest {
-				t.Errorf("%q = %d, want 400", query, status)
-			}
-			return
-		}
-		for name := range values {
-			if logParameters[name] == nil {
-				t.Errorf("%q was taken", query)
-			}
-		}
-		if q.newest < -1 || q.crash < 0 || q.filter.Instance != nil && *q.filter.Instance < 0 {
-			t.Errorf("%q = %+v", query, q)
-		}
-		q.filter.Matches(logstream.Envelope{Text: []byte(query)})
-	})
 }
 
 // A log that is shorter than it was does not verify, although what is left of it is

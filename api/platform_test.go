@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
@@ -45,13 +46,13 @@ func newPlatform(t testing.TB) *wholePlatform {
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	log := slog.New(slog.DiscardHandler)
-	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
-	t.Cleanup(func() { _ = logs.Close() })
+	stored := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
+	t.Cleanup(func() { _ = stored.Close() })
 	reg := registry.New(db)
 	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	stacks := func(string) (stack.Stack, error) { return stack.Stack{Name: "host"}, nil }
-	lines := appLogs{logs}
+	lines := appLogs{stored}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
@@ -67,8 +68,8 @@ func newPlatform(t testing.TB) *wholePlatform {
 	p.c = Config{
 		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: registry.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
-		Processes: p.sup, Exits: p.sup.Exits(), Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
-		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
+		Processes: p.sup, Exits: p.sup.Exits(), Logs: stored, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		UploadDir: filepath.Join(dir, "uploads"), SSH: &platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
 	p.c.Services = marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})

@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/platform"
@@ -120,53 +120,6 @@ func states(s v3.Stats) string {
 		out = append(out, item.State)
 	}
 	return strings.Join(out, " ")
-}
-
-// What an instance of before the last restart does says nothing about the new
-// one: who waits for it must take neither its running nor its crash for it.
-func TestStatsAfterRestart(t *testing.T) {
-	p := app.Process{Current: []string{"new"}}
-	for _, tt := range []struct {
-		version string
-		state   runtime.State
-		want    runtime.State
-		details string
-	}{
-		{"new", runtime.Running, runtime.Running, "why"},
-		{"new", runtime.Crashed, runtime.Crashed, "why"},
-		{"", runtime.Down, runtime.Down, "why"},
-		{"old", runtime.Running, runtime.Stopping, "why"},
-		{"old", runtime.Stopping, runtime.Stopping, "why"},
-		{"old", runtime.Starting, runtime.Starting, "why"},
-		{"old", runtime.Crashed, runtime.Starting, ""},
-		{"old", runtime.Down, runtime.Starting, ""},
-	} {
-		got := seenSlot(p, runtime.Status{Version: tt.version, State: tt.state, Details: "why"}, time.Now())
-		if got.State != tt.want || got.Details != tt.details {
-			t.Errorf("shown(%s, %s) = %s %q, want %s %q", tt.version, tt.state, got.State, got.Details, tt.want, tt.details)
-		}
-	}
-}
-
-// Details say why an instance does not run, or that it cannot be checked.
-func TestInstanceDetails(t *testing.T) {
-	at := time.Date(2026, 11, 16, 8, 0, 0, 0, time.UTC)
-	lost := runtime.Unknown{Since: at, Reason: "cannot run the port check: no turn"}
-	for _, tt := range []struct {
-		st   runtime.Status
-		want string
-	}{
-		{runtime.Status{State: runtime.Running, Details: "unknown: containerd does not answer", HealthUnknown: lost}, "unknown: containerd does not answer"},
-		{runtime.Status{State: runtime.Running, HealthUnknown: lost}, "health unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
-		{runtime.Status{State: runtime.Starting, HealthUnknown: lost}, "health unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
-		{runtime.Status{State: runtime.Running, ReadinessUnknown: lost}, "readiness unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
-		{runtime.Status{State: runtime.Crashed, Details: "why", HealthUnknown: lost}, "why"},
-		{runtime.Status{State: runtime.Stopping, HealthUnknown: lost}, ""},
-	} {
-		if got := detailsOf(tt.st); got != tt.want {
-			t.Errorf("details of %+v = %q, want %q", tt.st, got, tt.want)
-		}
-	}
 }
 
 func TestRestartInstance(t *testing.T) {
@@ -319,19 +272,6 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func TestReadSignal(t *testing.T) {
-	for in, want := range map[string]syscall.Signal{"KILL": 9, "SIGQUIT": 3, "hup": 1, "64": 64, "": 9} {
-		if got, err := readSignal(in); err != nil || got != want {
-			t.Errorf("readSignal(%q) = %d, %v, want %d", in, got, err, want)
-		}
-	}
-	for _, in := range []string{"65", "-9", "SIG", "SIGSIGKILL", "KILL "} {
-		if got, err := readSignal(in); err == nil {
-			t.Errorf("readSignal(%q) = %d, want an error", in, got)
-		}
-	}
-}
-
 func TestStatusAndShutdown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -345,12 +285,12 @@ func TestStatusAndShutdown(t *testing.T) {
 	if diff := cmp.Diff(w.shutdown, []bool{true, false}); diff != "" {
 		t.Errorf("shutdowns differ (-got +want):\n%s", diff)
 	}
-	w.s.c.Shutdown = nil
+	w.s.daemon.Shutdown = nil
 	wantError(t, w.ask("POST", "/dew/v1/shutdown", `{}`), "CF-UnprocessableEntity", "end its process")
 }
 
 func TestCrashEventsAreJSON(t *testing.T) {
-	for _, e := range CrashEvents(runtime.ExitRecord{Instance: "i", Description: "\x00<&>"}, app.App{GUID: "a"}, "o") {
+	for _, e := range daemon.CrashEvents(runtime.ExitRecord{Instance: "i", Description: "\x00<&>"}, app.App{GUID: "a"}, "o") {
 		if _, err := json.Marshal(e); err != nil {
 			t.Errorf("event %s: %v", e.Type, err)
 		}

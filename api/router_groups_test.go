@@ -155,7 +155,7 @@ func TestPortTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.tcpDomain("tcp.dew.localhost")
-	w.s.c.PortTrouble = func(port int) string {
+	w.s.routes.Present.PortTrouble = func(port int) string {
 		if port != 20001 {
 			return ""
 		}

@@ -8,13 +8,17 @@ import (
 	"sync"
 
 	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/daemon"
+	"github.com/dewrun/dew/api/market"
 	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/platform"
 )
 
 // rights are the rows of the API by pattern, and the one for every other path.
 var rights = func() map[string]rest.Endpoint {
 	out := map[string]rest.Endpoint{"/": {Pattern: "/", Needs: access.Authenticated}}
-	s := &Server{c: Config{Metrics: NewMetrics()}, log: slog.New(slog.DiscardHandler)}
+	s := &Server{c: Config{Metrics: daemon.NewMetrics()}, platform: &platform.Platform{Log: slog.New(slog.DiscardHandler)}}
+	s.group()
 	for _, e := range s.endpoints() {
 		out[e.Pattern] = e
 	}
@@ -37,5 +41,5 @@ var description = sync.OnceValue(func() rest.Object {
 	rows := slices.Collect(maps.Values(rights))
 	rows = slices.DeleteFunc(rows, func(e rest.Endpoint) bool { return e.Pattern == "/" })
 	slices.SortFunc(rows, func(a, b rest.Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
-	return rest.DescribeAll(rows, serviceFieldNames)
+	return rest.DescribeAll(rows, market.ServiceFieldNames)
 })

@@ -27,14 +27,21 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/apps"
+	"github.com/dewrun/dew/api/bits"
+	"github.com/dewrun/dew/api/daemon"
+	"github.com/dewrun/dew/api/logs"
+	"github.com/dewrun/dew/api/market"
+	"github.com/dewrun/dew/api/orgs"
+	"github.com/dewrun/dew/api/present"
 	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/routes"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
@@ -47,19 +54,6 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Processes is what runs, as far as handlers ask for it. runtime.Supervisor is
-// the real one.
-type Processes interface {
-	// Instances is what is known of the slots of a process.
-	Instances(process string) []runtime.Status
-	// Usage is what an instance takes now; false: nobody knows.
-	Usage(ctx context.Context, process string, index int) (runtime.Usage, bool)
-	// Signal sends sig to main, or to the sidecar with the name.
-	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
-	// RestartInstance ends an instance and starts another in its place.
-	RestartInstance(process string, index int) error
-}
-
 // Config is what a Server needs.
 type Config struct {
 	DB        *store.DB // where Registry and Events live: a change and its event are one transaction
@@ -70,7 +64,7 @@ type Config struct {
 	Builds    *droplet.Builds
 	Shelf     *droplet.Droplets
 	Catalog   *droplet.Catalog // of buildpacks
-	Processes Processes
+	Processes platform.Processes
 	Exits     platform.Exits
 	Logs      *logstream.Logs
 	Services  *marketplace.Marketplace
@@ -108,12 +102,12 @@ type Config struct {
 	PortTrouble func(port int) string
 
 	// SSH is the door into instances; nil: there is none.
-	SSH *SSHDoor
+	SSH *platform.SSHDoor
 
 	// Notify answers below /notify, with the prefix stripped; nil: nobody does.
 	Notify http.Handler
 	// Mails is the built-in inbox; nil: mails go elsewhere.
-	Mails *Mails
+	Mails *daemon.Mails
 	// CrashMails are told by mail; nil: nobody can.
 	CrashMails *notify.Crashes
 
@@ -121,18 +115,12 @@ type Config struct {
 	Crashed func() []runtime.CrashFiles
 
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
-	Metrics *Metrics
+	Metrics *daemon.Metrics
 	// Stats counts starts and crashes, for /metrics. It may be nil.
 	Stats func() runtime.Stats
 	// Shutdown asks the daemon to leave; with apps, to end them before. It returns
 	// at once. Nil: the request is refused.
 	Shutdown func(apps bool)
-}
-
-// SSHDoor is how clients find the way into instances.
-type SSHDoor struct {
-	Address     string // host:port
-	Fingerprint string // of the host key, as clients compare it
 }
 
 // defaultMaxUpload is the platform's own bound of app bits.
@@ -149,9 +137,14 @@ type Server struct {
 	mux       *http.ServeMux
 	rows      []rest.Endpoint
 	described func() rest.Object // the description of the rows, made when it is first asked for
-	recent    recentTimes
-	followers followers
-	beat      time.Duration // how often a stream without lines says that it is alive
+
+	apps   *apps.Handlers
+	bits   *bits.Handlers
+	routes *routes.Handlers
+	orgs   *orgs.Handlers
+	market *market.Handlers
+	logs   *logs.Handlers
+	daemon *daemon.Handlers
 }
 
 // New makes a Server and gives the jobs their operations.
@@ -179,27 +172,45 @@ func New(c Config) (*Server, error) {
 		c.MaxUpload = defaultMaxUpload
 	}
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics()
+		c.Metrics = daemon.NewMetrics()
 	}
-	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, access: &access.Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
+	s := &Server{c: c, log: c.Logger, links: rest.Links{Public: public}, names: ownNames(public, c.Names), mux: http.NewServeMux()}
+	s.access = &access.Control{Registry: c.Registry, Roles: c.Roles, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Services: c.Services}
 	s.platform = &platform.Platform{
 		DB: c.DB, Registry: c.Registry, Events: c.Events, Jobs: c.Jobs, Packages: c.Packages, Builds: c.Builds, Droplets: c.Shelf, Catalog: c.Catalog,
-		Services: c.Services, Roles: c.Roles, Auth: c.Auth, Exits: c.Exits, Logs: c.Logs, Log: c.Logger, Snapshots: c.Snapshots, Explain: rest.ToError,
+		Services: c.Services, Roles: c.Roles, Auth: c.Auth, Exits: c.Exits, Processes: c.Processes, Logs: c.Logs, Log: c.Logger,
+		Bindings: c.Bindings, Snapshots: c.Snapshots, Explain: rest.ToError,
 	}
-	s.c.Metrics.watch(c.Logs, c.Stats)
-	if err := s.routes(); err != nil {
+	s.group()
+	s.c.Metrics.Watch(c.Logs, c.Stats)
+	if err := s.register(); err != nil {
 		return nil, err
 	}
-	s.described = sync.OnceValue(func() rest.Object { return rest.DescribeAll(s.rows, serviceFieldNames) })
+	s.described = sync.OnceValue(func() rest.Object { return rest.DescribeAll(s.rows, market.ServiceFieldNames) })
 	s.platform.HandleApps()
 	s.platform.HandleDeletions()
 	s.platform.HandleServices()
 	return s, nil
 }
 
-// routes registers all endpoints, each behind its guard. A row that lacks a part
+// group makes the groups of handlers.
+func (s *Server) group() {
+	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble}
+	s.apps = &apps.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version}
+	s.bits = &bits.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, UploadDir: s.c.UploadDir, MaxUpload: s.c.MaxUpload}
+	s.routes = &routes.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
+	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
+	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
+	s.logs = &logs.Handlers{Access: s.access, Platform: s.platform, Present: show, Fail: s.fail, Beat: logs.Heartbeat}
+	s.daemon = &daemon.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, Options: daemon.Options{
+		Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
+		Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails, Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
+	}}
+}
+
+// register registers all endpoints, each behind its guard. A row that lacks a part
 // stops the start. Every other request gets 404 `Unknown request`.
-func (s *Server) routes() error {
+func (s *Server) register() error {
 	s.rows = s.endpoints()
 	slices.SortFunc(s.rows, func(a, b rest.Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
 	var errs []error
@@ -222,9 +233,6 @@ func (s *Server) routes() error {
 	}
 	return nil
 }
-
-// maxBody bounds every body but uploads, which have their own bound.
-const maxBody = 16 << 20
 
 // serve turns a handler's value or error into the response.
 func (s *Server) serve(h rest.Handler) http.HandlerFunc {
@@ -256,7 +264,7 @@ func (s *Server) bound(r *http.Request) int64 {
 	if r.URL.Path == "/dew/v1/stacks/upload" {
 		return stack.MaxUpload
 	}
-	return maxBody
+	return rest.MaxBody
 }
 
 // statusGone is what proxies write down for a client that closed its connection.
@@ -270,7 +278,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, body := rest.ToError(err)
 	if status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.log.Error("cannot answer", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
+		s.log.Error("cannot answer", "request", rest.RequestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	s.write(w, r, rest.Answer{Status: status, Body: body})
 }
@@ -295,7 +303,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // people read it too, and nobody takes it for a page
 	if err := enc.Encode(a.Body); err != nil {
-		s.log.Error("cannot encode the answer", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
+		s.log.Error("cannot encode the answer", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
 		a.Status = http.StatusInternalServerError
 		b.Reset()
 		b.WriteString(rest.InternalError + "\n")
@@ -328,7 +336,7 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer)
 		}
 	}
 	if err := a.Produce(w); err != nil && r.Context().Err() == nil {
-		s.log.Warn("a download ended too early", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
+		s.log.Warn("a download ended too early", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take it for the whole
 	}
 }
@@ -348,7 +356,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
 		w.Header().Set("X-Vcap-Request-Id", id)
-		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
+		r = r.WithContext(context.WithValue(r.Context(), rest.RequestKey{}, id))
 		defer func() {
 			p := recover()
 			if p == nil {
@@ -367,9 +375,10 @@ func (s *Server) outer(next http.Handler) http.Handler {
 	})
 }
 
-type requestKey struct{}
+// AllowSSH tells whether somebody may open an SSH session in the instances of an app.
+func (s *Server) AllowSSH(who auth.Principal, a app.App) error { return s.apps.AllowSSH(who, a) }
 
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
+// RecordSSH records an SSH session, or the attempt to open one, as an audit event.
+func (s *Server) RecordSSH(who auth.Principal, a app.App, index int, refused error) {
+	s.apps.RecordSSH(who, a, index, refused)
 }

@@ -34,7 +34,7 @@ func TestRouteBindingHidesSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := services.Binding{GUID: "b", Type: services.RouteBinding, RouteService: "https://u:" + secretPassword + "@front.example.com/x?key=" + secretPassword}
-	if got := w.s.presentRouteBinding(b).RouteServiceURL; strings.Contains(got, secretPassword) || !strings.Contains(got, "front.example.com/x") {
+	if got := w.s.market.PresentRouteBinding(b).RouteServiceURL; strings.Contains(got, secretPassword) || !strings.Contains(got, "front.example.com/x") {
 		t.Errorf("address = %s", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/api/logs"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -28,7 +29,7 @@ func TestStreamRightsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.s.beat = time.Millisecond
+			w.s.logs.Beat = time.Millisecond
 			a := w.createApp("shop")
 			role := w.grant(w.user("ada"), auth.SpaceAuditor, w.space.GUID)
 			ctx := t.Context()
@@ -79,7 +80,7 @@ func (p *pipeWriter) Flush()                      {}
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.beat = time.Millisecond
+	w.s.logs.Beat = time.Millisecond
 	a := w.createApp("shop")
 	w.print(a.GUID, "one")
 	for name, query := range map[string]string{
@@ -98,9 +99,9 @@ func TestStreamEnds(t *testing.T) {
 func TestStreamGapNumber(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	logs := must(logstream.Open(t.TempDir(), logstream.Options{SegmentBytes: 4096, Retention: 4096}))(t)
-	defer logs.Close()
-	l := must(logs.App("a"))(t)
+	stored := must(logstream.Open(t.TempDir(), logstream.Options{SegmentBytes: 4096, Retention: 4096}))(t)
+	defer stored.Close()
+	l := must(stored.App("a"))(t)
 	line := logstream.Envelope{Source: logstream.Source{Type: "APP/PROC/WEB"}, Stream: logstream.Out, Text: []byte(strings.Repeat("x", 1000))}
 	for range 3 {
 		if err := l.Append(line); err != nil {
@@ -118,8 +119,8 @@ func TestStreamGapNumber(t *testing.T) {
 	}
 	w.eventually("the retention works", func() bool { return l.Kept().Dropped > 50 })
 	got := httptest.NewRecorder()
-	f := following{out: newLineWriter(got, httptest.NewRequest(http.MethodGet, "/", nil)), beat: time.Hour, may: func() error { return nil }}
-	if err := f.run(t.Context(), c.UpTo(l.LastSeq())); !errors.Is(err, io.EOF) {
+	f := logs.Following{Out: logs.NewLineWriter(got, httptest.NewRequest(http.MethodGet, "/", nil)), Beat: time.Hour, May: func() error { return nil }}
+	if err := f.Run(t.Context(), c.UpTo(l.LastSeq())); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	var gap v3.Line
@@ -141,7 +142,7 @@ func TestStreamSinceLastStart(t *testing.T) {
 		return logstream.Envelope{Source: logstream.Source{Type: "CELL", InstanceID: id}, Stream: logstream.Out, Text: []byte(text)}
 	}
 	es := []logstream.Envelope{
-		cell("old", creating), cell("web", creating), cell("web", created), cell("first", creating), cell("second", creating), cell("third", created),
+		cell("old", logs.Creating), cell("web", logs.Creating), cell("web", logs.Created), cell("first", logs.Creating), cell("second", logs.Creating), cell("third", logs.Created),
 	}
 	if err := w.log(a.GUID).Append(es...); err != nil {
 		t.Fatal(err)
@@ -160,9 +161,9 @@ func TestStreamSinceLastStart(t *testing.T) {
 		{"lost", "second", "", 1},
 	} {
 		w.fake.slots = map[string][]runtime.Status{a.GUID: running(a.GUID, tt.web), worker.GUID: running(worker.GUID, tt.worker)}
-		q := must(readLogQuery(must(url.ParseQuery("since_last_start=true" + tt.query))(t)))(t)
-		if err := w.s.narrowToStart(t.Context(), must(w.c.Registry.App(a.GUID))(t), w.log(a.GUID), &q); err != nil || max(q.filter.First, 1) != tt.first {
-			t.Errorf("%+v begins at %d, %v", tt, q.filter.First, err)
+		q := must(logs.ReadLogQuery(must(url.ParseQuery("since_last_start=true" + tt.query))(t)))(t)
+		if err := w.s.logs.NarrowToStart(t.Context(), must(w.c.Registry.App(a.GUID))(t), w.log(a.GUID), &q); err != nil || max(q.Filter.First, 1) != tt.first {
+			t.Errorf("%+v begins at %d, %v", tt, q.Filter.First, err)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestUnclearText(t *testing.T) {
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.s.c.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.NotFound(rw, r) })
+	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.NotFound(rw, r) })
 	rate := inbound.Rate{Patience: 300 * time.Millisecond, BytesPerSecond: 500}
 	server := httptest.NewServer(rate.Bodies(w.local))
 	t.Cleanup(server.Close)

@@ -69,8 +69,8 @@ func newWorldIn(t testing.TB, dir string) *world {
 	t.Cleanup(func() { _ = db.Close() })
 	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db, 0), logged: &syncBuffer{}}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
-	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
-	t.Cleanup(func() { _ = logs.Close() })
+	stored := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
+	t.Cleanup(func() { _ = stored.Close() })
 	reg := registry.New(db)
 	w.space = must(reg.EnsureDefaults("dew.localhost"))(t)
 	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
@@ -85,7 +85,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	w.c = Config{
 		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
-		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.CrashFiles { return []runtime.CrashFiles{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.CrashFiles { return []runtime.CrashFiles{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: stored, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
 		Stats: func() runtime.Stats {
 			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}, Checks: map[runtime.Outcome]uint64{runtime.CheckUnchecked: 5}}

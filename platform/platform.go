@@ -30,9 +30,14 @@ type Platform struct {
 	Roles    *auth.Roles
 	Auth     *auth.Server
 	Exits    Exits
-	Logs     *logstream.Logs
-	Log      *slog.Logger
+	// Processes are what runs.
+	Processes Processes
+	Logs      *logstream.Logs
+	Log       *slog.Logger
 
+	// Bindings are the services that an app is bound to now, where instances read them at
+	// every start; nil: they have those that their droplet was made with.
+	Bindings func(app string) (droplet.Bindings, error)
 	// Snapshots copies the data of service instances; nil: not available.
 	Snapshots Snapshots
 	// Explain is the response to an error: jobs report what their request would have

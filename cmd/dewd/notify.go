@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/dewrun/dew/api"
+	apidaemon "github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/notify/delivery"
@@ -195,11 +195,11 @@ func (n *notifier) handler() http.Handler {
 }
 
 // mails is the inbox for the API; nil: there is none.
-func (n *notifier) mails() *api.Mails {
+func (n *notifier) mails() *apidaemon.Mails {
 	if n.inbox == nil {
 		return nil
 	}
-	return &api.Mails{Inbox: n.inbox, Link: n.page.Link}
+	return &apidaemon.Mails{Inbox: n.inbox, Link: n.page.Link}
 }
 
 // run delivers until ctx ends.

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/sshd"
 )
 
@@ -64,11 +64,11 @@ func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
 }
 
 // sshDoor is how clients find and recognise it.
-func (d *daemon) sshDoor() *api.SSHDoor {
+func (d *daemon) sshDoor() *platform.SSHDoor {
 	if d.ssh == nil {
 		return nil
 	}
-	return &api.SSHDoor{Address: d.gate[0].Addr().String(), Fingerprint: d.ssh.Fingerprint()}
+	return &platform.SSHDoor{Address: d.gate[0].Addr().String(), Fingerprint: d.ssh.Fingerprint()}
 }
 
 // serveSSH lets clients in until ctx ends.

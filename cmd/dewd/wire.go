@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/api/access"
+	apidaemon "github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -73,7 +74,7 @@ type daemon struct {
 	drains    *drain.Drains
 	refused   func() ([]v3.RefusedURL, error) // readRefused, once
 	api       *api.Server
-	metrics   *api.Metrics
+	metrics   *apidaemon.Metrics
 	listen    []net.Listener // of the API
 	front     []net.Listener // of app routes
 	gate      []net.Listener // of the ssh door; none: there is no such door
@@ -96,7 +97,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
 	d.refused = sync.OnceValues(d.readRefused)
 	defer func() {
 		if err != nil {

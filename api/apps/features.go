@@ -1,0 +1,181 @@
+package apps
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
+)
+
+// featuresEndpoints are the endpoints of this file.
+func (h *Handlers) featuresEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/ssh_enabled", Needs: access.Read, Resource: access.App, Handler: h.getSSHEnabled, Shape: rest.Returns[v3.SSHEnabled](200)},
+		{Pattern: "GET /v3/apps/{guid}/features", Needs: access.Read, Resource: access.App, Handler: h.listFeatures, Shape: rest.Returns[v3.AppFeatures](200)},
+		{Pattern: "GET /v3/apps/{guid}/features/{name}", Needs: access.Read, Resource: access.App, Handler: h.getFeature, Shape: rest.Returns[v3.AppFeature](200)},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/features/{name}", Needs: access.Support, Resource: access.App, // some are the developers'
+			Handler: h.updateFeature, Shape: rest.Returns[v3.AppFeature](200).Reads(rest.JSON[v3.UpdateAppFeature]()),
+		},
+		{
+			Pattern: "POST /dew/v1/ssh-code", Needs: access.Authenticated, // the door decides what it opens
+			Handler: h.createSSHCode, Shape: rest.Returns[v3.SSHCode](201),
+		},
+	}
+}
+
+// The reasons that the platform gives for a closed door.
+const (
+	closedGlobally = "Disabled globally"
+	closedInSpace  = "Disabled for space"
+	closedInApp    = "Disabled for app"
+)
+
+// closed is why nobody enters the instances of an app; empty: somebody may.
+func (h *Handlers) closed(a app.App) (string, error) {
+	sp, err := h.Platform.Registry.Space(a.Space)
+	switch {
+	case err != nil && !errors.Is(err, app.ErrNotFound):
+		return "", err
+	case h.SSH == nil:
+		return closedGlobally, nil
+	case sp.NoSSH:
+		return closedInSpace, nil
+	case a.NoSSH:
+		return closedInApp, nil
+	}
+	return "", nil
+}
+
+func (h *Handlers) getSSHEnabled(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	why, err := h.closed(a)
+	return v3.SSHEnabled{Enabled: why == "", Reason: why}, err
+}
+
+func (h *Handlers) listFeatures(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	self := v3.Link{Href: h.Links.Href("v3", "apps", a.GUID, "features")}
+	return v3.AppFeatures{
+		Resources:  []v3.AppFeature{presentSSH(a), presentRevisions(a)},
+		Pagination: v3.Pagination{TotalResults: 2, TotalPages: 1, First: self, Last: self},
+	}, nil
+}
+
+func (h *Handlers) getFeature(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	return showFeature(a, r.PathValue("name"))
+}
+
+func showFeature(a app.App, name string) (any, error) {
+	switch name {
+	case v3.FeatureSSH:
+		return presentSSH(a), nil
+	case v3.FeatureRevisions:
+		return presentRevisions(a), nil
+	}
+	return nil, rest.NotFound("Feature")
+}
+
+// updateFeature switches a feature. A door into the app is not for its supporters.
+func (h *Handlers) updateFeature(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	switch name {
+	case v3.FeatureSSH:
+		if _, err := h.Present.AppInBody(r.Context(), access.Develop, r.PathValue("guid")); err != nil {
+			return nil, rest.Missing("App", err)
+		}
+	case v3.FeatureRevisions:
+	default:
+		return nil, rest.NotFound("Feature")
+	}
+	body, err := rest.Decode[v3.UpdateAppFeature](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Enabled == nil {
+		return nil, rest.Unprocessable("Enabled must be a boolean")
+	}
+	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
+	a, err := h.Present.ChangeApp(r, "audit.app.update", request, func(_ platform.Tx, a *app.App) error {
+		if name == v3.FeatureSSH {
+			a.NoSSH = !*body.Enabled
+		} else {
+			a.NoRevisions = !*body.Enabled
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return showFeature(a, name)
+}
+
+func presentRevisions(a app.App) v3.AppFeature {
+	return v3.AppFeature{Name: v3.FeatureRevisions, Description: "Enable versioning of an application", Enabled: !a.NoRevisions}
+}
+
+func presentSSH(a app.App) v3.AppFeature {
+	return v3.AppFeature{Name: v3.FeatureSSH, Description: "Enable SSHing into the app.", Enabled: !a.NoSSH}
+}
+
+// createSSHCode gives whoever asks a code that stands for them at the ssh door.
+// What it opens is decided there.
+func (h *Handlers) createSSHCode(r *http.Request) (any, error) {
+	if h.SSH == nil {
+		return nil, rest.Unprocessable("this daemon has no ssh door: start it with --ssh ADDRESS")
+	}
+	code, err := h.Platform.Auth.Code(access.Principal(r.Context()))
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: v3.SSHCode{
+		Code: code, Address: h.SSH.Address, Fingerprint: h.SSH.Fingerprint,
+	}}, nil
+}
+
+// AllowSSH tells why somebody may not enter the instances of an app; nil: they
+// may. It takes the right to change what runs, and a door that is open.
+func (h *Handlers) AllowSSH(who auth.Principal, a app.App) error {
+	perms, err := h.Access.PermissionsOf(who)
+	if err != nil {
+		return err
+	}
+	if !access.HasScope(who, http.MethodPost) || !perms.Can(access.Develop, a.Space) || perms.Suspended(perms.OrgOf[a.Space]) {
+		return errors.New("there is no such process, or you may not enter it")
+	}
+	why, err := h.closed(a)
+	if err == nil && why != "" {
+		err = errors.New("ssh is not enabled for app '" + a.Name + "': " + why)
+	}
+	return err
+}
+
+// RecordSSH keeps that somebody came to the ssh door of an app's instance, and
+// whether they were let in: refused says why they were not.
+func (h *Handlers) RecordSSH(who auth.Principal, a app.App, index int, refused error) {
+	kind := "audit.app.ssh-authorized"
+	if refused != nil {
+		kind = "audit.app.ssh-unauthorized"
+	}
+	err := h.Platform.ChangeAs(access.Actor(who), func(w platform.Tx) error {
+		return w.Record(kind, a, map[string]any{"index": index})
+	})
+	if err != nil {
+		h.Platform.Log.Error("cannot record who came to the ssh door", "kind", kind, "app", a.GUID, "err", err)
+	}
+}

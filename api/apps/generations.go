@@ -1,0 +1,99 @@
+package apps
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/app"
+)
+
+// part is a process as clients see it. While a deployment is under way its new
+// instances are a process of their own, as on the platform.
+type part struct {
+	process app.Process // the desired state
+	guid    string
+	shares  []share // what is to run of it, oldest first
+}
+
+// share is a generation's instances.
+type share struct {
+	generation, instances int
+	process               app.Process // as this generation is to be
+}
+
+// instances is how many there are to be.
+func (p part) instances() int {
+	n := 0
+	for _, sh := range p.shares {
+		n += sh.instances
+	}
+	return n
+}
+
+// whole is a process that nobody deploys.
+func whole(p app.Process) part {
+	return part{process: p, guid: p.GUID, shares: []share{{p.Generation, p.Instances, p}}}
+}
+
+// partsOf are the parts of a process: what was there, and what a deployment adds.
+func (h *Handlers) partsOf(p app.Process, d app.Deployment) ([]part, error) {
+	if !d.Active() || d.GUID == "" || p.Type != app.Web {
+		return []part{whole(p)}, nil
+	}
+	old := part{process: p, guid: p.GUID}
+	fresh := part{process: p, guid: app.GenerationGUID(p.GUID, d.Generation)}
+	for _, sh := range append(d.Others, app.Share{Generation: p.Generation, Instances: d.Instances}) {
+		_, as, _, err := h.Platform.Registry.DesiredAt(p.GUID, sh.Generation)
+		if errors.Is(err, app.ErrNotFound) {
+			continue // it has moved on since
+		}
+		if err != nil {
+			return nil, err
+		}
+		to := &old
+		if sh.Generation == d.Generation {
+			to = &fresh
+		}
+		to.process.Version = as.Version // what waits is on its way
+		to.shares = append(to.shares, share{sh.Generation, sh.Instances, as})
+	}
+	fresh.process.Instances = fresh.instances()
+	return []part{old, fresh}, nil
+}
+
+// partOf is the part that the path names. A generation that is wished no longer has
+// no instances.
+func (h *Handlers) partOf(r *http.Request) (part, error) {
+	p, err := h.processOf(r)
+	if err != nil {
+		return part{}, err
+	}
+	d, _, err := h.Platform.Registry.ActiveDeployment(p.App)
+	if err != nil {
+		return part{}, err
+	}
+	parts, err := h.partsOf(p, d)
+	if err != nil {
+		return part{}, err
+	}
+	guid := r.PathValue("guid")
+	_, generation, one := app.SplitGeneration(guid)
+	if !one || r.PathValue("type") != "" {
+		return parts[0], nil
+	}
+	for _, pt := range parts {
+		for _, sh := range pt.shares {
+			if sh.generation == generation {
+				pt.guid, pt.shares, pt.process.Instances = guid, []share{sh}, sh.instances
+				return pt, nil
+			}
+		}
+	}
+	if generation > max(p.Newest, p.Generation) {
+		return part{}, rest.NotFound("Process")
+	}
+	// It was there: who listed it a moment ago shall not fail over it.
+	p.Instances = 0
+	return part{process: p, guid: guid}, nil
+}

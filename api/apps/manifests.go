@@ -1,0 +1,99 @@
+package apps
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
+)
+
+// manifestsEndpoints are the endpoints of this file.
+func (h *Handlers) manifestsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "POST /v3/spaces/{guid}/manifest_diff", Needs: access.Develop, Resource: access.Space,
+			Handler: h.diffManifest, Shape: rest.Returns[v3.ManifestDiff](202).Reads(manifestBody),
+		},
+		{
+			Pattern: "POST /v3/spaces/{guid}/actions/apply_manifest", Needs: access.Develop, Resource: access.Space,
+			Handler: h.applyManifest, Shape: rest.StartsJob().Reads(manifestBody),
+		},
+		{Pattern: "GET /v3/apps/{guid}/manifest", Needs: access.ReadSecrets, Resource: access.App, Handler: h.getManifest, Shape: rest.ReturnsBytes(manifestBody.Kind)},
+	}
+}
+
+// readManifest gives the manifest in the body, parsed and as it came, and the
+// space it is for.
+func (h *Handlers) readManifest(r *http.Request) (m app.Manifest, raw []byte, err error) {
+	if _, err := h.Platform.Registry.Space(r.PathValue("guid")); err != nil {
+		return m, nil, rest.Missing("Space", err)
+	}
+	if raw, err = io.ReadAll(r.Body); err != nil {
+		return m, nil, rest.ReadError(err)
+	}
+	m, _, err = app.ParseManifest(raw, nil)
+	return m, raw, err
+}
+
+func (h *Handlers) diffManifest(r *http.Request) (any, error) {
+	m, _, err := h.readManifest(r)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := h.Platform.Registry.DiffManifest(r.PathValue("guid"), m)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.ManifestDiff{Diff: []v3.Difference{}}
+	for _, d := range ds {
+		out.Diff = append(out.Diff, v3.Difference{Op: d.Op, Path: d.Path, Was: d.Was, Value: d.Value})
+	}
+	more, err := h.Platform.DiffServices(r.PathValue("guid"), m)
+	out.Diff = append(out.Diff, more...)
+	return rest.Answer{Status: http.StatusAccepted, Body: out}, err
+}
+
+// applyManifest refuses at once what cannot be read, and leaves the rest to a job.
+func (h *Handlers) applyManifest(r *http.Request) (any, error) {
+	m, raw, err := h.readManifest(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.checkDocker(r.Context(), m); err != nil {
+		return nil, err
+	}
+	return h.Present.StartJob(r.Context(), platform.OpApplyManifest, platform.Application{
+		Space: r.PathValue("guid"), Manifest: string(raw), Actor: platform.ActorOf(r.Context()),
+		NoRoutes: h.Present.Feature(r.Context(), app.FlagRouteCreation) != nil, Folders: access.Principal(r.Context()).Admin(),
+	})
+}
+
+// getManifest describes an app as a manifest that makes it again.
+func (h *Handlers) getManifest(r *http.Request) (any, error) {
+	m, err := h.Platform.Registry.ManifestOf(r.PathValue("guid"))
+	if err != nil {
+		return nil, rest.Missing("App", err)
+	}
+	if m.Applications[0].Services, err = h.Platform.ManifestServices(r.PathValue("guid")); err != nil {
+		return nil, err
+	}
+	if err := h.describeDocker(r.PathValue("guid"), m); err != nil {
+		return nil, err
+	}
+	hide, err := h.envIsHidden(r)
+	if err != nil {
+		return nil, err
+	}
+	if hide {
+		m.Applications[0].Env = nil
+	}
+	text, err := m.Text()
+	return rest.Answer{Status: http.StatusOK, Raw: text, ContentType: v3.ManifestType}, err
+}
+
+// manifestBody is what apps are pushed with.
+var manifestBody = rest.Bytes(v3.ManifestType)

@@ -1,0 +1,486 @@
+package apps
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/present"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/runtime"
+)
+
+// processesEndpoints are the endpoints of this file.
+func (h *Handlers) processesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: access.Develop, Resource: access.Process,
+			Handler: h.killProcess, Shape: rest.Empty(204).Reads(rest.JSON[v3.Kill]()),
+		},
+		{
+			Pattern: "GET /v3/apps/{guid}/processes", Needs: access.Read, Resource: access.App,
+			Handler: h.listAppProcesses, Shape: rest.PageOf[v3.Process]("guids", "types", "embed", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "GET /v3/processes", Needs: access.Authenticated,
+			Handler: h.listProcesses, Shape: rest.PageOf[v3.Process]("guids", "types", "app_guids", "space_guids", "organization_guids", "embed", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{Pattern: "GET /v3/processes/{guid}", Needs: access.Read, Resource: access.Process, Handler: h.getProcess, Shape: rest.Returns[v3.Process](200)},
+		{
+			Pattern: "PATCH /v3/processes/{guid}", Needs: access.Support, Resource: access.Process,
+			Handler: h.updateProcess, Shape: rest.Returns[v3.Process](200).Reads(rest.JSON[v3.UpdateProcess]()),
+		},
+		{
+			Pattern: "POST /v3/processes/{guid}/actions/scale", Needs: access.Support, Resource: access.Process,
+			Handler: h.scaleProcess, Shape: rest.Returns[v3.Process](202).Reads(rest.JSON[v3.Scale]()),
+		},
+		{
+			Pattern: "GET /v3/processes/{guid}/process_instances", Needs: access.Read, Resource: access.Process,
+			Handler: h.listInstances, Shape: rest.PageOf[v3.ProcessInstance]().OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "GET /v3/apps/{guid}/processes/{type}/process_instances", Needs: access.Read, Resource: access.App,
+			Handler: h.listInstances, Shape: rest.PageOf[v3.ProcessInstance]().OrderedBy(rest.ByTime...),
+		},
+		{Pattern: "DELETE /v3/processes/{guid}/instances/{index}", Needs: access.Support, Resource: access.Process, Handler: h.deleteInstance, Shape: rest.Empty(204)},
+		{Pattern: "GET /v3/apps/{guid}/processes/{type}", Needs: access.Read, Resource: access.App, Handler: h.getProcess, Shape: rest.Returns[v3.Process](200)},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/processes/{type}", Needs: access.Support, Resource: access.App,
+			Handler: h.updateProcess, Shape: rest.Returns[v3.Process](200).Reads(rest.JSON[v3.UpdateProcess]()),
+		},
+		{
+			Pattern: "POST /v3/apps/{guid}/processes/{type}/actions/scale", Needs: access.Support, Resource: access.App,
+			Handler: h.scaleProcess, Shape: rest.Returns[v3.Process](202).Reads(rest.JSON[v3.Scale]()),
+		},
+		{
+			Pattern: "DELETE /v3/apps/{guid}/processes/{type}/instances/{index}", Needs: access.Support, Resource: access.App,
+			Handler: h.deleteInstance, Shape: rest.Empty(204),
+		},
+	}
+}
+
+// processOf is the process that the path names: by its guid, or by its app and
+// its type.
+func (h *Handlers) processOf(r *http.Request) (app.Process, error) {
+	return findProcess(h.Platform.Registry, r)
+}
+
+func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
+	kind := r.PathValue("type")
+	if kind == "" {
+		guid, _, _ := app.SplitGeneration(r.PathValue("guid"))
+		p, err := reg.Process(guid)
+		return p, rest.Missing("Process", err)
+	}
+	a, err := reg.App(r.PathValue("guid"))
+	if err != nil {
+		return app.Process{}, rest.Missing("App", err)
+	}
+	ps, err := reg.Processes(a.GUID)
+	if err != nil {
+		return app.Process{}, err
+	}
+	for _, p := range ps {
+		if p.Type == kind {
+			return p, nil
+		}
+	}
+	return app.Process{}, rest.NotFound("Process")
+}
+
+func (h *Handlers) listAppProcesses(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	ps, err := h.Platform.Registry.Processes(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return h.pageOfProcesses(r, q, ps, map[string]app.App{a.GUID: a})
+}
+
+// listProcesses reads apps and processes once, however many there are.
+func (h *Handlers) listProcesses(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := h.Present.VisibleApps(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.Platform.Registry.AllProcesses()
+	if err != nil {
+		return nil, err
+	}
+	return h.pageOfProcesses(r, q, all, apps)
+}
+
+// embedInstances is the one thing that can be embedded in a process.
+const embedInstances = "process_instances"
+
+// pageOfProcesses is the list of those of all that belong to the apps.
+func (h *Handlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
+	for _, name := range q.Filters["embed"] {
+		if name != embedInstances {
+			return nil, rest.BadQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
+		}
+	}
+	open, err := h.Present.Secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := h.partsAmong(all, apps)
+	if err != nil {
+		return nil, err
+	}
+	parts = slices.DeleteFunc(parts, func(p part) bool { return !q.Matches("guids", p.guid) || !q.Matches("types", p.process.Type) })
+	return rest.List(h.Links, r, q, parts, rest.View[part, v3.Process]{
+		Key: func(p part) rest.Key {
+			return rest.Key{Name: p.process.Type, Created: p.process.CreatedAt, Updated: p.process.UpdatedAt, GUID: p.guid}
+		},
+		Labels: func(p part) map[string]string { return p.process.Metadata.Labels },
+		Present: func(p part) v3.Process {
+			out := h.presentPart(p, open(p.process.App))
+			if len(q.Filters["embed"]) > 0 {
+				out.EmbeddedInstances = h.instancesOf(apps[p.process.App], p)
+			}
+			return out
+		},
+	}), nil
+}
+
+// partsAmong are the parts of those processes that belong to the apps.
+func (h *Handlers) partsAmong(all []app.Process, apps map[string]app.App) ([]part, error) {
+	moving, err := h.Platform.Registry.ActiveDeployments()
+	if err != nil {
+		return nil, err
+	}
+	var out []part
+	for _, p := range all {
+		if _, seen := apps[p.App]; !seen {
+			continue
+		}
+		parts, err := h.partsOf(p, moving[p.App])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, parts...)
+	}
+	return out, nil
+}
+
+// listInstances tells in short how the instances of a process are.
+func (h *Handlers) listInstances(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.partOf(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.Platform.Registry.App(p.process.App)
+	if err != nil {
+		return nil, rest.Missing("App", err)
+	}
+	return rest.List(h.Links, r, q, h.instancesOf(a, p), rest.View[v3.ProcessInstance, v3.ProcessInstance]{
+		Key:     func(i v3.ProcessInstance) rest.Key { return rest.Key{GUID: fmt.Sprintf("%09d", i.Index)} },
+		Present: func(i v3.ProcessInstance) v3.ProcessInstance { return i },
+	}), nil
+}
+
+func (h *Handlers) getProcess(r *http.Request) (any, error) {
+	p, err := h.partOf(r)
+	if err != nil {
+		return nil, err
+	}
+	open, err := h.Present.Secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	return h.presentPart(p, open(p.process.App)), nil
+}
+
+// showProcess shows a process to who asks.
+func (h *Handlers) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
+	open, err := h.Present.Secrets(r)
+	if err != nil {
+		return v3.Process{}, err
+	}
+	return h.presentProcess(p, open(p.App)), nil
+}
+
+func (h *Handlers) updateProcess(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.UpdateProcess](r)
+	if err != nil {
+		return nil, err
+	}
+	told := body
+	if told.Command.Given && !told.Command.Null {
+		told.Command.Value = platform.Hidden // commands carry passwords
+	}
+	p, err := h.changeProcess(r, "update", told, func(p *app.Process) error {
+		if body.Command.Given {
+			p.Command = body.Command.Value // null: the droplet's
+		}
+		p.Metadata = p.Metadata.Merge(platform.MetadataChange(body.Metadata))
+		if err := setCheck(&p.HealthCheck, body.HealthCheck, "health_check"); err != nil {
+			return err
+		}
+		return setCheck(&p.Readiness, body.ReadinessCheck, "readiness_health_check")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.showProcess(r, p)
+}
+
+// changeProcess changes the process that the path names and records what was done,
+// an update or a scale.
+func (h *Handlers) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		if p, err = findProcess(w.Registry, r); err != nil {
+			return err
+		}
+		if err := platform.Unmoved(w.Registry, p, map[string]string{"update": platform.NoUpdateNow, "scale": platform.NoScaleNow}[what]); err != nil {
+			return err
+		}
+		if p, err = w.Registry.UpdateProcess(p.GUID, fn); err != nil {
+			return err
+		}
+		a, err := w.Registry.App(p.App)
+		if err != nil {
+			return err
+		}
+		return w.RecordProcess(what, a, p, map[string]any{"request": request})
+	})
+	return p, err
+}
+
+// setCheck changes what the body names. Another type forgets what only the old
+// one had.
+func setCheck(h *app.HealthCheck, u *v3.UpdateHealthCheck, key string) error {
+	if u == nil {
+		return nil
+	}
+	if u.Type != nil && *u.Type != h.Type {
+		h.Type = *u.Type
+		h.Endpoint = ""
+	}
+	d := u.Data
+	if d == nil {
+		return nil
+	}
+	if d.Endpoint.Given {
+		h.Endpoint = d.Endpoint.Value
+	}
+	for _, n := range []struct {
+		name string
+		from v3.Nullable[v3.Int]
+		to   *time.Duration
+	}{
+		{"timeout", d.Timeout, &h.Timeout},
+		{"invocation_timeout", d.InvocationTimeout, &h.InvocationTimeout},
+		{"interval", d.Interval, &h.Interval},
+	} {
+		if !n.from.Given {
+			continue
+		}
+		if !n.from.Null && (n.from.Value < 1 || n.from.Value > math.MaxInt32) {
+			return &app.Invalid{Key: key + ".data." + n.name, Message: "must be a number of seconds greater than 0, or null"}
+		}
+		*n.to = time.Duration(n.from.Value) * time.Second
+	}
+	return nil
+}
+
+func (h *Handlers) scaleProcess(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.Scale](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(h.Present.Feature(r.Context(), app.FlagScaling), checkScale(body)); err != nil {
+		return nil, err
+	}
+	p, err := h.changeProcess(r, "scale", body, func(p *app.Process) error {
+		for _, n := range []struct {
+			from *v3.Int
+			to   *int
+		}{{body.Instances, &p.Instances}, {body.MemoryInMB, &p.MemoryMB}, {body.DiskInMB, &p.DiskMB}} {
+			if n.from != nil {
+				*n.to = int(*n.from)
+			}
+		}
+		if body.LogRateLimit != nil {
+			p.LogRate = platform.LogRate(*body.LogRateLimit)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	shown, err := h.showProcess(r, p)
+	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
+}
+
+// checkScale refuses what the registry would take for "not given".
+func checkScale(b v3.Scale) error {
+	if b.MemoryInMB != nil && *b.MemoryInMB < 1 {
+		return &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0"}
+	}
+	if b.DiskInMB != nil && *b.DiskInMB < 1 {
+		return &app.Invalid{Key: "disk_in_mb", Message: "must be greater than 0"}
+	}
+	if b.LogRateLimit != nil && *b.LogRateLimit < platform.NoLogLimit {
+		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be greater than or equal to -1"}
+	}
+	return nil
+}
+
+// logLimit is the way back.
+func logLimit(rate *int64) int64 {
+	if rate == nil {
+		return platform.NoLogLimit
+	}
+	return *rate
+}
+
+func (h *Handlers) deleteInstance(r *http.Request) (any, error) {
+	p, err := h.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	index, err := strconv.Atoi(r.PathValue("index"))
+	if err != nil || index < 0 {
+		return nil, rest.NotFound("Instance")
+	}
+	guid := p.GUID
+	if r.PathValue("type") == "" {
+		guid = r.PathValue("guid") // it may name a generation
+	}
+	if err := h.Platform.Processes.RestartInstance(guid, index); err != nil {
+		return nil, err
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		a, err := w.Registry.App(p.App)
+		if err != nil {
+			return err
+		}
+		return w.RecordProcess("terminate_instance", a, p, map[string]any{"process_index": index})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusNoContent}, nil
+}
+
+// presentPart shows a process, or what a deployment adds to it.
+func (h *Handlers) presentPart(p part, open bool) v3.Process {
+	shown := p.process
+	shown.GUID = p.guid
+	return h.presentProcess(shown, open)
+}
+
+// presentProcess shows a process; its command only to who may read secrets.
+func (h *Handlers) presentProcess(p app.Process, open bool) v3.Process {
+	self := h.Links.Href("v3", "processes", p.GUID)
+	out := v3.Process{
+		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
+		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: logLimit(p.LogRate),
+		HealthCheck: presentCheck(p.HealthCheck), ReadinessCheck: presentCheck(p.Readiness),
+		Relationships: v3.ProcessRelationships{App: v3.To(p.App)},
+		Metadata:      rest.PresentMetadata(p.Metadata),
+		Links: v3.Links{
+			"self":  {Href: self},
+			"app":   {Href: h.Links.Href("v3", "apps", p.App)},
+			"scale": {Href: self + "/actions/scale", Method: http.MethodPost},
+			"stats": {Href: self + "/stats"},
+
+			"process_instances": {Href: self + "/process_instances"},
+		},
+	}
+	if p.Command != "" {
+		text := present.Concealed(p.Command, open)
+		out.Command = &text
+	}
+	if p.Started != nil && p.Started.Revision != "" {
+		revision := v3.To(p.Started.Revision)
+		out.Relationships.Revision = &revision
+	}
+	return out
+}
+
+func presentCheck(h app.HealthCheck) v3.HealthCheck {
+	seconds := func(d time.Duration) *int {
+		if d == 0 {
+			return nil
+		}
+		n := int(d / time.Second)
+		return &n
+	}
+	kind := h.Type
+	if kind == app.CheckNone {
+		kind = app.CheckProcess // how the platform says "always ready"
+	}
+	return v3.HealthCheck{Type: kind, Data: v3.HealthCheckData{
+		Timeout: seconds(h.Timeout), InvocationTimeout: seconds(h.InvocationTimeout), Interval: seconds(h.Interval),
+		Endpoint: h.Endpoint,
+	}}
+}
+
+func (h *Handlers) killProcess(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.Kill](r)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := readSignal(body.Signal)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = h.Platform.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
+	if errors.Is(err, runtime.ErrNoInstance) {
+		// Its words say which one, and what there is.
+		return nil, &rest.Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusNoContent}, nil
+}
+
+// readSignal reads KILL, SIGKILL or 9; nothing is KILL.
+func readSignal(name string) (syscall.Signal, error) {
+	if name == "" {
+		return syscall.SIGKILL, nil
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= maxSignal {
+		return syscall.Signal(n), nil
+	}
+	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")); sig != 0 {
+		return sig, nil
+	}
+	return 0, &app.Invalid{Key: "signal", Message: fmt.Sprintf("must be a signal such as KILL, TERM or 9, not %q", name)}
+}

@@ -1,0 +1,162 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// statsEndpoints are the endpoints of this file.
+func (h *Handlers) statsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/processes/{guid}/stats", Needs: access.Read, Resource: access.Process, Handler: h.getStats, Shape: rest.Returns[v3.Stats](200)},
+		{Pattern: "GET /v3/apps/{guid}/processes/{type}/stats", Needs: access.Read, Resource: access.App, Handler: h.getStats, Shape: rest.Returns[v3.Stats](200)},
+	}
+}
+
+// openFiles is how many files a process may have open, as VCAP_APPLICATION says.
+const openFiles = 16384
+
+func (h *Handlers) getStats(r *http.Request) (any, error) {
+	p, err := h.partOf(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.Platform.Registry.App(p.process.App)
+	if err != nil {
+		return nil, rest.Missing("App", err)
+	}
+	out := v3.Stats{Resources: []v3.InstanceStats{}}
+	for _, in := range h.shownInstances(a, p) {
+		out.Resources = append(out.Resources, h.instanceStats(r.Context(), len(out.Resources), in))
+	}
+	return out, nil
+}
+
+// shown is an desired instance, and what clients see of it.
+type shown struct {
+	process app.Process // as it is to be
+	place   string      // guid under which it is known
+	index   int         // there
+	status  runtime.Status
+}
+
+// shownInstances are the desired instances, one each by index. Those
+// of an app that is stopped are down, as the platform shows them.
+func (h *Handlers) shownInstances(a app.App, p part) []shown {
+	if a.State != app.Started {
+		down := shown{process: p.process, status: runtime.Status{State: runtime.Down, Since: a.UpdatedAt}}
+		return slices.Repeat([]shown{down}, p.instances())
+	}
+	slots := map[runtime.SlotID]runtime.Status{}
+	for _, st := range h.Platform.Processes.Instances(p.process.GUID) {
+		slots[st.Slot] = st
+	}
+	now := time.Now()
+	var out []shown
+	for _, sh := range p.shares {
+		place := p.process.GUID
+		if len(p.shares) > 1 || p.guid != place {
+			place = app.GenerationGUID(place, sh.generation)
+		}
+		for i := range sh.instances {
+			st, there := slots[runtime.SlotID{Process: p.process.GUID, Generation: sh.generation, Index: i}]
+			if !there {
+				// The desired state is younger than the slot. An empty list would mean to clients
+				// that there is nothing to wait for.
+				st = runtime.Status{State: runtime.Starting, Since: now}
+			}
+			out = append(out, shown{sh.process, place, i, seenSlot(sh.process, st, now)})
+		}
+	}
+	return out
+}
+
+// instancesOf tells the same in short. It is never nil.
+func (h *Handlers) instancesOf(a app.App, p part) []v3.ProcessInstance {
+	out := []v3.ProcessInstance{}
+	for i, in := range h.shownInstances(a, p) {
+		out = append(out, v3.ProcessInstance{Index: i, State: string(in.status.State), Since: secondsSince(in.status.Since)})
+	}
+	return out
+}
+
+func secondsSince(t time.Time) int64 { return max(int64(time.Since(t)/time.Second), 0) }
+
+// seenSlot is what clients see of a slot. What an instance of before the last start
+// or restart does says nothing about the wish: clients that wait for the new one
+// must neither take the old one for it, nor its crash.
+func seenSlot(p app.Process, st runtime.Status, now time.Time) runtime.Status {
+	if st.Version == "" || p.Keeps(st.Version) {
+		return st
+	}
+	switch st.State {
+	case runtime.Running:
+		st.State = runtime.Stopping
+	case runtime.Crashed, runtime.Down:
+		st = runtime.Status{Slot: st.Slot, State: runtime.Starting, Since: now}
+	}
+	st.Ready = false
+	return st
+}
+
+func (h *Handlers) instanceStats(ctx context.Context, index int, in shown) v3.InstanceStats {
+	const mb = 1 << 20
+	p, st := in.process, in.status
+	out := v3.InstanceStats{
+		Type: p.Type, Index: index, State: string(st.State),
+		Uptime:   secondsSince(st.Since),
+		MemQuota: int64(p.MemoryMB) * mb, DiskQuota: int64(p.DiskMB) * mb, LogRateLimit: logLimit(p.LogRate), FDsQuota: openFiles,
+		InstanceGUID: string(st.Instance), Version: st.Version,
+		CrashCount: st.CrashCount, NextStart: st.NextStart, GivenUp: st.GivenUp,
+	}
+	if details := detailsOf(st); details != "" {
+		out.Details = &details
+	}
+	if st.State != runtime.Running {
+		return out
+	}
+	out.Routable = &st.Ready
+	if st.Address.IsValid() {
+		out.Host, out.InternalIP = st.Address.String(), st.Address.String()
+	}
+	for _, port := range st.Ports {
+		out.InstancePorts = append(out.InstancePorts, v3.InstancePort{External: port, Internal: port})
+	}
+	if u, ok := h.Platform.Processes.Usage(ctx, in.place, in.index); ok {
+		out.Usage = v3.Usage{Time: time.Now().UTC().Format(time.RFC3339), CPU: u.CPU, Mem: u.Memory, Disk: u.Disk, LogRate: u.LogRate}
+		if u.Entitled > 0 {
+			share := u.CPU / u.Entitled
+			out.Usage.CPUEntitlement = &share
+		}
+		for _, p := range u.Parts {
+			out.Parts = append(out.Parts, v3.Part{Sidecar: p.Sidecar, Mem: p.Memory, MemQuota: p.Limit})
+		}
+	}
+	return out
+}
+
+// detailsOf says why an instance is not running, or that it cannot be checked.
+func detailsOf(st runtime.Status) string {
+	if st.Details != "" {
+		return st.Details
+	}
+	if st.State != runtime.Running && st.State != runtime.Starting {
+		return ""
+	}
+	if u := st.HealthUnknown; !u.Since.IsZero() {
+		return fmt.Sprintf("health unknown since %s: %s", u.Since.UTC().Format(time.RFC3339), u.Reason)
+	}
+	if u := st.ReadinessUnknown; !u.Since.IsZero() {
+		return fmt.Sprintf("readiness unknown since %s: %s", u.Since.UTC().Format(time.RFC3339), u.Reason)
+	}
+	return ""
+}

@@ -1,0 +1,282 @@
+package bits
+
+import (
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/present"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/platform"
+)
+
+// dropletsEndpoints are the endpoints of this file.
+func (h *Handlers) dropletsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/relationships/current_droplet", Needs: access.Read, Resource: access.App,
+			Handler: h.getCurrentRelationship, Shape: rest.Returns[v3.CurrentDroplet](200),
+		},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/relationships/current_droplet", Needs: access.Support, Resource: access.App,
+			Handler: h.setCurrentDroplet, Shape: rest.Returns[v3.CurrentDroplet](200).Reads(rest.JSON[v3.CurrentDroplet]()),
+		},
+		{Pattern: "GET /v3/apps/{guid}/droplets/current", Needs: access.Read, Resource: access.App, Handler: h.getCurrentDroplet, Shape: rest.Returns[v3.Droplet](200)},
+		{
+			Pattern: "GET /v3/apps/{guid}/droplets", Needs: access.Read, Resource: access.App,
+			Handler: h.listAppDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", "current", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "GET /v3/droplets", Needs: access.Authenticated,
+			Handler: h.listDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", "app_guids", "space_guids", "organization_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{Pattern: "GET /v3/droplets/{guid}", Needs: access.Read, Resource: access.Droplet, Handler: h.getDroplet, Shape: rest.Returns[v3.Droplet](200)},
+		{
+			Pattern: "PATCH /v3/droplets/{guid}", Needs: access.Develop, Resource: access.Droplet,
+			Handler: h.updateDroplet, Shape: rest.Returns[v3.Droplet](200).Reads(rest.JSON[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "GET /v3/droplets/{guid}/download", Needs: access.Download, Resource: access.Droplet,
+			Handler: h.downloadDroplet, Shape: rest.ReturnsBytes("application/gzip"),
+		},
+	}
+}
+
+func (h *Handlers) getDroplet(r *http.Request) (any, error) {
+	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	return h.showDroplet(r, d)
+}
+
+func (h *Handlers) updateDroplet(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.Platform.Droplets.UpdateMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
+	if err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	return h.showDroplet(r, d)
+}
+
+func (h *Handlers) listDroplets(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := h.Present.VisibleApps(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := present.OfApps(q, apps, h.Platform.Droplets.OfApp, h.Platform.Droplets.All)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool { _, seen := apps[d.App]; return !seen })
+	return h.pageOfDroplets(r, q, all)
+}
+
+// listAppDroplets gives all droplets of an app, or with current the one that its
+// next instances run.
+func (h *Handlers) listAppDroplets(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.Platform.Droplets.OfApp(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
+		return q.Filters["current"] != nil && q.Matches("current", "true") && d.GUID != a.Droplet
+	})
+	return h.pageOfDroplets(r, q, all)
+}
+
+func (h *Handlers) pageOfDroplets(r *http.Request, q rest.Query, all []droplet.Droplet) (any, error) {
+	open, err := h.Present.Secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
+		return !q.Matches("guids", d.GUID) || !q.Matches("states", cmp.Or(d.State, v3.DropletStaged))
+	})
+	return rest.List(h.Links, r, q, all, rest.View[droplet.Droplet, v3.Droplet]{
+		Key: func(d droplet.Droplet) rest.Key {
+			return rest.Key{Name: d.GUID, Created: d.CreatedAt, Updated: updatedAt(d), GUID: d.GUID}
+		},
+		Present: func(d droplet.Droplet) v3.Droplet { return h.presentDroplet(d, open(d.App)) },
+		Labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
+	}), nil
+}
+
+// showDroplet shows a droplet to who asks.
+func (h *Handlers) showDroplet(r *http.Request, d droplet.Droplet) (any, error) {
+	open, err := h.Present.Secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	return h.presentDroplet(d, open(d.App)), nil
+}
+
+// updatedAt is when a droplet was changed last; most never are.
+func updatedAt(d droplet.Droplet) time.Time {
+	if d.UpdatedAt.IsZero() {
+		return d.CreatedAt
+	}
+	return d.UpdatedAt
+}
+
+// downloadDroplet gives the files of a droplet as the platform does, as a tar that
+// is compressed on its way.
+func (h *Handlers) downloadDroplet(r *http.Request) (any, error) {
+	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	if d.Image == "" {
+		return nil, rest.Unprocessable("The droplet has no files of its own: there is nothing to download")
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordDroplet("audit.app.droplet.download", d) })
+	if err != nil {
+		return nil, err
+	}
+	image, err := h.Platform.Droplets.OpenImage(d.Image)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusOK, Content: compressed(image), ContentType: "application/gzip"}, nil
+}
+
+// compressed reads from and compresses it. Closing it ends that, also in the midst.
+func compressed(from io.ReadCloser) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() {
+		z := gzip.NewWriter(in)
+		_, err := io.Copy(z, from)
+		in.CloseWithError(errors.Join(err, z.Close(), from.Close()))
+	}()
+	return out
+}
+
+func (h *Handlers) getCurrentDroplet(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	if a.Droplet == "" {
+		return nil, rest.NotFound("Droplet")
+	}
+	d, err := h.Platform.Droplets.Get(a.Droplet)
+	if err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	return h.showDroplet(r, d)
+}
+
+func (h *Handlers) getCurrentRelationship(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	if a.Droplet == "" {
+		return nil, rest.NotFound("Droplet")
+	}
+	return h.presentCurrent(a), nil
+}
+
+// setCurrentDroplet makes a droplet the one that the app's next instances run.
+// The app gets the process types that it finds in it and does not have yet.
+func (h *Handlers) setCurrentDroplet(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.CurrentDroplet](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Data == nil {
+		return nil, rest.Unprocessable("data must name a droplet: a current droplet cannot be taken away")
+	}
+	request := map[string]any{"droplet_guid": body.Data.GUID}
+	a, err := h.Present.ChangeApp(r, "audit.app.droplet.mapped", request, func(w platform.Tx, a *app.App) error {
+		d, err := w.Droplet(body.Data.GUID)
+		if err != nil && !errors.Is(err, droplet.ErrNotFound) {
+			return err
+		}
+		if err != nil || d.App != a.GUID {
+			return rest.Unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
+		}
+		if d.State == droplet.DropletAwaiting {
+			return rest.Unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
+		}
+		if err := platform.NotDeploying(w.Registry, a.GUID); err != nil {
+			return err
+		}
+		a.Droplet = d.GUID
+		if err := w.AddProcesses(*a, d); err != nil {
+			return err
+		}
+		return platform.AddSidecars(w.Registry, a.GUID, d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.presentCurrent(a), nil
+}
+
+func (h *Handlers) presentCurrent(a app.App) v3.CurrentDroplet {
+	return v3.CurrentDroplet{Data: &v3.GUID{GUID: a.Droplet}, Links: v3.Links{
+		"self":    {Href: h.Links.Href("v3", "apps", a.GUID, "relationships", "current_droplet")},
+		"related": {Href: h.Links.Href("v3", "apps", a.GUID, "droplets", "current")},
+	}}
+}
+
+// presentDroplet shows a droplet; its start commands only to who may read secrets.
+func (h *Handlers) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
+	out := v3.Droplet{
+		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,
+		Lifecycle: present.Lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,
+		Buildpacks:    platform.PresentUsed(d.Buildpacks),
+		Relationships: v3.DropletRelationships{App: v3.To(d.App)},
+		Metadata:      rest.PresentMetadata(d.Metadata),
+		Links: v3.Links{
+			"self": {Href: h.Links.Href("v3", "droplets", d.GUID)},
+			"app":  {Href: h.Links.Href("v3", "apps", d.App)},
+
+			"download": {Href: h.Links.Href("v3", "droplets", d.GUID, "download")},
+			"assign_current_droplet": {
+				Href: h.Links.Href("v3", "apps", d.App, "relationships", "current_droplet"), Method: http.MethodPatch,
+			},
+		},
+	}
+	if d.State != "" {
+		out.State = d.State
+		out.Links["upload"] = v3.Link{Href: h.Links.Href("v3", "droplets", d.GUID, "upload"), Method: http.MethodPost}
+	}
+	if d.Package != "" {
+		out.Links["package"] = v3.Link{Href: h.Links.Href("v3", "packages", d.Package)}
+	}
+	for kind, command := range d.Commands {
+		out.ProcessTypes[kind] = present.Concealed(command, open)
+	}
+	if d.Run != nil {
+		present.ShowDocker(&out, *d.Run)
+	}
+	if d.Image != "" {
+		out.Checksum = &v3.Checksum{Type: "sha256", Value: d.Image}
+	}
+	return out
+}

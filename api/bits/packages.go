@@ -1,0 +1,414 @@
+package bits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"slices"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/present"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/platform"
+)
+
+// packagesEndpoints are the endpoints of this file.
+func (h *Handlers) packagesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/packages", Needs: access.Read, Resource: access.App,
+			Handler: h.listAppPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "POST /v3/resource_matches", Needs: access.Authenticated,
+			Handler: h.matchResources, Shape: rest.Returns[v3.ResourceMatches](201).Reads(rest.JSON[v3.ResourceMatches]()),
+		},
+		{
+			Pattern: "GET /v3/packages", Needs: access.Authenticated,
+			Handler: h.listPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", "app_guids", "space_guids", "organization_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "POST /v3/packages", Needs: access.Authenticated, // the body names the app
+			Handler: h.createPackage, Shape: rest.Returns[v3.Package](201).Reads(rest.JSON[v3.CreatePackage](), rest.JSON[v3.CopyPackage]()).Query("source_guid"),
+		},
+		{Pattern: "GET /v3/packages/{guid}", Needs: access.Read, Resource: access.Package, Handler: h.getPackage, Shape: rest.Returns[v3.Package](200)},
+		{
+			Pattern: "PATCH /v3/packages/{guid}", Needs: access.Develop, Resource: access.Package,
+			Handler: h.updatePackage, Shape: rest.Returns[v3.Package](200).Reads(rest.JSON[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "POST /v3/packages/{guid}/upload", Needs: access.Develop, Resource: access.Package,
+			Handler: h.uploadPackage, Shape: rest.Returns[v3.Package](200).Reads(uploadForm),
+		},
+		{
+			Pattern: "GET /v3/packages/{guid}/droplets", Needs: access.Read, Resource: access.Package,
+			Handler: h.listPackageDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+	}
+}
+
+func (h *Handlers) packageOf(r *http.Request) (droplet.Package, error) {
+	p, err := h.Platform.Packages.Get(r.PathValue("guid"))
+	return p, rest.Missing("Package", err)
+}
+
+func (h *Handlers) listAppPackages(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.Platform.Packages.OfApp(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return h.pageOfPackages(r, q, all), nil
+}
+
+func (h *Handlers) listPackages(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := h.Present.VisibleApps(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := present.OfApps(q, apps, h.Platform.Packages.OfApp, h.Platform.Packages.All)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(p droplet.Package) bool { _, seen := apps[p.App]; return !seen })
+	return h.pageOfPackages(r, q, all), nil
+}
+
+func (h *Handlers) pageOfPackages(r *http.Request, q rest.Query, all []droplet.Package) v3.List[v3.Package] {
+	all = slices.DeleteFunc(all, func(p droplet.Package) bool {
+		return !q.Matches("guids", p.GUID) || !q.Matches("states", string(p.State)) || !q.Matches("types", p.Type)
+	})
+	return rest.List(h.Links, r, q, all, rest.View[droplet.Package, v3.Package]{
+		Key: func(p droplet.Package) rest.Key {
+			return rest.Key{Name: p.GUID, Created: p.CreatedAt, Updated: p.UpdatedAt, GUID: p.GUID}
+		},
+		Present: h.presentPackage,
+		Labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
+	})
+}
+
+func (h *Handlers) createPackage(r *http.Request) (any, error) {
+	if sourceGUID(r) != "" {
+		return h.copyPackage(r)
+	}
+	body, err := rest.Decode[v3.CreatePackage](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Type != v3.PackageBits && body.Type != v3.PackageDocker {
+		return nil, rest.Unprocessable("type must be %s or %s, not %q", v3.PackageBits, v3.PackageDocker, body.Type)
+	}
+	a, err := h.Present.AppInBody(r.Context(), access.Develop, body.Relationships.App.ID())
+	if platform.IsNotFound(err) {
+		return nil, rest.Unprocessable("App is invalid. Ensure it exists and you have access to it.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	notes := app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))
+	if err := notes.Validate(); err != nil {
+		return nil, err
+	}
+	p, err := h.newPackage(r, a, body)
+	if err != nil {
+		return nil, err
+	}
+	if !notes.IsZero() {
+		if p, err = h.Platform.Packages.UpdateMetadata(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
+			return nil, err
+		}
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"type": body.Type}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: h.presentPackage(p)}, nil
+}
+
+func (h *Handlers) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
+	if body.Type == v3.PackageDocker {
+		return h.createDockerPackage(r, a, body)
+	}
+	if a.Docker() {
+		return droplet.Package{}, rest.Unprocessable("Cannot create bits package for a Docker app.")
+	}
+	return h.Platform.Packages.Create(a.GUID)
+}
+
+func (h *Handlers) updatePackage(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.Platform.Packages.UpdateMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata))
+	if err != nil {
+		return nil, rest.Missing("Package", err)
+	}
+	return h.presentPackage(p), nil
+}
+
+func (h *Handlers) recordPackage(ctx context.Context, event string, p droplet.Package) error {
+	return h.Platform.Change(ctx, func(w platform.Tx) error {
+		a, err := w.Registry.App(p.App)
+		if err != nil {
+			return rest.Missing("App", err)
+		}
+		return w.Record(event, a, map[string]any{"package_guid": p.GUID})
+	})
+}
+
+func (h *Handlers) getPackage(r *http.Request) (any, error) {
+	p, err := h.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return h.presentPackage(p), nil
+}
+
+// listPackageDroplets gives what was made of a package: how clients find out
+// whether it is staged already.
+func (h *Handlers) listPackageDroplets(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	builds, err := h.Platform.Builds.OfApp(p.App)
+	if err != nil {
+		return nil, err
+	}
+	var found []droplet.Droplet
+	for _, b := range builds {
+		if b.Package != p.GUID || b.Droplet == "" {
+			continue
+		}
+		d, err := h.Platform.Droplets.Get(b.Droplet)
+		if errors.Is(err, droplet.ErrNotFound) {
+			continue // collected since
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, d)
+	}
+	return h.pageOfDroplets(r, q, found)
+}
+
+func (h *Handlers) matchResources(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.ResourceMatches](r)
+	if err != nil {
+		return nil, err
+	}
+	if h.Present.Feature(r.Context(), app.FlagResourceMatch) != nil {
+		body.Resources = nil // then everything is sent
+	}
+	if len(body.Resources) > v3.MaxResources {
+		return nil, rest.Unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
+	}
+	found, err := h.Platform.Packages.Match(resources(body.Resources))
+	if err != nil {
+		return nil, err
+	}
+	out := v3.ResourceMatches{Resources: []v3.Resource{}}
+	for _, f := range found {
+		out.Resources = append(out.Resources, v3.Resource{
+			Path: f.Path, Mode: f.Mode, Checksum: v3.Checksum{Value: f.SHA1}, Size: f.Size,
+		})
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: out}, nil
+}
+
+func resources(in []v3.Resource) []pool.Resource {
+	out := make([]pool.Resource, 0, len(in))
+	for _, f := range in {
+		out = append(out, pool.Resource{Path: f.Path, Mode: f.Mode, SHA1: f.Checksum.Value, Size: f.Size})
+	}
+	return out
+}
+
+func (h *Handlers) uploadPackage(r *http.Request) (any, error) {
+	if err := h.Present.Feature(r.Context(), app.FlagBitsUpload); err != nil {
+		return nil, err
+	}
+	p, err := h.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if p.State == droplet.PackageReady {
+		return nil, droplet.ErrUploaded // before the whole body came for nothing
+	}
+	if r.ContentLength > h.MaxUpload {
+		return nil, rest.ErrTooLarge
+	}
+	form, err := h.readUpload(r)
+	defer form.close()
+	if err != nil {
+		return nil, err
+	}
+	if p, err = form.give(r.Context(), h.Platform.Packages, p.GUID); err != nil {
+		return nil, err
+	}
+	if err := h.recordPackage(r.Context(), "audit.app.package.upload", p); err != nil {
+		return nil, err
+	}
+	return h.presentPackage(p), nil
+}
+
+// upload is the form of an upload, its file on disk.
+type upload struct {
+	matched []pool.Resource
+	bits    *os.File // nil: everything matched
+	size    int64
+}
+
+// readUpload reads a form part by part: nothing of the file is held in memory.
+// What it returns is to be closed, also after an error.
+func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
+	u := &upload{}
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return u, rest.Unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+	}
+	for n := 0; ; n++ {
+		part, err := parts.NextPart()
+		switch {
+		case errors.Is(err, io.EOF) && n > 0:
+			return u, nil
+		case errors.Is(err, io.EOF):
+			return u, rest.Unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
+		case err != nil:
+			return u, rest.ReadError(err)
+		}
+		if err := h.readPart(u, part); err != nil {
+			return u, err
+		}
+	}
+}
+
+func (h *Handlers) readPart(u *upload, part *multipart.Part) error {
+	switch part.FormName() {
+	case v3.UploadResources:
+		b, err := io.ReadAll(io.LimitReader(part, rest.MaxBody+1))
+		if err != nil {
+			return rest.ReadError(err)
+		}
+		if len(b) > rest.MaxBody {
+			return rest.ErrTooLarge
+		}
+		rs, err := rest.DecodeBytes[[]v3.Resource](b)
+		u.matched = resources(rs)
+		return err
+	case v3.UploadBits:
+		if u.bits != nil {
+			return rest.Unprocessable("the upload has the part %s twice", v3.UploadBits)
+		}
+		return h.readBits(u, part)
+	}
+	return rest.Unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
+}
+
+func (h *Handlers) readBits(u *upload, part io.Reader) error {
+	f, err := os.CreateTemp(h.UploadDir, "upload-*.zip")
+	if err != nil {
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	u.bits = f
+	// Without a name it goes with the daemon, whatever ends it.
+	if err := os.Remove(f.Name()); err != nil {
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	from := &tracked{r: part}
+	u.size, err = io.Copy(f, from)
+	switch {
+	case from.err != nil && !errors.Is(from.err, io.EOF):
+		return rest.ReadError(from.err)
+	case err != nil:
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	return nil
+}
+
+// tracked remembers the error of its reader: whether the client or the disk
+// failed makes another answer.
+type tracked struct {
+	r   io.Reader
+	err error
+}
+
+func (t *tracked) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.err = err
+	return n, err
+}
+
+func (u *upload) give(ctx context.Context, packages *droplet.Packages, guid string) (droplet.Package, error) {
+	if u.bits == nil {
+		return packages.Upload(ctx, guid, u.matched, nil, 0)
+	}
+	return packages.Upload(ctx, guid, u.matched, u.bits, u.size)
+}
+
+// close gives up the file. What was given to the packages is theirs by now.
+func (u *upload) close() {
+	if u.bits != nil {
+		u.bits.Close()
+	}
+}
+
+func (h *Handlers) presentPackage(p droplet.Package) v3.Package {
+	self := h.Links.Href("v3", "packages", p.GUID)
+	out := v3.Package{
+		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Type: p.Type, State: string(p.State),
+		Relationships: v3.PackageRelationships{App: v3.To(p.App)},
+		Metadata:      rest.PresentMetadata(p.Metadata),
+		Links: v3.Links{
+			"self":   {Href: self},
+			"upload": {Href: self + "/upload", Method: http.MethodPost},
+			"app":    {Href: h.Links.Href("v3", "apps", p.App)},
+
+			"download": {Href: self + "/download"},
+		},
+	}
+	if p.Error != "" {
+		out.Data.Error = &p.Error
+	}
+	if p.SHA256 != "" {
+		out.Data.Checksum = &v3.Checksum{Type: "sha256", Value: p.SHA256}
+	}
+	if p.Image != nil {
+		delete(out.Links, "upload")
+		delete(out.Links, "download")
+		out.Data.Image, out.Data.Username = p.Image.Ref, p.Image.Username
+		if p.Image.Password != "" {
+			out.Data.Password = "***"
+		}
+	}
+	return out
+}
+
+// uploadForm is how files are uploaded.
+var uploadForm = rest.Bytes("multipart/form-data")

@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	notify "github.com/dewrun/dew/notify/inbox"
+)
+
+// inboxEndpoints are the endpoints of this file.
+func (h *Handlers) inboxEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "GET /dew/v1/inbox", Needs: access.Administer, // mails are nobody else's
+			Handler: h.listMails, Shape: rest.Returns[v3.Inbox](200).Query("to", "kind", "subject", "after", "limit"),
+		},
+		{
+			Pattern: "GET /dew/v1/inbox/wait", Needs: access.Administer,
+			Handler: h.waitForMail, Shape: rest.Returns[v3.Inbox](200).Query("to", "kind", "subject", "after", "timeout"),
+		},
+		{Pattern: "GET /dew/v1/inbox/{id}", Needs: access.Administer, Handler: h.getMail, Shape: rest.Returns[v3.Mail](200)},
+		{Pattern: "POST /dew/v1/inbox/link", Needs: access.Administer, Handler: h.createInboxLink, Shape: rest.Returns[v3.InboxLink](201)},
+		{Pattern: "GET /dew/v1/apps/{guid}/crash-mails", Needs: access.Read, Resource: access.App, Handler: h.getCrashMails, Shape: rest.Returns[v3.CrashMails](200)},
+		{
+			Pattern: "PUT /dew/v1/apps/{guid}/crash-mails", Needs: access.Develop, Resource: access.App,
+			Handler: h.updateCrashMails, Shape: rest.Returns[v3.CrashMails](200).Reads(rest.JSON[v3.CrashMails]()),
+		},
+	}
+}
+
+// Mails is the built-in inbox, as far as handlers ask for it.
+type Mails struct {
+	Inbox *notify.Inbox
+	// Link makes the address of a page for a browser, which opens once.
+	Link func() (string, error)
+}
+
+const (
+	// maxMailPage bounds one list of mails.
+	maxMailPage = 20000
+	// maxMailWait bounds one request that waits; clients ask again.
+	maxMailWait = time.Minute
+)
+
+// inbox is where mails are, or why there are none.
+func (h *Handlers) inbox() (*notify.Inbox, error) {
+	if h.Mails == nil {
+		return nil, rest.Unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
+	}
+	return h.Mails.Inbox, nil
+}
+
+func (h *Handlers) listMails(r *http.Request) (any, error) {
+	inbox, err := h.inbox()
+	if err != nil {
+		return nil, err
+	}
+	f, err := mailFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	limit := maxMailPage
+	if v := r.FormValue("limit"); v != "" {
+		if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > maxMailPage {
+			return nil, &app.Invalid{Key: "limit", Message: fmt.Sprintf("must be a number from 1 to %d, not %q", maxMailPage, v)}
+		}
+	}
+	found, err := inbox.List(f, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.Inbox{Mails: []v3.Mail{}, Total: len(found)}
+	for _, k := range found[:min(limit, len(found))] {
+		out.Mails = append(out.Mails, presentMail(k))
+	}
+	return out, nil
+}
+
+func mailFilter(r *http.Request) (f notify.Filter, err error) {
+	f = notify.Filter{To: r.FormValue("to"), Kind: r.FormValue("kind"), Subject: r.FormValue("subject")}
+	if v := r.FormValue("after"); v != "" {
+		if f.After, err = strconv.ParseUint(v, 10, 64); err != nil {
+			return f, &app.Invalid{Key: "after", Message: fmt.Sprintf("must be the seq of a mail, not %q", v)}
+		}
+	}
+	return f, nil
+}
+
+func (h *Handlers) getMail(r *http.Request) (any, error) {
+	inbox, err := h.inbox()
+	if err != nil {
+		return nil, err
+	}
+	k, err := inbox.Get(r.PathValue("id"))
+	if errors.Is(err, notify.ErrNoMail) {
+		return nil, rest.NotFound("Mail")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return presentMail(k), nil
+}
+
+// waitForMail answers with the first mail that the filter chooses, in full, or,
+// when none came in time, with an empty list.
+func (h *Handlers) waitForMail(r *http.Request) (any, error) {
+	inbox, err := h.inbox()
+	if err != nil {
+		return nil, err
+	}
+	f, err := mailFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	limit := maxMailWait
+	if v := r.FormValue("timeout"); v != "" {
+		if limit, err = time.ParseDuration(v); err != nil || limit < 0 {
+			return nil, &app.Invalid{Key: "timeout", Message: fmt.Sprintf("must be like 30s, not %q", v)}
+		}
+	}
+	k, err := inbox.Wait(r.Context(), f, min(limit, maxMailWait))
+	if errors.Is(err, notify.ErrNoMail) {
+		return v3.Inbox{Mails: []v3.Mail{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v3.Inbox{Mails: []v3.Mail{presentMail(k)}, Total: 1}, nil
+}
+
+func (h *Handlers) createInboxLink(*http.Request) (any, error) {
+	if _, err := h.inbox(); err != nil {
+		return nil, err
+	}
+	link, err := h.Mails.Link()
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: v3.InboxLink{URL: link}}, nil
+}
+
+func (h *Handlers) getCrashMails(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.CrashMails{}
+	if h.CrashMails != nil {
+		out.Enabled, err = h.CrashMails.Enabled(a.GUID)
+	}
+	return out, err
+}
+
+func (h *Handlers) updateCrashMails(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.CrashMails](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	if h.CrashMails == nil {
+		return nil, rest.Unprocessable("This daemon sends no mails about crashes.")
+	}
+	if err := h.CrashMails.Set(a.GUID, body.Enabled); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+func presentMail(k notify.Kept) v3.Mail {
+	return v3.Mail{
+		Seq: k.Seq, ID: k.ID, From: k.From, To: k.To, ReplyTo: k.ReplyTo, Subject: k.Subject, Client: k.Client, Kind: k.Kind,
+		User: k.User, Received: k.Received, Sent: k.Sent, Size: k.Size, Text: k.Text, HTML: k.HTML,
+	}
+}
+
+// notifyPath is below which the notification service answers.
+const notifyPath = "/notify"
+
+// IsNotify tells the requests that the notification service answers.
+func (h *Handlers) IsNotify(r *http.Request) bool {
+	return h.Notify != nil && (r.URL.Path == notifyPath || strings.HasPrefix(r.URL.Path, notifyPath+"/"))
+}
+
+// IsPreferences tells the requests of pages that let users unsubscribe, wherever
+// they come from: they show a token, and the service says which pages may read the
+// answer.
+func IsPreferences(r *http.Request) bool {
+	const path = notifyPath + "/user_preferences"
+	return r.URL.Path == path || strings.HasPrefix(r.URL.Path, path+"/")
+}
+
+// Notifications hands a request to the notification service, which knows its own
+// paths and its own way to say who may what.
+func (h *Handlers) Notifications(w http.ResponseWriter, r *http.Request) {
+	const id = "X-Vcap-Request-Id"
+	if r.Header.Get(id) == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set(id, rest.RequestID(r.Context()))
+	}
+	http.StripPrefix(notifyPath, h.Notify).ServeHTTP(w, r)
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// jobsEndpoints are the endpoints of this file.
+func (h *Handlers) jobsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "GET /v3/jobs/{guid}", Needs: access.Authenticated, // told to who began it
+			Handler: h.getJob, Shape: rest.Returns[v3.Job](200),
+		},
+	}
+}
+
+// getJob tells of a job those who began it, and who sees everything: its errors
+// name what it was about.
+func (h *Handlers) getJob(r *http.Request) (any, error) {
+	by, out, err := h.jobOf(r.PathValue("guid"))
+	if err != nil {
+		return nil, rest.Missing("Job", err)
+	}
+	who := access.Principal(r.Context())
+	if !who.GlobalReader() && (by.GUID == "" || by.GUID != who.ID) {
+		return nil, rest.NotFound("Job")
+	}
+	return out, nil
+}
+
+// jobOf is a job, or an operation of the marketplace, and who began it.
+func (h *Handlers) jobOf(guid string) (app.Actor, v3.Job, error) {
+	j, err := h.Platform.Jobs.Get(guid)
+	if err == nil {
+		return j.By, h.presentJob(j), nil
+	}
+	if !errors.Is(err, app.ErrNotFound) {
+		return app.Actor{}, v3.Job{}, err
+	}
+	o, err := h.Platform.Services.Operation(guid)
+	if err != nil {
+		return app.Actor{}, v3.Job{}, err
+	}
+	return o.By, h.Present.OperationJob(o), nil
+}
+
+func (h *Handlers) presentJob(j app.Job) v3.Job {
+	out := v3.Job{
+		GUID: j.GUID, CreatedAt: v3.At(j.CreatedAt), UpdatedAt: v3.At(j.UpdatedAt), Operation: j.Operation,
+		State: string(j.State), Errors: []v3.Error{}, Warnings: []v3.Warning{},
+		Links: v3.Links{"self": {Href: h.Links.Href("v3", "jobs", j.GUID)}},
+	}
+	for _, e := range j.Errors {
+		out.Errors = append(out.Errors, v3.Error{Code: e.Code, Title: e.Title, Detail: e.Detail})
+	}
+	for _, text := range j.Warnings {
+		out.Warnings = append(out.Warnings, v3.Warning{Detail: text})
+	}
+	return out
+}

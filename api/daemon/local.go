@@ -1,0 +1,183 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/runtime"
+)
+
+// localEndpoints are the endpoints of this file.
+func (h *Handlers) localEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /dew/v1/status", Needs: access.Administer, Handler: h.status, Shape: rest.Returns[v3.Status](200)},
+		{Pattern: "GET /dew/v1/credentials", Needs: access.Administer, Local: true, Handler: h.credentials, Shape: rest.Returns[v3.Credentials](200)},
+		{Pattern: "POST /dew/v1/token", Needs: access.Administer, Local: true, Handler: h.createToken, Shape: rest.Returns[v3.LocalToken](201)},
+		{Pattern: "POST /dew/v1/shutdown", Needs: access.Administer, Handler: h.shutdown, Shape: rest.Empty(202).Reads(rest.JSON[v3.Shutdown]())},
+		{
+			Pattern: "GET /dew/v1/apps/{guid}/crashes", Needs: access.Read, Resource: access.App,
+			Handler: h.listCrashes, Shape: rest.Returns[v3.Crashes](200).Paginated().OrderedBy(rest.ByTime...),
+		},
+	}
+}
+
+// status is what this daemon is and does.
+func (h *Handlers) status(*http.Request) (any, error) {
+	st := h.About
+	apps, err := h.Platform.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	if h.SetAside != nil {
+		st.SetAside = h.SetAside()
+	}
+	if h.RefusedURLs != nil {
+		if st.RefusedURLs, err = h.RefusedURLs(); err != nil {
+			return nil, err
+		}
+	}
+	st.Apps = len(apps)
+	for _, a := range apps {
+		if a.State != app.Started {
+			continue
+		}
+		st.Started++
+		ps, err := h.Platform.Registry.Processes(a.GUID)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range ps {
+			st.Instances += p.Instances
+			for _, slot := range h.Platform.Processes.Instances(p.GUID) {
+				switch slot.State {
+				case runtime.Running:
+					st.Running++
+				case runtime.Crashed:
+					st.Crashed++
+				}
+			}
+		}
+	}
+	return st, nil
+}
+
+// credentials tell those at the socket how other programs come in.
+func (h *Handlers) credentials(*http.Request) (any, error) {
+	password, err := h.Platform.Auth.FirstPassword()
+	if err != nil && !errors.Is(err, auth.ErrNotFound) {
+		return nil, err
+	}
+	return v3.Credentials{API: h.Links.Public.String(), Username: auth.AdminName, Password: password}, nil
+}
+
+// createToken gives those at the socket a token of the administrator: they could
+// set another password as well.
+func (h *Handlers) createToken(r *http.Request) (any, error) {
+	token, err := h.Platform.Auth.UserToken(auth.AdminName)
+	if errors.Is(err, auth.ErrNotFound) {
+		return nil, rest.Unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.Platform.Log.Info("gave a token of the administrator", "to", access.Principal(r.Context()).Name)
+	return rest.Answer{Status: http.StatusCreated, Body: v3.LocalToken{Token: token, Type: "bearer"}}, nil
+}
+
+func (h *Handlers) listCrashes(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	q, err := readCrashQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	records, err := h.Platform.ExitsOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	kept := h.keptInstances()
+	page := rest.List(h.Links, r, q, records, rest.View[runtime.ExitRecord, v3.Crash]{
+		Key: func(record runtime.ExitRecord) rest.Key {
+			return rest.Key{Created: record.CrashedAt, Updated: record.CrashedAt, GUID: fmt.Sprintf("%020d", record.Number)}
+		},
+		Present: func(record runtime.ExitRecord) v3.Crash {
+			c := presentCrash(record)
+			c.Kept = kept[record.Instance]
+			return c
+		},
+	})
+	return v3.Crashes{Pagination: page.Pagination, Crashes: page.Resources}, nil
+}
+
+// readCrashQuery reads the parameters of a list of crashes: the newest come first,
+// and a page is as large as it can be. Clients that do not know pages get all that
+// the records of an app usually are.
+func readCrashQuery(r *http.Request) (rest.Query, error) {
+	q, err := rest.ReadQuery(r)
+	given := r.URL.Query()
+	if !given.Has("order_by") {
+		q.OrderBy, q.Descending = "created_at", true
+	}
+	if !given.Has("per_page") {
+		q.PerPage = rest.MaxPerPage
+	}
+	return q, err
+}
+
+// keptInstances are the crashed instances whose files can be entered.
+func (h *Handlers) keptInstances() map[runtime.InstanceID]bool {
+	out := map[runtime.InstanceID]bool{}
+	if h.Crashed == nil {
+		return out
+	}
+	for _, files := range h.Crashed() {
+		out[files.Instance] = true
+	}
+	return out
+}
+
+func presentCrash(r runtime.ExitRecord) v3.Crash {
+	out := v3.Crash{
+		App: r.App, Process: r.Slot.Process, Type: r.Type, Index: r.Slot.Index, Instance: string(r.Instance),
+		Cell: r.Cell, Version: r.Version, Droplet: r.Droplet, Reason: r.Reason, Description: r.Description,
+		Phase: string(r.Phase), First: presentExit(r.First), ProbableSignal: r.ProbableSignal, Order: string(r.Order),
+		Followers: []v3.CrashExit{}, Lines: []v3.CrashLines{},
+		Count: r.CrashCount, CrashedAt: r.CrashedAt, NextStart: r.NextStart, GivenUp: r.GivenUp, Complete: r.Complete,
+	}
+	sources := map[string]string{r.First.Exec: r.First.Source}
+	for _, e := range r.Followers {
+		out.Followers = append(out.Followers, presentExit(e))
+		sources[e.Exec] = e.Source
+	}
+	for _, l := range r.Lines {
+		out.Lines = append(out.Lines, v3.CrashLines{Source: sources[l.Exec], From: l.From, To: l.To})
+	}
+	return out
+}
+
+func presentExit(e runtime.Exit) v3.CrashExit {
+	return v3.CrashExit{
+		Source: e.Source, Sidecar: e.Name, Code: e.Code, OutOfMemory: e.OOM, Cause: string(e.Cause), Detail: e.Detail,
+		At: e.At, MemoryLimit: e.Memory.Limit, MemoryPeak: e.Memory.Peak,
+	}
+}
+
+func (h *Handlers) shutdown(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.Shutdown](r)
+	if err != nil {
+		return nil, err
+	}
+	if h.Shutdown == nil {
+		return nil, rest.Unprocessable("this daemon cannot be ended from here: end its process")
+	}
+	h.Shutdown(body.Apps)
+	return rest.Answer{Status: http.StatusAccepted}, nil
+}

@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// metricsEndpoints are the endpoints of this file.
+func (h *Handlers) metricsEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /metrics", Needs: access.ReadAll, Raw: h.Metrics.handler(h.Platform.Log), Shape: rest.ReturnsBytes("text/plain")},
+	}
+}
+
+// Metrics is what the daemon measures of itself, behind /metrics. Its methods are
+// the hooks for those who measure; they may be called by many goroutines.
+type Metrics struct {
+	registry   *prometheus.Registry
+	containerd *prometheus.HistogramVec
+	commits    prometheus.Histogram
+}
+
+// NewMetrics returns metrics with nothing measured but the process itself.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		containerd: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dew_containerd_call_seconds", Help: "Time of calls to containerd.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"call", "result"}),
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "dew_store_commit_seconds", Help: "Time of commits to the store, the disk's included.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
+		}),
+	}
+	m.registry.MustRegister(m.containerd, m.commits,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// ContainerdCall notes a call to containerd and how long it took.
+func (m *Metrics) ContainerdCall(call string, took time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	m.containerd.WithLabelValues(call, result).Observe(took.Seconds())
+}
+
+// StoreCommit notes a commit to the store and how long it took.
+func (m *Metrics) StoreCommit(took time.Duration) { m.commits.Observe(took.Seconds()) }
+
+// Watch adds what is counted elsewhere and only asked for when somebody looks.
+func (m *Metrics) Watch(logs *logstream.Logs, stats func() runtime.Stats) {
+	m.registry.MustRegister(&counted{logs: logs, stats: stats})
+}
+
+func (m *Metrics) handler(log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	})
+}
+
+// counted reads the counts of the logs and of the supervisor.
+type counted struct {
+	logs  *logstream.Logs
+	stats func() runtime.Stats
+}
+
+var (
+	descTails       = prometheus.NewDesc("dew_log_tails", "Capture files that are followed.", nil, nil)
+	descBacklog     = prometheus.NewDesc("dew_log_backlog_bytes", "Bytes that processes printed and that are in no log yet.", nil, nil)
+	descMaxBacklog  = prometheus.NewDesc("dew_log_backlog_max_bytes", "Unread bytes of the fullest capture file.", nil, nil)
+	descFrozen      = prometheus.NewDesc("dew_log_frozen_leaves", "Processes that stand still until their output is read.", nil, nil)
+	descFree        = prometheus.NewDesc("dew_log_disk_free_bytes", "Free bytes on the file system of the logs.", nil, nil)
+	descAppend      = prometheus.NewDesc("dew_log_append_seconds", "Time of appends to the logs.", nil, nil)
+	descAppendMax   = prometheus.NewDesc("dew_log_append_max_seconds", "The slowest append since the daemon started.", nil, nil)
+	descStarts      = prometheus.NewDesc("dew_instance_starts_total", "Instances that were started.", nil, nil)
+	descCrashes     = prometheus.NewDesc("dew_instance_crashes_total", "Instances that crashed, by the cause of the first exit.", []string{"cause"}, nil)
+	descRestarts    = prometheus.NewDesc("dew_instance_restarts_total", "Starts after a crash, by its cause.", []string{"cause"}, nil)
+	descChecks      = prometheus.NewDesc("dew_health_checks_total", "Health and readiness checks of instances, by outcome: passed, failed, unchecked (could not be run).", []string{"outcome"}, nil)
+	descUnavailable = prometheus.NewDesc("dew_containerd_unavailable_total", "Starts that containerd could not try.", nil, nil)
+	descPanics      = prometheus.NewDesc("dew_slot_panics_total", "Panics of slots.", nil, nil)
+)
+
+// Describe is part of prometheus.Collector.
+func (c *counted) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descTails, descBacklog, descMaxBacklog, descFrozen, descFree, descAppend, descAppendMax,
+		descStarts, descCrashes, descRestarts, descChecks, descUnavailable, descPanics,
+	} {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *counted) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	l := c.logs.Stats()
+	gauge(descTails, float64(l.Tails))
+	gauge(descBacklog, float64(l.Backlog))
+	gauge(descMaxBacklog, float64(l.MaxBacklog))
+	gauge(descFrozen, float64(l.Frozen))
+	gauge(descFree, float64(l.Free))
+	ch <- prometheus.MustNewConstSummary(descAppend, uint64(max(l.Appends, 0)), l.AppendTime.Seconds(), nil)
+	gauge(descAppendMax, l.AppendMax.Seconds())
+	if c.stats == nil {
+		return
+	}
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	st := c.stats()
+	counter(descStarts, st.Starts)
+	counter(descUnavailable, st.Unavailable)
+	counter(descPanics, st.Panics)
+	for cause, n := range st.Crashes {
+		counter(descCrashes, n, string(cause))
+	}
+	for cause, n := range st.Restarts {
+		counter(descRestarts, n, string(cause))
+	}
+	for outcome, n := range st.Checks {
+		counter(descChecks, n, string(outcome))
+	}
+}

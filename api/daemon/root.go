@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// rootEndpoints are the endpoints of this file.
+func (h *Handlers) rootEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /{$}", Needs: access.Public, Handler: h.root, Shape: rest.Returns[v3.Root](200)},
+		{Pattern: "GET /healthz", Needs: access.Public, Handler: h.healthz, Shape: rest.Returns[map[string]string](200)},
+	}
+}
+
+// sshClient is the client that codes for the SSH door are given to.
+const sshClient = "ssh-proxy"
+
+// root tells where everything is. Doors that do not exist are null.
+func (h *Handlers) root(*http.Request) (any, error) {
+	links := v3.RootLinks{
+		Self:              &v3.Link{Href: h.Links.Public.String()},
+		CloudControllerV3: &v3.RootLink{Href: h.Links.Href("v3"), Meta: v3.RootMeta{Version: rest.APIVersion}},
+		Login:             &v3.Link{Href: h.Links.Href("uaa")},
+		UAA:               &v3.Link{Href: h.Links.Href("uaa")},
+		LogCache:          &v3.Link{Href: h.Links.Public.String()},
+		LogStream:         &v3.Link{Href: h.Links.Href("stream", "v1")},
+	}
+	if groups, err := h.Platform.Registry.RouterGroups(); err != nil {
+		return nil, err
+	} else if len(groups) > 0 {
+		links.Routing = &v3.Link{Href: h.Links.Href("routing")}
+	}
+	if door := h.SSH; door != nil {
+		links.AppSSH = &v3.RootLink{Href: door.Address, Meta: v3.RootMeta{HostKeyFingerprint: door.Fingerprint, OAuthClient: sshClient}}
+	}
+	return v3.Root{Links: links}, nil
+}
+
+func (h *Handlers) healthz(*http.Request) (any, error) {
+	return map[string]string{"status": "ok", "version": h.Version}, nil
+}

@@ -1,0 +1,339 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// logQuery is which lines a stream asks for.
+type logQuery struct {
+	Filter logstream.Filter
+	follow bool
+	from   uint64 // 0: the oldest
+	newest int    // of those that the filter wants; -1: all
+
+	sinceLastStart bool
+	crash          int // 1 is the newest; 0: none is meant
+}
+
+// logParameters read one query parameter each.
+var logParameters = map[string]func(q *logQuery, text string) error{
+	"follow":           func(q *logQuery, text string) error { return setFlag(&q.follow, text) },
+	"from":             func(q *logQuery, text string) (err error) { q.from, err = readNumber(text); return err },
+	"newest":           func(q *logQuery, text string) error { return setCount(&q.newest, text, 0) },
+	"source":           func(q *logQuery, text string) error { q.Filter.Source = text; return nil },
+	"process":          func(q *logQuery, text string) error { q.Filter.Process = text; return nil },
+	"sidecar":          func(q *logQuery, text string) error { q.Filter.Sidecar = text; return nil },
+	"no_sidecars":      func(q *logQuery, text string) error { return setFlag(&q.Filter.NoSidecars, text) },
+	"no_platform":      func(q *logQuery, text string) error { return setFlag(&q.Filter.NoPlatform, text) },
+	"instance":         setInstance,
+	"stream":           setStream,
+	"contains":         func(q *logQuery, text string) error { q.Filter.Contains = text; return nil },
+	"since":            func(q *logQuery, text string) error { return setTime(&q.Filter.Since, text) },
+	"until":            func(q *logQuery, text string) error { return setTime(&q.Filter.Until, text) },
+	"since_last_start": func(q *logQuery, text string) error { return setFlag(&q.sinceLastStart, text) },
+	"crash":            func(q *logQuery, text string) error { return setCount(&q.crash, text, 1) },
+}
+
+// ReadLogQuery is strict: a word that nobody understands would show lines that
+// nobody asked for.
+func ReadLogQuery(values url.Values) (logQuery, error) {
+	q := logQuery{follow: true, newest: -1}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		set := logParameters[name]
+		if set == nil {
+			return q, rest.BadQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(slices.Sorted(maps.Keys(logParameters)), "', '"))
+		}
+		if len(values[name]) != 1 {
+			return q, rest.BadQuery("%s is given %d times", name, len(values[name]))
+		}
+		if values[name][0] == "" {
+			return q, rest.BadQuery("%s is empty", name)
+		}
+		if err := set(&q, values[name][0]); err != nil {
+			return q, rest.BadQuery("%s %v", name, err)
+		}
+	}
+	return q, q.check()
+}
+
+// check refuses what contradicts itself.
+func (q logQuery) check() error {
+	f := q.Filter
+	switch {
+	case f.Sidecar != "" && f.NoSidecars:
+		return rest.BadQuery("sidecar and no_sidecars exclude each other")
+	case q.from > 0 && q.newest >= 0:
+		return rest.BadQuery("from and newest exclude each other")
+	case q.crash > 0 && q.sinceLastStart:
+		return rest.BadQuery("crash and since_last_start exclude each other")
+	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
+		return rest.BadQuery("since must be before until")
+	}
+	return nil
+}
+
+func readNumber(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, errors.New("must be a whole number, not " + strconv.Quote(text))
+	}
+	return n, nil
+}
+
+func setCount(n *int, text string, least int) error {
+	v, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || int(v) < least {
+		return errors.New("must be a whole number from " + strconv.Itoa(least) + " on, not " + strconv.Quote(text))
+	}
+	*n = int(v)
+	return nil
+}
+
+func setFlag(b *bool, text string) error {
+	switch text {
+	case "true":
+		*b = true
+	case "false":
+		*b = false
+	default:
+		return errors.New("must be true or false, not " + strconv.Quote(text))
+	}
+	return nil
+}
+
+func setInstance(q *logQuery, text string) error {
+	n := 0
+	if err := setCount(&n, text, 0); err != nil {
+		return err
+	}
+	q.Filter.Instance = &n
+	return nil
+}
+
+func setStream(q *logQuery, text string) error {
+	switch strings.ToUpper(text) {
+	case "OUT":
+		q.Filter.Stream = logstream.Out
+	case "ERR":
+		q.Filter.Stream = logstream.Err
+	default:
+		return errors.New("must be OUT or ERR, not " + strconv.Quote(text))
+	}
+	return nil
+}
+
+func setTime(t *time.Time, text string) error {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || at.Year() < 1970 || at.Year() > maxYear {
+		return errors.New("must be a time such as 2006-01-02T15:04:05Z, not " + strconv.Quote(text))
+	}
+	*t = at
+	return nil
+}
+
+// maxYear is the last whose times fit into the nanoseconds of a log.
+const maxYear = 2261
+
+// cursorOf gives the lines that a request asks for. A client that comes back says
+// which line it had last, and gets what its query wants behind that.
+func (h *Handlers) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logstream.Cursor, error) {
+	q, err := ReadLogQuery(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	last := l.LastSeq()
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		n, err := readNumber(id)
+		if err != nil {
+			return nil, rest.BadQuery("Last-Event-ID %v", err)
+		}
+		// Of a log that is no more: what comes now is new.
+		q.from, q.newest = min(n, last)+1, -1
+	}
+	if err := h.narrow(r.Context(), a, l, &q); err != nil {
+		return nil, err
+	}
+	var c *logstream.Cursor
+	if q.newest >= 0 {
+		c, err = l.SelectNewest(r.Context(), q.newest, q.Filter)
+	} else {
+		c, err = l.Select(q.from, q.Filter)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !q.follow || c.Past(time.Now()) {
+		c = c.UpTo(last)
+	}
+	return c, nil
+}
+
+// narrow turns a start or a crash into sequence numbers.
+func (h *Handlers) narrow(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+	switch {
+	case q.crash > 0:
+		return h.narrowToCrash(ctx, a, l, q)
+	case q.sinceLastStart:
+		return h.NarrowToStart(ctx, a, l, q)
+	}
+	return nil
+}
+
+// crashLines is how many of the last lines of each process a crash shows, unless
+// the request says how many.
+const crashLines = 20
+
+// narrowToCrash finds the last lines of each process of an instance that crashed,
+// and wants nothing else.
+func (h *Handlers) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+	records, err := h.Platform.ExitsOf(a.GUID)
+	if err != nil {
+		return err
+	}
+	records = slices.DeleteFunc(records, func(r runtime.ExitRecord) bool {
+		return q.Filter.Process != "" && !strings.EqualFold(r.Type, q.Filter.Process) || q.Filter.Instance != nil && r.Slot.Index != *q.Filter.Instance
+	})
+	if q.crash > len(records) {
+		return rest.BadQuery("crash %d does not exist: %s", q.crash, crashCount(len(records)))
+	}
+	record := records[q.crash-1]
+	count := q.newest
+	if count < 0 {
+		count = crashLines
+	}
+	q.Filter.InstanceID, q.Filter.Last, q.newest = string(record.Instance), max(l.LastSeq(), 1), -1
+	tails := map[string]uint64{}
+	for _, e := range append([]runtime.Exit{record.First}, record.Followers...) {
+		if e.Source == "" { // the container's own first process prints nothing
+			continue
+		}
+		f := q.Filter
+		f.Source, f.NoGaps = e.Source, true
+		if tails[e.Source], err = newestLine(ctx, l, count, f); err != nil {
+			return err
+		}
+		if tails[e.Source] == 0 {
+			delete(tails, e.Source)
+		}
+	}
+	q.Filter.Tails = &tails
+	q.Filter.First = slices.Min(append(slices.Collect(maps.Values(tails)), q.Filter.Last))
+	return nil
+}
+
+// crashCount is how many crashes are on record, in words.
+func crashCount(n int) string {
+	switch n {
+	case 0:
+		return "no crash is on record"
+	case 1:
+		return "1 crash is on record"
+	}
+	return strconv.Itoa(n) + " crashes are on record"
+}
+
+// The lines of an instance's first moments. The second is all there is where its
+// start was tried before.
+const (
+	Creating = "Creating container"
+	Created  = "Successfully created container"
+)
+
+// NarrowToStart finds where the desired instances began: the
+// earliest of their starts.
+func (h *Handlers) NarrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+	ps, err := h.Platform.Registry.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	var first []uint64
+	gone := map[int]int{} // instances that are not there, by index
+	for _, p := range ps {
+		if q.Filter.Process != "" && !strings.EqualFold(p.Type, q.Filter.Process) {
+			continue
+		}
+		there := h.newestOf(p.GUID)
+		for i := range p.Instances {
+			if q.Filter.Instance != nil && i != *q.Filter.Instance {
+				continue
+			}
+			if there[i] == "" {
+				gone[i]++
+				continue
+			}
+			seq, err := startOf(ctx, l, there[i])
+			if err != nil {
+				return err
+			}
+			first = append(first, seq)
+		}
+	}
+	for i, n := range gone {
+		seq, err := newestLine(ctx, l, n, logstream.Filter{NoGaps: true, Source: "CELL", Instance: &i, Contains: Creating})
+		if err != nil {
+			return err
+		}
+		if seq > 0 { // else it never started
+			first = append(first, seq)
+		}
+	}
+	if len(first) > 0 {
+		q.Filter.First = slices.Min(first)
+	}
+	return nil
+}
+
+// newestOf are the instances of a process by index, the newest where there are
+// several.
+func (h *Handlers) newestOf(process string) map[int]runtime.InstanceID {
+	out := map[int]runtime.InstanceID{}
+	for _, st := range h.Platform.Processes.Instances(process) {
+		if st.Instance != "" {
+			out[st.Slot.Index] = st.Instance // the newest generation is the last
+		}
+	}
+	return out
+}
+
+// startOf is the number of the first line about an instance; 0: it is not kept any
+// more.
+func startOf(ctx context.Context, l *logstream.Log, id runtime.InstanceID) (uint64, error) {
+	for _, text := range []string{Creating, Created} {
+		seq, err := newestLine(ctx, l, 1, logstream.Filter{NoGaps: true, Source: "CELL", InstanceID: string(id), Contains: text})
+		if seq > 0 || err != nil {
+			return seq, err
+		}
+	}
+	return 0, nil
+}
+
+// newestLine is the number of the n-th newest line that f wants, or of the oldest;
+// 0: there is none.
+func newestLine(ctx context.Context, l *logstream.Log, n int, f logstream.Filter) (uint64, error) {
+	c, err := l.SelectNewest(ctx, n, f)
+	if err != nil {
+		return 0, err
+	}
+	es, err := c.UpTo(l.LastSeq()).Next(ctx)
+	if errors.Is(err, io.EOF) || errors.Is(err, logstream.ErrTrimmed) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return es[0].Seq, nil
+}

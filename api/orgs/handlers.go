@@ -1,0 +1,35 @@
+// Package orgs answers requests about orgs, spaces, users, roles, and what administrators set: quotas, security groups, isolation segments, feature flags. The rows of its
+// endpoints stand beside the handlers, one file for each resource.
+package orgs
+
+import (
+	"slices"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/present"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/platform"
+)
+
+// Handlers has what the handlers need.
+type Handlers struct {
+	Access   *access.Control
+	Links    rest.Links
+	Platform *platform.Platform
+	Present  *present.Presenter
+}
+
+// Endpoints are the rows of all endpoints of this package.
+func (h *Handlers) Endpoints() []rest.Endpoint {
+	return slices.Concat(
+		h.flagsEndpoints(),
+		h.isolationSegmentsEndpoints(),
+		h.orgsEndpoints(),
+		h.quotasEndpoints(),
+		h.rolesEndpoints(),
+		h.securityGroupsEndpoints(),
+		h.spacesEndpoints(),
+		h.usageSummaryEndpoints(),
+		h.usersEndpoints(),
+	)
+}

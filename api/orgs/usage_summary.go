@@ -1,0 +1,98 @@
+package orgs
+
+import (
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+// usageSummaryEndpoints are the endpoints of this file.
+func (h *Handlers) usageSummaryEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{Pattern: "GET /v3/info/usage_summary", Needs: access.ReadAll, Hidden: true, Handler: h.getUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
+		{Pattern: "GET /v3/organizations/{guid}/usage_summary", Needs: access.Read, Resource: access.Org, Handler: h.getOrgUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
+		{Pattern: "GET /v3/spaces/{guid}/usage_summary", Needs: access.Read, Resource: access.Space, Handler: h.getSpaceUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
+	}
+}
+
+func (h *Handlers) getOrgUsage(r *http.Request) (any, error) {
+	o, err := h.Present.Org(r)
+	if err != nil {
+		return nil, err
+	}
+	u, err := h.Platform.Registry.UsedByOrg(o.GUID)
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := h.Platform.Registry.SpacesOf(o.GUID)
+	if err != nil {
+		return nil, err
+	}
+	inside := map[string]bool{}
+	for _, sp := range spaces {
+		inside[sp.GUID] = true
+	}
+	out, err := h.usageOf(u, func(space string) bool { return inside[space] })
+	out.Usage.Domains = &u.Domains
+	out.Links = h.usageLinks("organization", "organizations", o.GUID)
+	return out, err
+}
+
+// getUsage is what the whole platform takes.
+func (h *Handlers) getUsage(*http.Request) (any, error) {
+	u, err := h.Platform.Registry.UsedByAll()
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.usageOf(u, func(string) bool { return true })
+	out.Usage.Domains = &u.Domains
+	out.Links = v3.Links{"self": {Href: h.Links.Href("v3", "info", "usage_summary")}}
+	return out, err
+}
+
+func (h *Handlers) getSpaceUsage(r *http.Request) (any, error) {
+	sp, err := h.Present.Space(r)
+	if err != nil {
+		return nil, err
+	}
+	u, err := h.Platform.Registry.UsedBySpace(sp.GUID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.usageOf(u, func(space string) bool { return space == sp.GUID })
+	out.Links = h.usageLinks("space", "spaces", sp.GUID)
+	return out, err
+}
+
+func (h *Handlers) usageLinks(one, many, guid string) v3.Links {
+	return v3.Links{"self": {Href: h.Links.Href("v3", many, guid, "usage_summary")}, one: {Href: h.Links.Href("v3", many, guid)}}
+}
+
+// usageOf adds what services take in the spaces.
+func (h *Handlers) usageOf(u app.Used, inside func(space string) bool) (out v3.PlaceUsage, err error) {
+	out.Usage = v3.UsageNumbers{
+		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,
+	}
+	is, err := h.Platform.Services.Instances(services.InstanceFilter{Type: services.Managed})
+	if err != nil {
+		return out, err
+	}
+	mine := map[string]bool{}
+	for _, i := range is {
+		if inside(i.Space) {
+			mine[i.GUID] = true
+		}
+	}
+	out.Usage.ServiceInstances = len(mine)
+	keys, err := h.Platform.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.KeyBinding}})
+	for _, k := range keys {
+		if mine[k.Instance] {
+			out.Usage.ServiceKeys++
+		}
+	}
+	return out, err
+}

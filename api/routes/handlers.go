@@ -1,0 +1,32 @@
+// Package routes answers requests about routes, their destinations, and domains. The rows of its
+// endpoints stand beside the handlers, one file for each resource.
+package routes
+
+import (
+	"slices"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/present"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/platform"
+)
+
+// Handlers has what the handlers need.
+type Handlers struct {
+	Access   *access.Control
+	Links    rest.Links
+	Platform *platform.Platform
+	Present  *present.Presenter
+}
+
+// Endpoints are the rows of all endpoints of this package.
+func (h *Handlers) Endpoints() []rest.Endpoint {
+	return slices.Concat(
+		h.destinationsEndpoints(),
+		h.domainsEndpoints(),
+		h.reservationsEndpoints(),
+		h.routeSharingEndpoints(),
+		h.routerGroupsEndpoints(),
+		h.routesEndpoints(),
+	)
+}

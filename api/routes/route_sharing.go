@@ -1,0 +1,189 @@
+package routes
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/registry"
+)
+
+// routeSharingEndpoints are the endpoints of this file.
+func (h *Handlers) routeSharingEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "GET /v3/routes/{guid}/relationships/shared_spaces", Needs: access.ReadRoute, Resource: access.Route,
+			Handler: h.getRouteShares, Shape: rest.Returns[v3.SharedSpaces](200),
+		},
+		{
+			Pattern: "POST /v3/routes/{guid}/relationships/shared_spaces", Needs: access.Support, Resource: access.Route,
+			Handler: h.shareRoute, Shape: rest.Returns[v3.SharedSpaces](200).Reads(rest.JSON[v3.ShareServiceInstance]()),
+		},
+		{
+			Pattern: "DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}", Needs: access.Support, Resource: access.Route,
+			Handler: h.unshareRoute, Shape: rest.Empty(204),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/relationships/space", Needs: access.Develop, Resource: access.Route,
+			Handler: h.moveRoute, Shape: rest.Returns[v3.Related](200).Reads(rest.JSON[v3.ToOne]()),
+		},
+	}
+}
+
+func (h *Handlers) getRouteShares(r *http.Request) (any, error) {
+	rt, err := h.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return h.presentRouteShares(rt), nil
+}
+
+func (h *Handlers) presentRouteShares(rt app.Route) v3.SharedSpaces {
+	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
+		"self": {Href: h.Links.Href("v3", "routes", rt.GUID, "relationships", "shared_spaces")},
+	}}
+	for _, space := range rt.SharedWith {
+		out.Data = append(out.Data, v3.GUID{GUID: space})
+	}
+	return out
+}
+
+// shareRoute lets apps of further spaces have a route. Who shares must develop
+// there, too.
+func (h *Handlers) shareRoute(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.ShareServiceInstance](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Present.Feature(r.Context(), app.FlagRouteSharing); err != nil {
+		return nil, err
+	}
+	if len(body.Data) == 0 {
+		return nil, rest.Unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
+	}
+	var spaces []string
+	for _, d := range body.Data {
+		if err := noRouteThere("share", d.GUID, h.Access.Require(r.Context(), access.Develop, d.GUID)); err != nil {
+			return nil, err
+		}
+		spaces = append(spaces, d.GUID)
+	}
+	rt, err := h.giveRoute(r, eventShareRoute, spaces, func(reg *registry.Registry, guid string) (app.Route, error) {
+		return reg.ShareRoute(guid, spaces)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.presentRouteShares(rt), nil
+}
+
+func (h *Handlers) unshareRoute(r *http.Request) (any, error) {
+	space := r.PathValue("space")
+	rt, err := h.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Present.Feature(r.Context(), app.FlagRouteSharing); err != nil {
+		return nil, err
+	}
+	if space == rt.Space {
+		return nil, rest.Unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
+	}
+	if err := noRouteThere("unshare", space, h.Access.Require(r.Context(), access.Support, space)); err != nil {
+		return nil, err
+	}
+	_, err = h.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
+		rt, err := reg.UnshareRoute(guid, space)
+		if errors.Is(err, app.ErrNotFound) {
+			err = rest.Unprocessable("Unable to unshare route from space %s. Ensure the space exists and the route has been shared to this space.", space)
+		}
+		return rt, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusNoContent}, nil
+}
+
+// eventShareRoute is the one of these events that may be about several spaces.
+const eventShareRoute = "audit.route.share"
+
+// moveRoute gives a route to another space.
+func (h *Handlers) moveRoute(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.ToOne](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Present.Feature(r.Context(), app.FlagRouteSharing); err != nil {
+		return nil, err
+	}
+	if err := noRouteThere("transfer owner of", body.ID(), h.Access.Require(r.Context(), access.Support, body.ID())); err != nil {
+		return nil, err
+	}
+	rt, err := h.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
+		return reg.MoveRoute(guid, body.ID())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v3.Related{Data: &v3.GUID{GUID: rt.Space}, Links: v3.Links{
+		"self":    {Href: h.Links.Href("v3", "routes", rt.GUID, "relationships", "space")},
+		"related": {Href: h.Links.Href("v3", "spaces", rt.Space)},
+	}}, nil
+}
+
+// noRouteThere says in the platform's words why whoever asks may not give a route to a
+// space, or take it away there.
+func noRouteThere(what, space string, err error) error {
+	switch {
+	case errors.Is(err, app.ErrNotFound):
+		return rest.Unprocessable("Unable to %s route with space '%s'. Ensure the space exists and that you have access to it.", what, space)
+	case errors.Is(err, access.ErrNotAuthorized):
+		return rest.Unprocessable("Unable to %s route with space '%s'. Write permission is required there.", what, space)
+	}
+	return err
+}
+
+// giveRoute changes who has a route, and records it.
+func (h *Handlers) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		old, err := w.Registry.Route(r.PathValue("guid"))
+		if err != nil {
+			return rest.Missing("Route", err)
+		}
+		if rt, err = give(w.Registry, old.GUID); err != nil {
+			return err
+		}
+		if err := w.RecordMapping(old, rt, nil); err != nil {
+			return err
+		}
+		data := map[string]any{"target_space_guids": spaces}
+		if event != eventShareRoute {
+			data = map[string]any{"target_space_guid": spaces[0]}
+		}
+		was := rt
+		was.Space = old.Space // who had it gave it away
+		return w.RecordRoute(event, was, data)
+	})
+	return rt, err
+}
+
+// mayUnmap refuses those who have a route by sharing to take away apps of others.
+func (h *Handlers) mayUnmap(r *http.Request) error {
+	rt, err := h.routeOf(r)
+	if err != nil || h.Access.Require(r.Context(), access.Support, rt.Space) == nil {
+		return err
+	}
+	d, ok := platform.DestinationsByGUID(rt)[r.PathValue("destination")]
+	if !ok {
+		return nil // said later
+	}
+	if _, err = h.Present.AppInBody(r.Context(), access.Support, d.App); platform.IsNotFound(err) {
+		return access.ErrNotAuthorized
+	}
+	return err
+}

@@ -1,0 +1,315 @@
+package routes
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/api/present"
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/services"
+)
+
+// routesEndpoints are the endpoints of this file.
+func (h *Handlers) routesEndpoints() []rest.Endpoint {
+	return []rest.Endpoint{
+		{
+			Pattern: "GET /v3/routes", Needs: access.Authenticated,
+			Handler: h.listRoutes, Shape: rest.PageOf[v3.Route]("space_guids", "organization_guids", "app_guids", "service_instance_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "POST /v3/routes", Needs: access.Authenticated, // the body names the space
+			Handler: h.createRoute, Shape: rest.Returns[v3.Route](201).Reads(rest.JSON[v3.CreateRoute]()),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}", Needs: access.Support, Resource: access.Route,
+			Handler: h.updateRoute, Shape: rest.Returns[v3.Route](200).Reads(rest.JSON[v3.UpdateRoute]()),
+		},
+		{Pattern: "GET /v3/routes/{guid}", Needs: access.ReadRoute, Resource: access.Route, Handler: h.getRoute, Shape: rest.Returns[v3.Route](200).Query("include")},
+		{Pattern: "DELETE /v3/routes/{guid}", Needs: access.Support, Resource: access.Route, Handler: h.deleteRoute, Shape: rest.StartsJob()},
+		{
+			Pattern: "GET /v3/apps/{guid}/routes", Needs: access.Read, Resource: access.App,
+			Handler: h.listAppRoutes, Shape: rest.PageOf[v3.Route]("space_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+	}
+}
+
+func (h *Handlers) listRoutes(r *http.Request) (any, error) {
+	all, err := h.Platform.Registry.Routes()
+	if err != nil {
+		return nil, err
+	}
+	return h.pageOfRoutes(r, all)
+}
+
+func (h *Handlers) listAppRoutes(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.Platform.Registry.RoutesOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return h.pageOfRoutes(r, all)
+}
+
+func (h *Handlers) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.Includes(besideRoute...)
+	if err != nil {
+		return nil, err
+	}
+	perms, err := h.Access.Permissions(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	names, err := h.Platform.DomainNames()
+	if err != nil {
+		return nil, err
+	}
+	orgs, err := h.Platform.OrgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	bound, err := h.boundTo(q.Filters["service_instance_guids"])
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(rt app.Route) bool {
+		seen := perms.Can(access.ReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, perms.SeesSpace)
+		return !seen || !letsRoute(q, rt) || !q.Matches("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
+	})
+	out := rest.List(h.Links, r, q, all, rest.View[app.Route, v3.Route]{
+		Key: func(rt app.Route) rest.Key {
+			return rest.Key{Name: rt.Host, Created: rt.CreatedAt, Updated: rt.UpdatedAt, GUID: rt.GUID}
+		},
+		Present: func(rt app.Route) v3.Route { return h.Present.ShowRoute(rt, names[rt.Domain]) },
+		Labels:  func(rt app.Route) map[string]string { return rt.Metadata.Labels },
+	})
+	var b present.Related
+	for _, rt := range out.Resources {
+		b.Spaces = append(b.Spaces, rt.Relationships.Space.ID())
+		b.Domains = append(b.Domains, rt.Relationships.Domain.ID())
+	}
+	out.Included, err = h.Present.Included(asked, b, perms)
+	return out, err
+}
+
+// boundTo tells the routes that are bound to one of the service instances; without
+// any it tells all.
+func (h *Handlers) boundTo(instances []string) (func(route string) bool, error) {
+	if instances == nil {
+		return func(string) bool { return true }, nil
+	}
+	found, err := h.Platform.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.RouteBinding}, Instances: instances})
+	routes := rest.Each(found, func(b services.Binding) string { return b.Route })
+	return func(route string) bool { return slices.Contains(routes, route) }, err
+}
+
+// letsRoute tells whether the query asks for the route. Host names have no case, and
+// only TCP routes have a port.
+func letsRoute(q rest.Query, rt app.Route) bool {
+	apps := make([]string, 0, len(rt.Destinations))
+	for _, d := range rt.Destinations {
+		apps = append(apps, d.App)
+	}
+	return q.Matches("guids", rt.GUID) && q.Matches("space_guids", append([]string{rt.Space}, rt.SharedWith...)...) && q.Matches("domain_guids", rt.Domain) &&
+		q.Matches("app_guids", apps...) && q.MatchesFold("hosts", rt.Host) && q.Matches("paths", rt.Path) && q.Matches("ports", portText(rt))
+}
+
+func portText(rt app.Route) string {
+	if !rt.TCP() {
+		return ""
+	}
+	return strconv.Itoa(rt.Port)
+}
+
+func (h *Handlers) routeOf(r *http.Request) (app.Route, error) {
+	rt, err := h.Platform.Registry.Route(r.PathValue("guid"))
+	return rt, rest.Missing("Route", err)
+}
+
+// besideRoute is what can stand beside a route.
+var besideRoute = []string{"domain", "space", "space.organization"}
+
+func (h *Handlers) getRoute(r *http.Request) (any, error) {
+	asked, err := rest.ReadInclude(r, besideRoute)
+	if err != nil {
+		return nil, err
+	}
+	rt, err := h.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	perms, err := h.Access.Permissions(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	names, err := h.Platform.DomainNames()
+	if err != nil {
+		return nil, err
+	}
+	out := h.Present.ShowRoute(rt, names[rt.Domain])
+	out.Included, err = h.Present.Included(asked, present.Related{Spaces: []string{rt.Space}, Domains: []string{rt.Domain}}, perms)
+	return out, err
+}
+
+// createRoute makes a route that leads nowhere yet.
+func (h *Handlers) createRoute(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.CreateRoute](r)
+	if err != nil {
+		return nil, err
+	}
+	rt := app.Route{
+		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
+		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(platform.MetadataChange(body.Metadata)),
+	}
+	if err := h.Access.Require(r.Context(), access.Support, rt.Space); err != nil {
+		return nil, platform.InvalidSpace(err)
+	}
+	if err := h.Present.Feature(r.Context(), app.FlagRouteCreation); err != nil {
+		return nil, err
+	}
+	if body.Port != nil {
+		rt.Port = int(*body.Port)
+	}
+	var domain app.Domain
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
+		if domain, err = w.DomainFor(rt); err != nil {
+			return err
+		}
+		if err := fits(rt, domain, body.Port != nil); err != nil {
+			return err
+		}
+		if err := placeIsFree(w.Registry, rt, domain); err != nil {
+			return err
+		}
+		if rt, err = w.Registry.PutRoute(rt); err != nil {
+			return err
+		}
+		return w.RecordRoute("audit.route.create", rt, map[string]any{"request": body})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowRoute(rt, domain.Name)}, nil
+}
+
+// fits says in the platform's words what a route of the domain cannot have.
+func fits(rt app.Route, d app.Domain, port bool) error {
+	switch {
+	case !d.TCP() && port:
+		return rest.Unprocessable("port: Routes with protocol 'http' do not support ports.")
+	case !d.TCP():
+		return nil
+	case rt.Host != "":
+		return rest.Unprocessable("host: Hosts are not supported for TCP routes.")
+	case rt.Path != "":
+		return rest.Unprocessable("path: Paths are not supported for TCP routes.")
+	case port && rt.Port < 1:
+		return rest.Unprocessable("port: must be a port of the domain's router group, not %d: leave it out for any", rt.Port)
+	}
+	return nil
+}
+
+// placeIsFree says in the platform's words that there is such a route already:
+// clients take that for "there it is".
+func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
+	if d.TCP() {
+		return portIsFree(reg, rt, d)
+	}
+	_, err := reg.RouteAt(rt.Domain, rt.Host, rt.Path)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	with := ""
+	if rt.Host != "" {
+		with = fmt.Sprintf(" with host '%s'", rt.Host)
+	}
+	if rt.Path != "" {
+		with += fmt.Sprintf(" and path '%s'", rt.Path)
+	}
+	return rest.Unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
+}
+
+func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
+	if rt.Port == 0 {
+		return nil // one is chosen
+	}
+	found, err := reg.RouteAtPort(rt.Port)
+	switch {
+	case errors.Is(err, app.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case found.Domain == rt.Domain:
+		return rest.Unprocessable("Route already exists with port '%d' for domain '%s'.", rt.Port, d.Name)
+	}
+	return rest.Unprocessable("port: Port '%d' is not available. Try a different port or use a different domain.", rt.Port)
+}
+
+// changedOptions are options with a change made; null takes one away.
+func changedOptions(old map[string]string, change map[string]*string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, old)
+	for k, v := range change {
+		if v == nil {
+			delete(out, k)
+			continue
+		}
+		out[k] = *v
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (h *Handlers) updateRoute(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.UpdateRoute](r)
+	if err != nil {
+		return nil, err
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		rt, err := w.Registry.UpdateRoute(r.PathValue("guid"), func(rt *app.Route) error {
+			rt.Options = changedOptions(rt.Options, body.Options)
+			rt.Metadata = rt.Metadata.Merge(platform.MetadataChange(body.Metadata))
+			return nil
+		})
+		if err != nil {
+			return rest.Missing("Route", err)
+		}
+		return w.RecordRoute("audit.route.update", rt, map[string]any{"request": body})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.getRoute(r)
+}
+
+func (h *Handlers) deleteRoute(r *http.Request) (any, error) {
+	rt, err := h.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordRoute("audit.route.delete-request", rt, nil) })
+	if err != nil {
+		return nil, err
+	}
+	return h.Present.StartJob(r.Context(), platform.OpDeleteRoute, platform.Removal{GUID: rt.GUID})
+}
