@@ -1,6 +1,17 @@
 package platform
 
-import "github.com/dewrun/dew/api/v3"
+import (
+	"context"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/runtime"
+)
 
 // LogRate is a limit as the desired state has it: nil is none.
 func LogRate(n v3.Int) *int64 {
@@ -13,3 +24,203 @@ func LogRate(n v3.Int) *int64 {
 
 // NoLogLimit is how the platform writes that logs are not limited.
 const NoLogLimit = -1
+
+// Processes is what runs, as far as handlers ask for it. runtime.Supervisor is
+// the real one.
+type Processes interface {
+	// Instances is what is known of the slots of a process.
+	Instances(process string) []runtime.Status
+	// Usage is what an instance takes now; false: nobody knows.
+	Usage(ctx context.Context, process string, index int) (runtime.Usage, bool)
+	// Signal sends sig to main, or to the sidecar with the name.
+	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
+	// RestartInstance ends an instance and starts another in its place.
+	RestartInstance(process string, index int) error
+}
+
+// SSHDoor is how clients find the way into instances.
+type SSHDoor struct {
+	Address     string // host:port
+	Fingerprint string // of the host key, as clients compare it
+}
+
+// What the platform says of a web process that a deployment moves.
+const (
+	NoUpdateNow = "Cannot update this process while a deployment is in flight."
+	NoScaleNow  = "Cannot scale this process while a deployment is in flight."
+)
+
+// byManifest is how the platform marks what a manifest has done.
+const byManifest = "manifest_triggered"
+
+// Unmoved refuses to change a web process that a deployment moves: what the new
+// instances are started from would be another desired state than the one that is deployed.
+func Unmoved(reg *registry.Registry, p app.Process, refusal string) error {
+	if p.Type != app.Web {
+		return nil
+	}
+	d, active, err := reg.ActiveDeployment(p.App)
+	if err == nil && active && d.Progressing() {
+		return Refuse("%s", refusal)
+	}
+	return err
+}
+
+// RecordNew records the processes that an app has and had not before.
+func (w Tx) RecordNew(a app.App, before []app.Process, marks map[string]any) error {
+	now, err := w.Registry.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, p := range now {
+		if slices.ContainsFunc(before, func(old app.Process) bool { return old.GUID == p.GUID }) {
+			continue
+		}
+		if err := w.RecordProcess("create", a, p, marks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RecordProcess keeps an event about a process of an app, with what marks it.
+func (w Tx) RecordProcess(what string, a app.App, p app.Process, marks map[string]any) error {
+	data := map[string]any{"process_guid": p.GUID, "process_type": p.Type}
+	maps.Copy(data, marks)
+	return w.Record("audit.app.process."+what, a, data)
+}
+
+// recordDesired records what a manifest has asked of the processes of an app.
+func (w Tx) recordDesired(a app.App, m app.Manifest) error {
+	i := slices.IndexFunc(m.Applications, func(one app.ManifestApp) bool { return one.Name == a.Name })
+	if i < 0 {
+		return nil
+	}
+	for _, asked := range processesOf(m.Applications[i]) {
+		update, scale := updatesOf(asked), scalesOf(asked)
+		if len(update)+len(scale) == 0 {
+			continue
+		}
+		p, err := w.processIn(a, asked.Type)
+		if err != nil {
+			return err
+		}
+		if err := w.recordAsked("update", a, p, update); err != nil {
+			return err
+		}
+		if err := w.recordAsked("scale", a, p, scale); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w Tx) recordAsked(what string, a app.App, p app.Process, request map[string]any) error {
+	if len(request) == 0 {
+		return nil
+	}
+	return w.RecordProcess(what, a, p, map[string]any{"request": request, byManifest: true})
+}
+
+func (w Tx) processIn(a app.App, kind string) (app.Process, error) {
+	ps, err := w.Registry.Processes(a.GUID)
+	if err != nil {
+		return app.Process{}, err
+	}
+	i := slices.IndexFunc(ps, func(p app.Process) bool { return p.Type == kind })
+	if i < 0 {
+		return app.Process{}, notFound("Process")
+	}
+	return ps[i], nil
+}
+
+// checkUnmoved refuses a manifest that asks something of a web process that a
+// deployment moves.
+func (w Tx) checkUnmoved(space string, m app.Manifest) error {
+	for _, one := range m.Applications {
+		a, err := w.Registry.AppIn(space, one.Name)
+		if IsNotFound(err) {
+			continue // it is to be made
+		}
+		if err != nil {
+			return err
+		}
+		for _, asked := range processesOf(one) {
+			refusal := NoUpdateNow
+			switch {
+			case len(updatesOf(asked)) > 0:
+			case len(scalesOf(asked)) > 0:
+				refusal = NoScaleNow
+			default:
+				continue
+			}
+			err := Unmoved(w.Registry, app.Process{App: a.GUID, Type: asked.Type}, refusal)
+			if isA[*Error](err) {
+				return &app.JobError{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: "For application '" + one.Name + "': " + refusal}
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// processesOf are the processes that a manifest says something about; what it
+// says about the app is about its web process.
+func processesOf(m app.ManifestApp) []app.ManifestProcess {
+	if slices.ContainsFunc(m.Processes, func(p app.ManifestProcess) bool { return p.Type == app.Web }) {
+		return m.Processes
+	}
+	web := m.ManifestProcess
+	web.Type = app.Web
+	return append([]app.ManifestProcess{web}, m.Processes...)
+}
+
+// updatesOf is what a manifest asks for that a PATCH of the process could as well,
+// for everybody to read.
+func updatesOf(p app.ManifestProcess) map[string]any {
+	out := map[string]any{}
+	if p.Command != nil {
+		out["command"] = Hidden
+	}
+	for name, text := range map[string]*string{
+		"health_check_type": p.HealthCheckType, "health_check_http_endpoint": p.HealthCheckHTTPEndpoint,
+		"readiness_health_check_type": p.ReadinessHealthCheckType, "readiness_health_check_http_endpoint": p.ReadinessHealthCheckHTTPEndpoint,
+	} {
+		if text != nil {
+			out[name] = *text
+		}
+	}
+	for name, span := range map[string]*time.Duration{
+		"timeout":                         p.Timeout,
+		"health_check_invocation_timeout": p.HealthCheckInvocationTimeout, "health_check_interval": p.HealthCheckInterval,
+		"readiness_health_check_invocation_timeout": p.ReadinessHealthCheckInvocationTimeout,
+		"readiness_health_check_interval":           p.ReadinessHealthCheckInterval,
+	} {
+		if span != nil {
+			out[name] = int(*span / time.Second)
+		}
+	}
+	return out
+}
+
+// scalesOf is what a manifest asks for that scaling could as well.
+func scalesOf(p app.ManifestProcess) map[string]any {
+	out := map[string]any{}
+	for name, n := range map[string]*int{"instances": p.Instances, "memory_in_mb": p.MemoryMB, "disk_in_mb": p.DiskMB} {
+		if n != nil {
+			out[name] = *n
+		}
+	}
+	if p.LogRate != nil {
+		out["log_rate_limit_in_bytes_per_second"] = *p.LogRate
+	}
+	return out
+}
+
+func (w Tx) RecordSidecar(a app.App, how string, c app.Sidecar) error {
+	return w.Record("audit.app.update", a, map[string]any{"request": map[string]any{
+		"sidecar": map[string]any{"action": how, "guid": c.GUID, "name": c.Name},
+	}})
+}

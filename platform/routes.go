@@ -2,9 +2,14 @@ package platform
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
 // DomainFor is the domain of a new route, if its space may have routes there.
@@ -51,4 +56,123 @@ func (p *Platform) doDeleteRoute(_ context.Context, guid string) error {
 		return err
 	}
 	return nil
+}
+
+// RecordMapping records the apps that a route leads to now and did not before,
+// and the other way round.
+func (w Tx) RecordMapping(old, rt app.Route, marks map[string]any) error {
+	before, after := DestinationsByGUID(old), DestinationsByGUID(rt)
+	for _, way := range []struct {
+		event   string
+		in, not map[string]app.Destination
+	}{
+		{"audit.app.map-route", after, before},
+		{"audit.app.unmap-route", before, after},
+	} {
+		for _, guid := range slices.Sorted(maps.Keys(way.in)) {
+			if _, both := way.not[guid]; both {
+				continue
+			}
+			if err := w.recordDestination(way.event, rt, way.in[guid], marks); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w Tx) recordDestination(event string, rt app.Route, d app.Destination, marks map[string]any) error {
+	a, err := w.Registry.App(d.App)
+	if err != nil {
+		return err
+	}
+	data := map[string]any{
+		"route_guid": rt.GUID, "destination_guid": d.GUID, "route_mapping_guid": d.GUID, "process_type": d.ProcessType,
+		"app_port": d.Port, "protocol": d.Protocol, "weight": nil,
+	}
+	if len(rt.Options) > 0 {
+		data["route_options"] = rt.Options
+	}
+	maps.Copy(data, marks)
+	return w.Record(event, a, data)
+}
+
+func DestinationsByGUID(rt app.Route) map[string]app.Destination {
+	out := make(map[string]app.Destination, len(rt.Destinations))
+	for _, d := range rt.Destinations {
+		out[d.GUID] = d
+	}
+	return out
+}
+
+// OpDeleteDomain is the job that removes a domain.
+const OpDeleteDomain = "domain.delete"
+
+func (p *Platform) doDeleteDomain(_ context.Context, guid string) error {
+	if err := p.Registry.DeleteDomain(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// Unused wants no routes of an org in a domain.
+func Unused(reg *registry.Registry, domain, org string) error {
+	spaces, err := reg.SpacesOf(org)
+	if err != nil {
+		return err
+	}
+	routes, err := reg.Routes()
+	if err != nil {
+		return err
+	}
+	for _, rt := range routes {
+		if rt.Domain == domain && slices.ContainsFunc(spaces, func(sp app.Space) bool { return sp.GUID == rt.Space }) {
+			return Refuse("This domain has associated routes in this organization. Delete the routes before unsharing.")
+		}
+	}
+	return nil
+}
+
+// DomainNames gives the name by the guid.
+func (p *Platform) DomainNames() (map[string]string, error) {
+	all, err := p.Registry.Domains()
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string, len(all))
+	for _, d := range all {
+		names[d.GUID] = d.Name
+	}
+	return names, nil
+}
+
+// OpDeleteUnmapped is the job that removes the routes of a space that lead nowhere.
+const OpDeleteUnmapped = "space.delete_unmapped_routes"
+
+// Unmapped are the arguments of opDeleteUnmapped.
+type Unmapped struct {
+	Space string    `json:"space"`
+	Actor app.Actor `json:"actor"`
+}
+
+func (p *Platform) doDeleteUnmapped(_ context.Context, j app.Job) ([]string, error) {
+	var args Unmapped
+	if err := json.Unmarshal(j.Args, &args); err != nil {
+		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+	}
+	return nil, p.ChangeAs(args.Actor, func(w Tx) error {
+		all, err := w.Registry.Routes()
+		if err != nil {
+			return err
+		}
+		for _, rt := range all {
+			if rt.Space != args.Space || len(rt.Destinations) > 0 {
+				continue
+			}
+			if err := errors.Join(w.RecordRoute("audit.route.delete-request", rt, nil), w.Registry.DeleteRoute(rt.GUID)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

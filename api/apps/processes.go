@@ -484,3 +484,6 @@ func readSignal(name string) (syscall.Signal, error) {
 	}
 	return 0, &app.Invalid{Key: "signal", Message: fmt.Sprintf("must be a signal such as KILL, TERM or 9, not %q", name)}
 }
+
+// maxSignal is the last signal that Linux has.
+const maxSignal = 64

@@ -1,6 +1,7 @@
 package present
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/platform"
 )
 
@@ -87,4 +89,121 @@ func Lifecycle(buildpacks []string, stack string) v3.Lifecycle {
 		shown = append(shown, droplet.WithoutSecret(b))
 	}
 	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: shown, Stack: stack}}
+}
+
+// MayDocker refuses images where an administrator has not allowed them.
+func (p *Presenter) MayDocker(ctx context.Context) error { return p.Feature(ctx, app.FlagDocker) }
+
+// setDocker makes a new app one that is an image; one that is there stays what it is.
+func (p *Presenter) setDocker(ctx context.Context, a *app.App, kind string) error {
+	if a.GUID != "" {
+		if a.Docker() != (kind == v3.LifecycleDocker) {
+			return rest.Unprocessable("Lifecycle type cannot be changed")
+		}
+		return nil
+	}
+	if kind != v3.LifecycleDocker {
+		return nil
+	}
+	a.Lifecycle = app.LifecycleDocker
+	return p.MayDocker(ctx)
+}
+
+// AppLifecycle shows how an app comes about.
+func (p *Presenter) AppLifecycle(a app.App) v3.Lifecycle {
+	if a.Docker() {
+		return v3.Lifecycle{Type: v3.LifecycleDocker}
+	}
+	return Lifecycle(a.Buildpacks, cmp.Or(a.Stack, stack.Default))
+}
+
+// BuildLifecycle shows how a build makes a droplet.
+func (p *Presenter) BuildLifecycle(b droplet.Build) v3.Lifecycle {
+	if p, err := p.Platform.Packages.Get(b.Package); err == nil && p.Type == droplet.PackageDocker {
+		return v3.Lifecycle{Type: v3.LifecycleDocker}
+	}
+	return Lifecycle(b.Buildpacks, b.Stack)
+}
+
+// ShowDocker shows a droplet that is an image.
+func ShowDocker(out *v3.Droplet, run stack.RunConfig) {
+	out.Lifecycle, out.Stack, out.Buildpacks = v3.Lifecycle{Type: v3.LifecycleDocker}, "", nil
+	out.Image = &run.Ref
+	delete(out.Links, "download")
+}
+
+// VisibleApps are the apps that the request may know of and that the query's filters
+// for apps, spaces and orgs let through, by guid.
+func (p *Presenter) VisibleApps(r *http.Request, q rest.Query) (map[string]app.App, error) {
+	perms, err := p.Access.Permissions(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	apps, err := p.Platform.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	orgs, err := p.Platform.OrgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]app.App{}
+	for _, a := range apps {
+		if perms.SeesSpace(a.Space) && q.Matches("app_guids", a.GUID) && q.Matches("space_guids", a.Space) && q.Matches("organization_guids", orgs[a.Space]) {
+			out[a.GUID] = a
+		}
+	}
+	return out, nil
+}
+
+// Secrets tells of an app whether who asks may read its secrets. Commands are
+// among them: they carry passwords.
+func (p *Presenter) Secrets(r *http.Request) (func(app string) bool, error) {
+	perms, err := p.Access.Permissions(r.Context())
+	return func(guid string) bool {
+		if perms.Secrets {
+			return true
+		}
+		a, err := p.Platform.Registry.App(guid)
+		return err == nil && perms.Can(access.ReadSecrets, a.Space)
+	}, err
+}
+
+// Concealed is a secret as it is shown.
+func Concealed(text string, open bool) string {
+	if open {
+		return text
+	}
+	return platform.Hidden
+}
+
+// OfApps reads what belongs to apps: app by app where the query names some, else
+// all at once.
+func OfApps[T any](q rest.Query, apps map[string]app.App, one func(app string) ([]T, error), all func() ([]T, error)) ([]T, error) {
+	if _, some := q.Filters["app_guids"]; !some {
+		return all()
+	}
+	var out []T
+	for guid := range apps {
+		found, err := one(guid)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// AppInBody is an app that no right asked for, such as one in a body, if whoever asks may do it there.
+func (p *Presenter) AppInBody(ctx context.Context, n access.Need, guid string) (app.App, error) {
+	a, err := p.Platform.Registry.App(guid)
+	if err != nil {
+		return a, err
+	}
+	return a, p.Access.Require(ctx, n, a.Space)
+}
+
+func (p *Presenter) Stack(r *http.Request) (stack.Record, error) {
+	k, err := p.Platform.Stacks().Kept(r.PathValue("guid"))
+	return k, rest.Missing("Stack", err)
 }

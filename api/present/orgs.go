@@ -1,11 +1,16 @@
 package present
 
 import (
+	"context"
 	"net/http"
+	"slices"
 
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/platform"
 )
 
 // Org is the org that the path names.
@@ -24,4 +29,151 @@ func (p *Presenter) ShowOrg(o app.Org) v3.Organization {
 		Metadata:      rest.PresentMetadata(o.Metadata),
 		Links:         v3.Links{"self": at(), "domains": at("domains"), "default_domain": at("domains", "default")},
 	}
+}
+
+// Space is the space that the path names.
+func (p *Presenter) Space(r *http.Request) (app.Space, error) {
+	sp, err := p.Platform.Registry.Space(r.PathValue("guid"))
+	return sp, rest.Missing("Space", err)
+}
+
+func (p *Presenter) ShowSpace(sp app.Space) v3.Space {
+	self := p.Links.Href("v3", "spaces", sp.GUID)
+	return v3.Space{
+		GUID: sp.GUID, CreatedAt: v3.At(sp.CreatedAt), UpdatedAt: v3.At(sp.UpdatedAt), Name: sp.Name,
+		Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org), Quota: v3.To(sp.Quota)},
+		Metadata:      rest.PresentMetadata(sp.Metadata),
+		Links: v3.Links{
+			"self":           {Href: self},
+			"organization":   {Href: p.Links.Href("v3", "organizations", sp.Org)},
+			"features":       {Href: self + "/features"},
+			"apply_manifest": {Href: self + "/actions/apply_manifest", Method: http.MethodPost},
+		},
+	}
+}
+
+// Include reads what is to be shown beside, each once. What is gone since is left
+// out.
+func (p *Presenter) Include(in rest.Include) (map[string]any, error) {
+	out := map[string]any{}
+	if in.Orgs != nil {
+		all, err := rest.PresentEach(in.Orgs, p.Platform.Registry.Org, p.ShowOrg)
+		if err != nil {
+			return nil, err
+		}
+		out["organizations"] = all
+	}
+	if in.Spaces != nil {
+		all, err := rest.PresentEach(in.Spaces, p.Platform.Registry.Space, p.ShowSpace)
+		if err != nil {
+			return nil, err
+		}
+		out["spaces"] = all
+	}
+	if in.Users != nil {
+		people, err := p.People()
+		if err != nil {
+			return nil, err
+		}
+		out["users"], err = rest.PresentEach(in.Users, func(guid string) (platform.Person, error) {
+			p, ok := people[guid]
+			if !ok {
+				return p, auth.ErrNotFound
+			}
+			return p, nil
+		}, p.ShowUser)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// People are all whom the platform knows, by guid: users that were not deleted
+// here, and clients that were made known or that have a role.
+func (p *Presenter) People() (map[string]platform.Person, error) {
+	records, err := p.Platform.Registry.Users()
+	if err != nil {
+		return nil, err
+	}
+	out, gone := map[string]platform.Person{}, map[string]bool{}
+	for _, u := range records {
+		if gone[u.GUID] = u.Gone; !u.Gone {
+			out[u.GUID] = platform.Person{GUID: u.GUID, Metadata: u.Metadata, Created: u.CreatedAt, Updated: u.UpdatedAt}
+		}
+	}
+	roles, err := p.Platform.Roles.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, role := range roles {
+		if _, known := out[role.User]; !known {
+			out[role.User] = platform.Person{GUID: role.User, Created: role.CreatedAt, Updated: role.UpdatedAt}
+		}
+	}
+	users, err := p.Platform.Auth.Accounts().Users()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range users {
+		p, known := out[u.GUID]
+		if !known && gone[u.GUID] {
+			continue
+		}
+		if !known {
+			p = platform.Person{GUID: u.GUID, Updated: u.UpdatedAt}
+		}
+		p.Name, p.Origin, p.Created = u.Name, u.Origin, u.CreatedAt
+		out[u.GUID] = p
+	}
+	return out, nil
+}
+
+func (p *Presenter) ShowUser(u platform.Person) v3.User {
+	out := v3.User{
+		GUID: u.GUID, CreatedAt: v3.At(u.Created), UpdatedAt: v3.At(u.Updated), PresentationName: u.Called(),
+		Metadata: rest.PresentMetadata(u.Metadata), Links: v3.Links{"self": {Href: p.Links.Href("v3", "users", u.GUID)}},
+	}
+	if u.Name != "" {
+		out.Username, out.Origin = &u.Name, &u.Origin
+	}
+	return out
+}
+
+// QuotaOf is the guid of an org's quota.
+func QuotaOf(o app.Org) string {
+	if o.Quota == "" {
+		return app.Unlimited().GUID
+	}
+	return o.Quota
+}
+
+// Visible are the spaces among guids that somebody sees.
+func Visible(guids []string, perms access.Permissions) []string {
+	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !perms.SeesSpace(guid) })
+}
+
+// forAll are the features that an administrator does without as well when they are
+// off: as on the platform, where those who may switch them have to.
+var forAll = []string{app.FlagEnvVisibility, app.FlagRouteSharing, app.FlagServiceSharing, app.FlagSpaceBrokers}
+
+// Feature refuses what an administrator has switched off. Administrators may do
+// most of it all the same.
+func (p *Presenter) Feature(ctx context.Context, name string) error {
+	if access.Principal(ctx).Admin() && !slices.Contains(forAll, name) {
+		return nil
+	}
+	f, err := p.Platform.Registry.Flag(name)
+	if err != nil || f.Enabled {
+		return err
+	}
+	return featureDisabled(f)
+}
+
+func featureDisabled(f app.Flag) *rest.Error {
+	why := f.Name
+	if f.Message != "" {
+		why = f.Message
+	}
+	return &rest.Error{Status: http.StatusForbidden, Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + why}
 }

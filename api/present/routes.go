@@ -1,9 +1,11 @@
 package present
 
 import (
+	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/route"
 )
 
 // routeProblem says why nothing answers on the port of a TCP route.
@@ -33,5 +35,77 @@ func (p *Presenter) ShowRoute(rt app.Route, domain string) v3.Route {
 
 			"shared_spaces": {Href: self + "/relationships/shared_spaces"},
 		},
+	}
+}
+
+// defaultPort is where a process listens that names no port.
+const defaultPort = 8080
+
+func (p *Presenter) ShowDestinations(rt app.Route) v3.Destinations {
+	out := v3.Destinations{Destinations: []v3.Destination{}, Links: v3.Links{
+		"self":  {Href: p.Links.Href("v3", "routes", rt.GUID, "destinations")},
+		"route": {Href: p.Links.Href("v3", "routes", rt.GUID)},
+	}}
+	for _, d := range rt.Destinations {
+		port := d.Port
+		if port == 0 {
+			port = defaultPort
+		}
+		out.Destinations = append(out.Destinations, v3.Destination{
+			GUID: d.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt),
+			App:  v3.DestinationApp{GUID: d.App, Process: v3.DestinationProcess{Type: d.ProcessType}},
+			Port: port, Protocol: d.Protocol, Pending: p.pending(d),
+		})
+	}
+	return out
+}
+
+// pending tells whether a destination waits for a restart. That nobody knows is
+// not worth an error: the destination is shown all the same.
+func (p *Presenter) pending(d app.Destination) bool {
+	if d.Port == 0 {
+		return false
+	}
+	ps, err := p.Platform.Registry.Processes(d.App)
+	if err != nil {
+		p.Platform.Log.Error("cannot read the processes of an app", "app", d.App, "err", err)
+		return false
+	}
+	for _, process := range ps {
+		if process.Type == d.ProcessType {
+			return route.Pending(d, p.Platform.Processes.Instances(process.GUID))
+		}
+	}
+	return false
+}
+
+// SharedWith are the orgs that a domain is shared with, as far as they are seen.
+func SharedWith(d app.Domain, perms access.Permissions) v3.ToMany {
+	out := v3.ToMany{Data: []v3.GUID{}}
+	for _, org := range d.SharedWith {
+		if perms.SeesOrg(org) {
+			out.Data = append(out.Data, v3.GUID{GUID: org})
+		}
+	}
+	return out
+}
+
+func (p *Presenter) ShowDomain(d app.Domain, perms access.Permissions) v3.Domain {
+	self := p.Links.Href("v3", "domains", d.GUID)
+	links := v3.Links{"self": {Href: self}}
+	if d.Org != "" {
+		links["organization"] = v3.Link{Href: p.Links.Href("v3", "organizations", d.Org)}
+		links["shared_organizations"] = v3.Link{Href: self + "/relationships/shared_organizations"}
+	}
+	protocols, group := []string{"http"}, (*v3.GUID)(nil)
+	if d.TCP() {
+		protocols, group = []string{"tcp"}, &v3.GUID{GUID: d.RouterGroup}
+		links["router_group"] = v3.Link{Href: p.Links.Href("routing", "v1", "router_groups", d.RouterGroup)}
+	}
+	return v3.Domain{
+		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Name: d.Name, Internal: d.Internal,
+		SupportedProtocols: protocols, RouterGroup: group, Metadata: rest.PresentMetadata(d.Metadata),
+		Relationships: v3.DomainRelationships{Organization: v3.To(d.Org), SharedOrganizations: SharedWith(d, perms)},
+		Links:         links,
 	}
 }

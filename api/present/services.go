@@ -1,6 +1,10 @@
 package present
 
 import (
+	"context"
+	"net/http"
+
+	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
@@ -45,4 +49,20 @@ func operationName(o services.Operation) string {
 		return "service_bindings." + string(o.Action)
 	}
 	return string(o.Kind) + "." + string(o.Action)
+}
+
+// ServiceInstance is the service instance that the path names.
+func (p *Presenter) ServiceInstance(r *http.Request) (services.Instance, error) {
+	i, err := p.Platform.Services.Instance(r.PathValue("guid"))
+	return i, rest.Missing("Service instance", err)
+}
+
+// StartJob starts a job and tells where to ask for it. The address is absolute:
+// clients take it as it is.
+func (p *Presenter) StartJob(ctx context.Context, operation string, args any) (any, error) {
+	j, err := p.Platform.Jobs.StartFor(platform.ActorOf(ctx), operation, args)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusAccepted, Location: p.Links.Href("v3", "jobs", j.GUID)}, nil
 }

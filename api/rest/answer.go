@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"io"
 	"net/http"
 )
@@ -21,4 +22,14 @@ type Answer struct {
 	Size        int64                   // of content; 0: unknown
 	Produce     func(w io.Writer) error // writes a large body piece by piece
 	ContentType string
+}
+
+// MaxBody bounds every body but uploads, which have their own bound.
+const MaxBody = 16 << 20
+
+type RequestKey struct{}
+
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(RequestKey{}).(string)
+	return id
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
@@ -80,4 +81,40 @@ func (p *Platform) ExitsOf(appGUID string) ([]runtime.ExitRecord, error) {
 		return cmp.Or(b.CrashedAt.Compare(a.CrashedAt), cmp.Compare(b.Number, a.Number))
 	})
 	return all, nil
+}
+
+// buildUsage keeps that a build began, or is over.
+func (w Tx) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
+	u := app.Usage{
+		State: app.UsageStagingStarted, Previous: string(b.State), App: app.Named{GUID: a.GUID, Name: a.Name}, Instances: app.Change{Now: 1, Before: 1},
+	}
+	if d == nil && b.State != droplet.BuildFailed {
+		return w.Registry.RecordUsage(u, a.Space)
+	}
+	u.State = app.UsageStagingStopped
+	if d != nil && len(d.Buildpacks) > 0 {
+		u.Buildpack = d.Buildpacks[len(d.Buildpacks)-1].Name
+	}
+	if err := w.Registry.RecordUsage(u, a.Space); err != nil || d == nil {
+		return err
+	}
+	u.State = app.UsageBuildpackSet
+	return w.Registry.RecordUsage(u, a.Space)
+}
+
+// Exits reads the exit records. runtime.ExitLog is the real one.
+type Exits interface {
+	Process(process string) ([]runtime.ExitRecord, error)
+}
+
+// LogToApp puts a sentence of the platform into an app's log. A log that cannot be
+// written must not undo a change that is stored already.
+func (p *Platform) LogToApp(appGUID, text string) {
+	l, err := p.Logs.App(appGUID)
+	if err == nil {
+		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Out, Text: []byte(text)})
+	}
+	if err != nil {
+		p.Log.Warn("cannot write to the app's log", "app", appGUID, "err", err)
+	}
 }

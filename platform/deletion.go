@@ -1,0 +1,540 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+)
+
+// OpDeleteApp is the job that removes an app.
+const OpDeleteApp = "app.delete"
+
+// doDeleteApp removes an app and what was made for it. An app that is gone
+// already is fine: the job may be done twice.
+func (p *Platform) doDeleteApp(ctx context.Context, guid string) error {
+	return p.removeApp(ctx, guid, func(Tx, app.App) error { return nil })
+}
+
+// deleteApps removes the apps of a space. What was made of their bits goes first: a
+// daemon that is killed in between finds the app again, and so the rest.
+func (p *Platform) deleteApps(ctx context.Context, space string) error {
+	apps, err := p.Registry.AppsIn(space)
+	if err != nil {
+		return err
+	}
+	for _, a := range apps {
+		made, err := p.bitsOf(a.GUID)
+		if err != nil {
+			return err
+		}
+		if err := p.Change(ctx, func(w Tx) error { return w.recordBits(a, made) }); err != nil {
+			return err
+		}
+		if err := p.Builds.Forget(a.GUID); err != nil {
+			return err
+		}
+		if err := p.removeApp(ctx, a.GUID, Tx.RecordDeletion); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeApp removes an app with all that is its own, and records that it went, with
+// last to say more.
+func (p *Platform) removeApp(ctx context.Context, guid string, last func(w Tx, a app.App) error) error {
+	if err := p.unbind(ctx, guid); err != nil {
+		return err
+	}
+	made, err := p.bitsOf(guid)
+	if err != nil {
+		return err
+	}
+	err = p.Change(ctx, func(w Tx) error {
+		a, err := w.Registry.App(guid)
+		if err != nil {
+			return gone(err)
+		}
+		if err := errors.Join(w.recordEnd(a), w.recordBits(a, made), last(w, a)); err != nil {
+			return err
+		}
+		return w.Registry.DeleteApp(guid)
+	})
+	if err != nil {
+		return err
+	}
+	return p.Builds.Forget(guid)
+}
+
+// bits are the packages and droplets of an app.
+type bits struct {
+	packages []droplet.Package
+	droplets []droplet.Droplet
+}
+
+func (p *Platform) bitsOf(guid string) (b bits, err error) {
+	if b.packages, err = p.Packages.OfApp(guid); err != nil {
+		return b, err
+	}
+	b.droplets, err = p.Droplets.OfApp(guid)
+	return b, err
+}
+
+func (w Tx) RecordDeletion(a app.App) error {
+	return w.Record("audit.app.delete-request", a, map[string]any{"request": map[string]any{"recursive": true}})
+}
+
+func (w Tx) recordBits(a app.App, made bits) error {
+	for _, p := range made.packages {
+		if err := w.Record("audit.app.package.delete", a, map[string]any{"package_guid": p.GUID}); err != nil {
+			return err
+		}
+	}
+	for _, d := range made.droplets {
+		if err := w.Record("audit.app.droplet.delete", a, map[string]any{"droplet_guid": d.GUID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordEnd records what ends with an app: that it runs, its routes, its processes.
+func (w Tx) recordEnd(a app.App) error {
+	if a.State == app.Started {
+		if err := w.Record("audit.app.stop", a, map[string]any{"delete_triggered": true, "reason": "stopped as part of app deletion"}); err != nil {
+			return err
+		}
+	}
+	routes, err := w.Registry.RoutesOf(a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, rt := range routes {
+		left := rt
+		left.Destinations = slices.DeleteFunc(slices.Clone(rt.Destinations), func(d app.Destination) bool { return d.App == a.GUID })
+		if err := w.RecordMapping(rt, left, nil); err != nil {
+			return err
+		}
+	}
+	ps, err := w.Registry.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		if err := w.RecordProcess("delete", a, p, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrInhabited says that somebody put something into a place while it was cleared.
+var ErrInhabited = errors.New("something came into it meanwhile")
+
+// DoDeleteOrg removes an org and everything in it. What cannot be deleted keeps its
+// space and the org; the other spaces go. One that is gone already is fine: the job
+// may be done twice.
+func (p *Platform) DoDeleteOrg(ctx context.Context, guid string) error {
+	return UntilEmpty(func() error {
+		o, err := p.Registry.Org(guid)
+		if errors.Is(err, app.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.clearOrg(ctx, o); err != nil {
+			return err
+		}
+		return p.ChangeAs(app.Actor{}, func(w Tx) error { return w.dropOrg(guid) })
+	})
+}
+
+// UntilEmpty clears and removes a place anew for as long as something comes into it:
+// what is removed with its record alone would leave bits and services behind.
+func UntilEmpty(remove func() error) error {
+	for range maxRounds {
+		if err := remove(); !errors.Is(err, ErrInhabited) {
+			return err
+		}
+	}
+	return Refuse("Apps and spaces are made faster than they can be deleted: try again when nobody does")
+}
+
+// clearOrg removes the spaces of an org.
+func (p *Platform) clearOrg(ctx context.Context, o app.Org) error {
+	spaces, err := p.Registry.SpacesOf(o.GUID)
+	if err != nil {
+		return err
+	}
+	var left []error
+	for _, sp := range spaces {
+		left = append(left, p.removeSpace(ctx, sp.GUID, Tx.RecordSpaceDeletion))
+		if ctx.Err() != nil {
+			return ctx.Err() // the next daemon goes on
+		}
+	}
+	if errors.Join(left...) == nil {
+		left, err = p.sharedDomains(o.GUID)
+	}
+	return errors.Join(err, deletionFailed(orgDeletion, o.Name, left))
+}
+
+// sharedDomains are the domains of an org that others use: they have to do without
+// first.
+func (p *Platform) sharedDomains(org string) (left []error, err error) {
+	all, err := p.Registry.Domains()
+	for _, d := range all {
+		if d.Org == org && slices.ContainsFunc(d.SharedWith, func(with string) bool { return with != org }) {
+			left = append(left, fmt.Errorf("Domain '%s' is shared with other organizations. Unshare before deleting.", d.Name)) //nolint:staticcheck // the platform's words
+		}
+	}
+	return left, err
+}
+
+// dropOrg removes the record of an org that was cleared.
+func (w Tx) dropOrg(guid string) error {
+	spaces, err := w.Registry.SpacesOf(guid)
+	if err != nil {
+		return err
+	}
+	if len(spaces) > 0 {
+		return ErrInhabited
+	}
+	if err := w.Roles.DeleteOrg(guid); err != nil {
+		return err
+	}
+	if err := w.Registry.DeleteOrg(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// DoDeleteSpace removes a space and everything in it. One that is gone already is
+// fine: the job may be done twice.
+func (p *Platform) DoDeleteSpace(ctx context.Context, guid string) error {
+	return p.removeSpace(ctx, guid, func(Tx, app.Space) error { return nil })
+}
+
+// removeSpace is doDeleteSpace, with last to say more when all of it is gone.
+func (p *Platform) removeSpace(ctx context.Context, guid string, last func(w Tx, sp app.Space) error) error {
+	return UntilEmpty(func() error {
+		sp, err := p.Registry.Space(guid)
+		if errors.Is(err, app.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.clearServices(ctx, guid); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return deletionFailed(spaceDeletion, sp.Name, joined(err))
+		}
+		if err := p.deleteApps(ctx, guid); err != nil {
+			return err
+		}
+		return p.Change(ctx, func(w Tx) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
+	})
+}
+
+// dropSpace removes the record of a space that was cleared.
+func (w Tx) dropSpace(guid string) error {
+	apps, err := w.Registry.AppsIn(guid)
+	if err != nil {
+		return err
+	}
+	if len(apps) > 0 {
+		return ErrInhabited
+	}
+	if err := w.Roles.DeleteSpace(guid); err != nil {
+		return err
+	}
+	if err := w.Registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// How the platform says that a place could not be deleted.
+var (
+	orgDeletion = app.JobError{
+		Code: 290010, Title: "CF-OrganizationDeletionFailed",
+		Detail: "Deletion of organization %s failed because one or more resources within could not be deleted.\n\n%s",
+	}
+	spaceDeletion = app.JobError{
+		Code: 290008, Title: "CF-SpaceDeletionFailed",
+		Detail: "Deletion of space %s failed because one or more resources within could not be deleted.\n\n%s",
+	}
+)
+
+// joined are the errors that were joined to one.
+func joined(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, err := range several.Unwrap() {
+		out = append(out, joined(err)...)
+	}
+	return out
+}
+
+// deletionFailed names what is left of a place and why; nil where nothing is.
+func deletionFailed(as app.JobError, name string, left []error) error {
+	var texts []string
+	for _, err := range left {
+		if err != nil && !slices.Contains(texts, err.Error()) {
+			texts = append(texts, err.Error())
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return &app.JobError{Code: as.Code, Title: as.Title, Detail: fmt.Sprintf(as.Detail, name, strings.Join(texts, "\n\n"))}
+}
+
+// OpDeleteSpace is the job that removes a space.
+const OpDeleteSpace = "space.delete"
+
+func InvalidOrg(err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return Refuse("Invalid organization. Ensure the organization exists and you have access to it.")
+	}
+	return err
+}
+
+// Removal are the arguments of the jobs that remove one thing.
+type Removal struct {
+	GUID string `json:"guid"`
+}
+
+// HandleDeletions tells the jobs how to remove what handlers ask to be removed.
+func (p *Platform) HandleDeletions() {
+	for operation, do := range map[string]func(ctx context.Context, guid string) error{
+		OpDeleteApp:    p.doDeleteApp,
+		OpDeleteRoute:  p.doDeleteRoute,
+		OpDeleteOrg:    p.DoDeleteOrg,
+		OpDeleteSpace:  p.DoDeleteSpace,
+		OpDeleteRole:   p.doDeleteRole,
+		OpDeleteUser:   p.doDeleteUser,
+		OpDeleteDomain: p.doDeleteDomain,
+
+		OpDeletePackage: p.doDeletePackage,
+		OpDeleteDroplet: p.doDeleteDroplet,
+
+		OpDeleteOrgQuota:      p.doDeleteQuota,
+		OpDeleteSpaceQuota:    p.doDeleteQuota,
+		OpDeleteSecurityGroup: p.doDeleteSecurityGroup,
+	} {
+		p.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
+			var args Removal
+			if err := json.Unmarshal(j.Args, &args); err != nil {
+				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+			}
+			return nil, p.ForJob(do(ActingFor(ctx, j.By), args.GUID))
+		})
+	}
+}
+
+// gone forgives that what a job removes is there no more: a job may be done twice.
+func gone(err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (w Tx) RecordSpaceDeletion(sp app.Space) error {
+	return w.RecordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
+}
+
+// RecordSpace keeps an event about a space.
+func (w Tx) RecordSpace(kind string, sp app.Space, data map[string]any) error {
+	return w.Events.Record(app.Event{
+		Type: kind, Actor: w.Actor, Data: data, Space: sp.GUID, Org: sp.Org,
+		Target: app.Target{GUID: sp.GUID, Type: "space", Name: sp.Name},
+	})
+}
+
+// OrgsOfSpaces gives the org's guid by the space's.
+func (p *Platform) OrgsOfSpaces() (map[string]string, error) {
+	all, err := p.Registry.Spaces()
+	if err != nil {
+		return nil, err
+	}
+	orgs := make(map[string]string, len(all))
+	for _, sp := range all {
+		orgs[sp.GUID] = sp.Org
+	}
+	return orgs, nil
+}
+
+// The jobs that remove what was pushed, and what was made of it.
+const (
+	OpDeletePackage = "package.delete"
+	OpDeleteDroplet = "droplet.delete"
+)
+
+// doDeletePackage removes a package. One that is gone already is fine: the job may
+// be done twice.
+func (p *Platform) doDeletePackage(_ context.Context, guid string) error {
+	if err := p.Packages.Remove(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+func (p *Platform) doDeleteDroplet(_ context.Context, guid string) error {
+	err := p.Builds.Remove(guid, func(tx *store.Tx) error { return NotRun(p.Registry.With(tx), guid) })
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		return p.ForJob(refused)
+	}
+	if err != nil && !errors.Is(err, droplet.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// NotRun refuses to remove a droplet that instances are or will be started from.
+func NotRun(reg *registry.Registry, guid string) error {
+	used, err := reg.DropletsInUse()
+	if err != nil {
+		return err
+	}
+	if used[guid] {
+		return Refuse("Unable to delete droplet. The app runs it: set another current droplet and restart the app first, and let tasks that run it end, or cancel them.")
+	}
+	return nil
+}
+
+// RecordDroplet keeps an event about a droplet, if its app is there.
+func (w Tx) RecordDroplet(event string, d droplet.Droplet) error {
+	a, err := w.Registry.App(d.App)
+	if err != nil {
+		return missing("App", err)
+	}
+	return w.Record(event, a, map[string]any{"droplet_guid": d.GUID})
+}
+
+// OpDeleteRole is the job that takes a role away.
+const OpDeleteRole = "role.delete"
+
+// roleAt is the place of a role, with names.
+type roleAt struct {
+	Org   app.Org
+	space app.Space // zero: the role is one in the org
+}
+
+func (at roleAt) String() string {
+	if at.space.GUID != "" {
+		return fmt.Sprintf("space '%s'", at.space.Name)
+	}
+	return fmt.Sprintf("organization '%s'", at.Org.Name)
+}
+
+func (w Tx) PlaceOf(role auth.Role) (at roleAt, err error) {
+	org := role.Org
+	if role.Space != "" {
+		if at.space, err = w.Registry.Space(role.Space); err != nil {
+			return at, InvalidSpace(err)
+		}
+		org = at.space.Org
+	}
+	at.Org, err = w.Registry.Org(org)
+	return at, InvalidOrg(err)
+}
+
+// Belongs tells whether somebody has a role in the org itself.
+func (w Tx) Belongs(user, org string) bool {
+	roles, err := w.Roles.OfUser(user)
+	return err == nil && slices.ContainsFunc(roles, func(r auth.Role) bool { return r.Org == org })
+}
+
+// RecordRole keeps an event about a role that somebody got or lost.
+func (w Tx) RecordRole(what string, role auth.Role, p Person, at roleAt) error {
+	return w.Events.Record(app.Event{
+		Type: "audit.user." + string(role.Type) + "_" + what, Actor: w.Actor, Space: at.space.GUID, Org: at.Org.GUID,
+		Target: app.Target{GUID: p.GUID, Type: "user", Name: p.Called()},
+		Data:   map[string]any{"request": map[string]any{"type": string(role.Type)}},
+	})
+}
+
+// MayLeave refuses to take somebody out of an org who still has roles in it.
+func (w Tx) MayLeave(role auth.Role) error {
+	roles, err := w.Roles.OfUser(role.User)
+	if err != nil {
+		return err
+	}
+	for _, other := range roles {
+		if other.Space == "" {
+			continue
+		}
+		if sp, err := w.Registry.Space(other.Space); err == nil && sp.Org == role.Org {
+			return Refuse("Cannot delete organization_user role while user has roles in spaces in that organization.")
+		}
+	}
+	return nil
+}
+
+func (p *Platform) doDeleteRole(_ context.Context, guid string) error {
+	if err := p.Roles.Delete(guid); err != nil && !errors.Is(err, auth.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// OpDeleteOrg is the job that removes an org.
+const OpDeleteOrg = "organization.delete"
+
+// RecordOrg keeps an event about an org.
+func (w Tx) RecordOrg(kind string, o app.Org, data map[string]any) error {
+	return w.Events.Record(app.Event{
+		Type: kind, Actor: w.Actor, Data: data, Org: o.GUID,
+		Target: app.Target{GUID: o.GUID, Type: "organization", Name: o.Name},
+	})
+}
+
+// OpDeleteUser is the job that takes all roles of a user away.
+const OpDeleteUser = "user.delete"
+
+// Person is somebody who may have roles: an account, and what is written about it.
+type Person struct {
+	GUID             string
+	Name             string // empty: a client, or an account that is gone
+	Origin           string
+	Metadata         app.Metadata
+	Created, Updated time.Time
+}
+
+// Called is how answers name the person.
+func (p Person) Called() string {
+	if p.Name == "" {
+		return p.GUID
+	}
+	return p.Name
+}
+
+// doDeleteUser takes all roles of somebody away. The account is another matter:
+// whoever keeps it may delete it too.
+func (p *Platform) doDeleteUser(_ context.Context, guid string) error {
+	return p.ChangeAs(app.Actor{}, func(w Tx) error {
+		if err := w.Roles.DeleteUser(guid); err != nil {
+			return err
+		}
+		_, err := w.Registry.PutUser(app.User{GUID: guid, Gone: true})
+		return err
+	})
+}

@@ -1,0 +1,274 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+)
+
+// recordBuild keeps the events of a build and of its droplet in the transactions
+// that keep them.
+func (p *Platform) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) error {
+	w := Tx{Registry: p.Registry.With(tx), Events: p.Events.With(tx), Actor: b.By}
+	a, err := w.Registry.App(b.App)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil // it was deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.buildUsage(a, b, d); err != nil {
+		return err
+	}
+	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}
+	switch {
+	case b.State == droplet.BuildFailed:
+		id, _, _ := strings.Cut(b.Error, " ") // "NoAppDetectedError - …"
+		data["error_id"], data["error_message"] = id, b.Error
+		return w.Record("audit.app.build.failed", a, data)
+	case d != nil:
+		return w.recordStaged(a, b, *d)
+	}
+	if b.Fresh {
+		if err := w.Record("audit.app.restage", a, nil); err != nil {
+			return err
+		}
+	}
+	return w.Record("audit.app.build.create", a, data)
+}
+
+// recordStaged records a droplet, and that a build has made it.
+func (w Tx) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
+	if err := w.Record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "package_guid": b.Package}); err != nil {
+		return err
+	}
+	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package, "droplet_guid": d.GUID, "buildpacks": nil}
+	if d.Run == nil { // an image has none
+		data["buildpacks"] = usedBuildpacks(d)
+	}
+	return w.Record("audit.app.build.staged", a, data)
+}
+
+// usedBuildpacks are the buildpacks that have made a droplet, as the platform's
+// events name them.
+func usedBuildpacks(d droplet.Droplet) []map[string]any {
+	out := []map[string]any{}
+	for _, b := range PresentUsed(d.Buildpacks) {
+		out = append(out, map[string]any{"name": b.Name, "buildpack_name": b.BuildpackName, "version": b.Version})
+	}
+	return out
+}
+
+// Operations on buildpacks and droplets that clients wait for.
+const (
+	OpDeleteBuildpack = "buildpack.delete"
+	OpUploadBuildpack = "buildpack.upload"
+	OpUploadDroplet   = "droplet.upload"
+	OpClearCache      = "admin.clear_buildpack_cache"
+	OpClearAppCache   = "app.clear_buildpack_cache"
+)
+
+// StagingThing are the arguments of these operations.
+type StagingThing struct {
+	GUID string `json:"guid"`
+}
+
+// stagingOperations gives the jobs their operations. Bits are taken in before the
+// answer: what is left to do is what clients ask for afterwards.
+func (p *Platform) stagingOperations() {
+	for operation, do := range map[string]func(guid string) error{
+		OpDeleteBuildpack: p.doDeleteBuildpack,
+		OpUploadBuildpack: func(guid string) error { _, err := p.Catalog.Get(guid); return err },
+		OpUploadDroplet:   func(guid string) error { _, err := p.Droplets.Get(guid); return err },
+		OpClearCache:      func(string) error { return p.Builds.ClearCache() },
+		OpClearAppCache:   p.Builds.ClearCacheOf,
+	} {
+		p.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
+			var a StagingThing
+			if err := json.Unmarshal(j.Args, &a); err != nil {
+				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+			}
+			return nil, do(a.GUID)
+		})
+	}
+}
+
+// doDeleteBuildpack removes a buildpack, or what was uploaded in the place of one
+// that came with the daemon. That it is gone is no error.
+func (p *Platform) doDeleteBuildpack(guid string) error {
+	if err := p.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) && !errors.Is(err, droplet.ErrBuildpackOwn) {
+		return err
+	}
+	return nil
+}
+
+// MayStart refuses an app that could not run, before anything is made for it, and
+// says so in its log too.
+func (p *Platform) MayStart(reg *registry.Registry, a *app.App) error {
+	if err := hasDroplet(a); err != nil {
+		return err
+	}
+	d, err := p.Droplets.Get(a.Droplet)
+	if errors.Is(err, droplet.ErrNotFound) {
+		return nil // the start itself says it better
+	}
+	if err != nil {
+		return err
+	}
+	ps, err := reg.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, process := range ps {
+		if process.Instances == 0 {
+			continue
+		}
+		sidecars, err := reg.SidecarsOf(a.GUID, process.Type)
+		if err != nil {
+			return err
+		}
+		err = d.CheckMemory(process.Type, sidecars)
+		if process.Type == app.Web && err == nil { // other types may be those of an older droplet
+			_, err = d.Command(process)
+		}
+		if err != nil {
+			p.sayError(a.GUID, err.Error())
+			return Refuse("%v", err)
+		}
+	}
+	return nil
+}
+
+// sayError is say for what went wrong.
+func (p *Platform) sayError(appGUID, text string) {
+	l, err := p.Logs.App(appGUID)
+	if err == nil {
+		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Err, Text: []byte(text)})
+	}
+	if err != nil {
+		p.Log.Warn("cannot write to the app's log", "app", appGUID, "err", err)
+	}
+}
+
+// Stacks are the stacks that there are. The platform's own names stand for the
+// default one, and are no stacks of their own.
+func (p *Platform) Stacks() *stack.Stacks { return p.Builds.Kept() }
+
+// Usable are the stacks that apps may use.
+func (p *Platform) Usable() ([]stack.Record, error) {
+	all, err := p.Stacks().All()
+	return slices.DeleteFunc(all, func(k stack.Record) bool { return k.State != stack.StateReady }), err
+}
+
+func RunsOn(a app.App, k stack.Record) bool {
+	if k.Kind == stack.KindHost {
+		return stack.Check(a.Stack) == nil && !a.Docker()
+	}
+	return a.Stack == k.Name
+}
+
+// MayStage refuses a build with a stack that the app may not use any more.
+func (p *Platform) MayStage(a app.App) (warnings []string, err error) {
+	if a.Docker() {
+		return nil, nil
+	}
+	all, err := p.Usable()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range all {
+		if !RunsOn(a, k) {
+			continue
+		}
+		is, err := p.Stacks().Access(k.GUID)
+		if err != nil {
+			return nil, err
+		}
+		text, err := is.MayStage(k.Name, a.Droplet != "")
+		if err != nil {
+			return nil, Refuse("%v", err)
+		}
+		if text != "" {
+			p.LogToApp(a.GUID, text)
+			return []string{text}, nil
+		}
+	}
+	return nil, nil
+}
+
+// AddProcesses gives an app the process types of a droplet, without instances:
+// what a Procfile names waits until somebody scales it.
+func (w Tx) AddProcesses(a app.App, d droplet.Droplet) error {
+	ps, err := w.Registry.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, kind := range slices.Sorted(maps.Keys(d.Commands)) {
+		if slices.ContainsFunc(ps, func(p app.Process) bool { return p.Type == kind }) {
+			continue
+		}
+		if _, err := w.Registry.PutProcess(app.Process{App: a.GUID, Type: kind}); err != nil {
+			return err
+		}
+	}
+	return w.RecordNew(a, ps, nil)
+}
+
+// PresentUsed shows the buildpacks that have made a droplet.
+func PresentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
+	if len(used) == 0 { // from a time when there was no other
+		used = []droplet.UsedBuildpack{{Name: droplet.BinaryBuildpack}}
+	}
+	out := []v3.DropletBuildpack{}
+	for _, b := range used {
+		out = append(out, v3.DropletBuildpack{Name: b.Name, DetectOutput: b.Detected, BuildpackName: strings.TrimSuffix(b.Name, "_buildpack")})
+	}
+	return out
+}
+
+// AddSidecars gives an app the sidecars that buildpacks have found for a droplet,
+// in place of those of the droplet before. A sidecar that a user has given the app
+// wins over one of the same name.
+func AddSidecars(reg *registry.Registry, appGUID string, d droplet.Droplet) error {
+	have, err := reg.Sidecars(appGUID)
+	if err != nil {
+		return err
+	}
+	named := func(name string) func(app.Sidecar) bool {
+		return func(s app.Sidecar) bool { return strings.EqualFold(s.Name, name) }
+	}
+	for _, old := range have {
+		found := slices.ContainsFunc(d.Sidecars, func(f droplet.FoundSidecar) bool { return strings.EqualFold(f.Name, old.Name) })
+		if old.Origin != app.OriginBuildpack || found {
+			continue
+		}
+		if err := reg.DeleteSidecar(old.GUID); err != nil {
+			return err
+		}
+	}
+	for _, f := range d.Sidecars {
+		s := app.Sidecar{App: appGUID, Origin: app.OriginBuildpack}
+		if i := slices.IndexFunc(have, named(f.Name)); i >= 0 {
+			if s = have[i]; s.Origin == app.OriginUser {
+				continue
+			}
+		}
+		s.Name, s.Command, s.ProcessTypes, s.MemoryMB = f.Name, f.Command, f.ProcessTypes, f.MemoryMB
+		if _, err := reg.PutSidecar(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
