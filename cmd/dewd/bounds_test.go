@@ -31,9 +31,14 @@ type exception struct {
 // exceptions are by package, or by package and type. An exception that is no longer
 // needed fails the test.
 var exceptions = map[string]exception{
-	"api":        {bounds{files: 76, lines: 17400}, "all handlers share one Server"},
-	"api.Server": {bounds{methods: 611}, "all handlers are its methods"},
-	"api/v3":     {bounds{files: 43}, "one small file for the JSON of each resource"},
+	"api/apps.Handlers":   {bounds{methods: 111}, "one handler for each endpoint of the group"},
+	"api/bits.Handlers":   {bounds{methods: 83}, "one handler for each endpoint of the group"},
+	"api/daemon.Handlers": {bounds{methods: 46}, "one handler for each endpoint of the group"},
+	"api/market.Handlers": {bounds{methods: 91}, "one handler for each endpoint of the group"},
+	"api/orgs.Handlers":   {bounds{methods: 107}, "one handler for each endpoint of the group"},
+	"api/routes.Handlers": {bounds{methods: 50}, "one handler for each endpoint of the group"},
+	"platform.Platform":   {bounds{methods: 55}, "the use cases share one transaction"},
+	"api/v3":              {bounds{files: 43}, "one small file for the JSON of each resource"},
 
 	"app":      {bounds{lines: 4120}, "the manifest and the rules use each other's values"},
 	"auth":     {bounds{lines: 4860}, "the OAuth server stands on unexported parts of users and tokens"},
