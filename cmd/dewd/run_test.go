@@ -75,6 +75,7 @@ func (c *cell) runsOnScreen(t *testing.T) {
 	scr.typed("echo sl''eeps; sleep 1000\n")
 	scr.await("sleeps")
 	scr.typed("\x03")
+	scr.awaitAfter("^C", "$ ") // the shell throws away what is typed before its prompt
 	scr.typed("exit 9\n")
 	if code := scr.end(); code != 9 {
 		t.Errorf("exit status %d, want 9; the screen:\n%s", code, scr.text.String())

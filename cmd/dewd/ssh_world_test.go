@@ -358,10 +358,20 @@ func (s *screen) typed(text string) {
 }
 
 // await reads on until text stands on the screen.
-func (s *screen) await(text string) {
+func (s *screen) await(text string) { s.awaitAfter("", text) }
+
+// awaitAfter waits until the screen shows text behind the last place where it shows mark.
+func (s *screen) awaitAfter(mark, text string) {
 	s.t.Helper()
 	late := time.After(patience)
-	for !strings.Contains(s.text.String(), text) {
+	shown := func() bool {
+		i := strings.LastIndex(s.text.String(), mark)
+		return i >= 0 && strings.Contains(s.text.String()[i:], text)
+	}
+	if mark == "" {
+		shown = func() bool { return strings.Contains(s.text.String(), text) }
+	}
+	for !shown() {
 		select {
 		case b, ok := <-s.seen:
 			if !ok {
