@@ -18,6 +18,7 @@ func (p *Platform) HandleApps() {
 	p.stagingOperations()
 }
 
+// InvalidSpace is the refusal of a request that names a space that does not exist for the caller.
 func InvalidSpace(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return Refuse("Invalid space. Ensure that the space exists and you have access to it.")

@@ -90,6 +90,7 @@ func (p *Platform) bitsOf(guid string) (b bits, err error) {
 	return b, err
 }
 
+// RecordDeletion records that the deletion of an app was requested.
 func (w Tx) RecordDeletion(a app.App) error {
 	return w.Record("audit.app.delete-request", a, map[string]any{"request": map[string]any{"recursive": true}})
 }
@@ -309,6 +310,7 @@ func deletionFailed(as app.JobError, name string, left []error) error {
 // OpDeleteSpace is the job that removes a space.
 const OpDeleteSpace = "space.delete"
 
+// InvalidOrg is the refusal of a request that names an org that does not exist for the caller.
 func InvalidOrg(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return Refuse("Invalid organization. Ensure the organization exists and you have access to it.")
@@ -357,6 +359,7 @@ func gone(err error) error {
 	return err
 }
 
+// RecordSpaceDeletion records that the deletion of a space was requested.
 func (w Tx) RecordSpaceDeletion(sp app.Space) error {
 	return w.RecordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
 }
@@ -445,6 +448,7 @@ func (at roleAt) String() string {
 	return fmt.Sprintf("organization '%s'", at.Org.Name)
 }
 
+// PlaceOf is the org or space that a role is for.
 func (w Tx) PlaceOf(role auth.Role) (at roleAt, err error) {
 	org := role.Org
 	if role.Space != "" {

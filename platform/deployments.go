@@ -59,6 +59,7 @@ func (p *Platform) Revise(w Tx, a app.App) error {
 	return p.RecordRevision(w, a, v.GUID, v.Version)
 }
 
+// RecordRevision records a revision of an app.
 func (p *Platform) RecordRevision(w Tx, a app.App, guid string, version int) error {
 	w.afterwards(func() { p.LogToApp(a.GUID, "Creating revision for app with guid "+a.GUID) })
 	return w.Record("audit.app.revision.create", a, map[string]any{"revision_guid": guid, "revision_version": version})

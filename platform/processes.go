@@ -219,6 +219,7 @@ func scalesOf(p app.ManifestProcess) map[string]any {
 	return out
 }
 
+// RecordSidecar records an event about a sidecar.
 func (w Tx) RecordSidecar(a app.App, how string, c app.Sidecar) error {
 	return w.Record("audit.app.update", a, map[string]any{"request": map[string]any{
 		"sidecar": map[string]any{"action": how, "guid": c.GUID, "name": c.Name},

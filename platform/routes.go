@@ -97,6 +97,7 @@ func (w Tx) recordDestination(event string, rt app.Route, d app.Destination, mar
 	return w.Record(event, a, data)
 }
 
+// DestinationsByGUID are the destinations of a route by their guids.
 func DestinationsByGUID(rt app.Route) map[string]app.Destination {
 	out := make(map[string]app.Destination, len(rt.Destinations))
 	for _, d := range rt.Destinations {

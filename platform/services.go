@@ -75,4 +75,5 @@ func (p *Platform) HandleServices() {
 	}
 }
 
+// ErrNoSnapshots is the refusal where data of services cannot be copied.
 var ErrNoSnapshots = Refuse("Snapshots are made of the services of the built-in broker only")

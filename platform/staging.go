@@ -172,6 +172,7 @@ func (p *Platform) Usable() ([]stack.Record, error) {
 	return slices.DeleteFunc(all, func(k stack.Record) bool { return k.State != stack.StateReady }), err
 }
 
+// RunsOn tells whether an app runs on a stack.
 func RunsOn(a app.App, k stack.Record) bool {
 	if k.Kind == stack.KindHost {
 		return stack.Check(a.Stack) == nil && !a.Docker()

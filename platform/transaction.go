@@ -29,10 +29,12 @@ type Tx struct {
 // waits for it then.
 func (w Tx) afterwards(fn func()) { *w.after = append(*w.after, fn) }
 
+// Change makes a change on behalf of the user that ctx belongs to, in one transaction.
 func (p *Platform) Change(ctx context.Context, fn func(w Tx) error) error {
 	return p.ChangeAs(ActorOf(ctx), fn)
 }
 
+// ChangeAs makes a change on behalf of somebody, in one transaction.
 func (p *Platform) ChangeAs(who app.Actor, fn func(w Tx) error) error {
 	var after []func()
 	err := p.DB.Update(func(tx *store.Tx) error {

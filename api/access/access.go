@@ -133,6 +133,7 @@ func (perms Permissions) Can(n Need, space string) bool {
 // CanInOrg tells whether the need is granted in an org.
 func (perms Permissions) CanInOrg(n Need, org string) bool { return perms.Allows(n, Place{Org: org}) }
 
+// Allows tells whether the caller has the need at a place.
 func (perms Permissions) Allows(n Need, p Place) bool {
 	switch {
 	case perms.Admin, n == Public, n == Authenticated:
@@ -163,6 +164,7 @@ type Caller struct {
 
 type callerKey struct{}
 
+// WithCaller returns a context of a request by the caller.
 func WithCaller(ctx context.Context, v *Caller) context.Context {
 	if v.Who.ID != "" {
 		ctx = platform.ActingFor(ctx, Actor(v.Who))
@@ -170,6 +172,7 @@ func WithCaller(ctx context.Context, v *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, v)
 }
 
+// CallerOf is the caller of the request that ctx belongs to.
 func CallerOf(ctx context.Context) *Caller {
 	if v, ok := ctx.Value(callerKey{}).(*Caller); ok {
 		return v
@@ -211,6 +214,7 @@ func (c *Control) Permissions(ctx context.Context) (Permissions, error) {
 	return perms, nil
 }
 
+// PermissionsOf reads the permissions of somebody.
 func (c *Control) PermissionsOf(who auth.Principal) (Permissions, error) {
 	perms := Permissions{
 		All: who.GlobalReader(), Admin: who.Admin(), Secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),

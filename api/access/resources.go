@@ -38,8 +38,10 @@ var SpaceQuota = Resource{
 	shown: ReadQuota,
 }
 
+// SpaceQuotaName is how responses call a space quota.
 const SpaceQuotaName = "Space quota"
 
+// SpaceQuota is the space quota with the guid.
 func (c *Control) SpaceQuota(guid string) (app.Quota, error) {
 	q, err := c.Registry.Quota(guid)
 	if err == nil && q.Org == "" {

@@ -35,7 +35,8 @@ const logCacheVersion = "3.0.0"
 
 const (
 	defaultLimit = 100
-	MaxLimit     = 1000
+	// MaxLimit is how many lines one request can have.
+	MaxLimit = 1000
 )
 
 func (h *Handlers) logCacheInfo(*http.Request) (any, error) {

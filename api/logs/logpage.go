@@ -126,6 +126,7 @@ type envelopeForm struct {
 	made      map[logstream.Source][]byte // what stands between time and text
 }
 
+// EnvelopeForm is how the lines of an app are written.
 func (h *Handlers) EnvelopeForm(a app.App) (envelopeForm, error) {
 	f := envelopeForm{
 		app: a, processes: map[string]app.Process{}, made: map[logstream.Source][]byte{},
@@ -170,6 +171,7 @@ func (f envelopeForm) append(b []byte, e *logstream.Envelope) ([]byte, error) {
 }
 
 const (
+	// EnvelopeHead begins every envelope.
 	EnvelopeHead = `{"timestamp":"`
 	envelopeType = `","type":"`
 	envelopeTail = `"}}`

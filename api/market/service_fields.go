@@ -23,6 +23,7 @@ const (
 	FieldsOfPlanBroker     = "fields[service_plan.service_offering.service_broker]"
 )
 
+// ServiceFieldNames are the fields that can be asked for beside services, by query parameter.
 var ServiceFieldNames = map[string][]string{
 	FieldsOfBroker:         {"guid", "name"},
 	FieldsOfOfferingBroker: {"guid", "name"},

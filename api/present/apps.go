@@ -20,6 +20,7 @@ func (p *Presenter) App(r *http.Request) (app.App, error) {
 	return a, rest.Missing("App", err)
 }
 
+// SetLifecycle gives an app the lifecycle that a request names.
 func (p *Presenter) SetLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) error {
 	if l == nil {
 		return nil
@@ -55,6 +56,7 @@ func (p *Presenter) ChangeApp(r *http.Request, event string, request map[string]
 	return a, err
 }
 
+// ShowApp is an app as responses have it.
 func (p *Presenter) ShowApp(a app.App) v3.App {
 	self := p.Links.Href("v3", "apps", a.GUID)
 	at := func(elem ...string) v3.Link {
@@ -203,6 +205,7 @@ func (p *Presenter) AppInBody(ctx context.Context, n access.Need, guid string) (
 	return a, p.Access.Require(ctx, n, a.Space)
 }
 
+// Stack is the stack that the path names.
 func (p *Presenter) Stack(r *http.Request) (stack.Record, error) {
 	k, err := p.Platform.Stacks().Kept(r.PathValue("guid"))
 	return k, rest.Missing("Stack", err)

@@ -19,6 +19,7 @@ func (p *Presenter) Org(r *http.Request) (app.Org, error) {
 	return o, rest.Missing("Organization", err)
 }
 
+// ShowOrg is an org as responses have it.
 func (p *Presenter) ShowOrg(o app.Org) v3.Organization {
 	at := func(elem ...string) v3.Link {
 		return v3.Link{Href: p.Links.Href(append([]string{"v3", "organizations", o.GUID}, elem...)...)}
@@ -37,6 +38,7 @@ func (p *Presenter) Space(r *http.Request) (app.Space, error) {
 	return sp, rest.Missing("Space", err)
 }
 
+// ShowSpace is a space as responses have it.
 func (p *Presenter) ShowSpace(sp app.Space) v3.Space {
 	self := p.Links.Href("v3", "spaces", sp.GUID)
 	return v3.Space{
@@ -129,6 +131,7 @@ func (p *Presenter) People() (map[string]platform.Person, error) {
 	return out, nil
 }
 
+// ShowUser is a user as responses have them.
 func (p *Presenter) ShowUser(u platform.Person) v3.User {
 	out := v3.User{
 		GUID: u.GUID, CreatedAt: v3.At(u.Created), UpdatedAt: v3.At(u.Updated), PresentationName: u.Called(),

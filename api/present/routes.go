@@ -16,6 +16,7 @@ func (p *Presenter) routeProblem(rt app.Route) string {
 	return p.PortTrouble(rt.Port)
 }
 
+// ShowRoute is a route as responses have it.
 func (p *Presenter) ShowRoute(rt app.Route, domain string) v3.Route {
 	self := p.Links.Href("v3", "routes", rt.GUID)
 	protocol, port := "http", (*int)(nil)
@@ -41,6 +42,7 @@ func (p *Presenter) ShowRoute(rt app.Route, domain string) v3.Route {
 // defaultPort is where a process listens that names no port.
 const defaultPort = 8080
 
+// ShowDestinations are the destinations of a route as responses have them.
 func (p *Presenter) ShowDestinations(rt app.Route) v3.Destinations {
 	out := v3.Destinations{Destinations: []v3.Destination{}, Links: v3.Links{
 		"self":  {Href: p.Links.Href("v3", "routes", rt.GUID, "destinations")},
@@ -90,6 +92,7 @@ func SharedWith(d app.Domain, perms access.Permissions) v3.ToMany {
 	return out
 }
 
+// ShowDomain is a domain as responses have it.
 func (p *Presenter) ShowDomain(d app.Domain, perms access.Permissions) v3.Domain {
 	self := p.Links.Href("v3", "domains", d.GUID)
 	links := v3.Links{"self": {Href: self}}

@@ -27,8 +27,10 @@ type Answer struct {
 // MaxBody bounds every body but uploads, which have their own bound.
 const MaxBody = 16 << 20
 
+// RequestKey is the context key for the id of a request.
 type RequestKey struct{}
 
+// RequestID is the id of the request that ctx belongs to.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(RequestKey{}).(string)
 	return id

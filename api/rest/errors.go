@@ -66,10 +66,12 @@ var denials = map[error]*Error{
 // inside: the log does, under the id of the request.
 const InternalError = `{"errors":[{"code":10001,"title":"UnknownError","detail":"An unknown error occurred."}]}`
 
+// NotFound is the response for a resource that does not exist, or that the caller cannot see.
 func NotFound(noun string) *Error {
 	return &Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: noun + " not found"}
 }
 
+// Unprocessable is the response for a request that cannot be carried out as it is.
 func Unprocessable(format string, args ...any) *Error {
 	return &Error{
 		Status: http.StatusUnprocessableEntity, Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable,
@@ -77,12 +79,14 @@ func Unprocessable(format string, args ...any) *Error {
 	}
 }
 
+// BadRequest is the response for a request that cannot be read.
 func BadRequest(format string, args ...any) *Error {
 	return &Error{
 		Status: http.StatusBadRequest, Code: v3.CodeBadRequest, Title: v3.TitleBadRequest, Detail: fmt.Sprintf(format, args...),
 	}
 }
 
+// BadQuery is the response for a wrong query parameter.
 func BadQuery(format string, args ...any) *Error {
 	return &Error{
 		Status: http.StatusBadRequest, Code: v3.CodeBadQuery, Title: v3.TitleBadQuery,
@@ -183,6 +187,7 @@ func leaves(err error) []error {
 	return leaves(errors.Unwrap(err))
 }
 
+// IsA tells whether err is or wraps an error of the type.
 func IsA[T error](err error) bool {
 	var e T
 	return errors.As(err, &e)
@@ -209,6 +214,7 @@ func ReadError(err error) error {
 	return badMessage("the body ended too early")
 }
 
+// DecodeBytes reads a body that is in memory already, as Decode does.
 func DecodeBytes[T any](b []byte) (v T, err error) {
 	if err := inbound.JSON(b, &v); errors.Is(err, inbound.ErrSyntax) {
 		return v, badMessage("invalid request body")

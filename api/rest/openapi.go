@@ -28,10 +28,13 @@ type Content struct {
 	Of   reflect.Type // nil: bytes
 }
 
+// MediaJSON is the media type of JSON.
 const MediaJSON = "application/json"
 
+// JSON is a body of JSON with the shape of the type.
 func JSON[T any]() Content { return Content{Kind: MediaJSON, Of: reflect.TypeFor[T]()} }
 
+// Bytes is a body of another media type.
 func Bytes(kind string) Content { return Content{Kind: kind} }
 
 // Returns answers with JSON of a type.

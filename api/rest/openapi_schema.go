@@ -24,8 +24,9 @@ func (s *shapes) asked() bool { return s.suffix != "" }
 
 var (
 	errorsType = reflect.TypeFor[v3.Errors]()
-	IntType    = reflect.TypeFor[v3.Int]()
-	rawType    = reflect.TypeFor[json.RawMessage]()
+	// IntType is a number that may come as text.
+	IntType = reflect.TypeFor[v3.Int]()
+	rawType = reflect.TypeFor[json.RawMessage]()
 
 	// OwnShapes are the types that write themselves, or may be anything.
 	OwnShapes = map[reflect.Type]func() Object{

@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	// DefaultPerPage is how many items a page has, MaxPerPage how many it can have.
 	DefaultPerPage = 50
 	MaxPerPage     = 5000
 )
