@@ -1,13 +1,12 @@
-// Package api is the Cloud Foundry v3 dialect and log-cache over HTTP. A handler
-// decodes, asks one package, and encodes; it decides nothing that another door
-// to the same package would decide differently.
+// Package api serves the Cloud Foundry v3 API and log-cache over HTTP. It puts the groups
+// of handlers together, and checks every request against the row of its endpoint.
 //
-//	request ─▶ door (Host, Origin, who asks) ─▶ mux ─▶ guard (may they?) ─▶ handler ─▶ app, droplet, runtime, logstream
-//	                                                                          │
-//	response ◀──────────────────────── serve: a value, or toError of an error ◀┘
+//	request ─▶ listener (Host, Origin, caller) ─▶ mux ─▶ guard (the row's need) ─▶ handler of a group
+//	                                                                                    │
+//	response ◀── serve: a value, or rest.ToError of an error ◀── platform, registry ◀───┘
 //
-// There are two doors to one mux: Handler for the listener that everybody on the
-// machine can reach, Local for the socket whose mode is the check.
+// There are two listeners for one mux: Handler for the address that every program on the
+// machine can reach, Local for the socket whose file mode is the check.
 package api
 
 import (
