@@ -33,6 +33,9 @@ const (
 	schemeBatch = "https-batch"
 )
 
+// Schemes lists the schemes of drain URLs, for messages.
+const Schemes = schemeTCP + ", " + schemeTLS + ", " + schemeHTTP + " or " + schemeBatch
+
 // defaultPorts are those of RFC 6587 and RFC 5425.
 var defaultPorts = map[string]string{schemeTCP: "514", schemeTLS: "6514", schemeHTTP: "443", schemeBatch: "443"}
 

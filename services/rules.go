@@ -81,7 +81,7 @@ func CheckTags(name string, tags []string) error {
 }
 
 // DrainSchemes says which URLs of log drains are allowed.
-const DrainSchemes = "must be a URL with the scheme syslog, syslog-tls, https or https-batch"
+const DrainSchemes = "must be a URL with the scheme " + drain.Schemes
 
 // CheckDrain checks the URL of a log drain.
 func CheckDrain(address string) error {
