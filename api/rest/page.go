@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// DefaultPerPage is how many items a page has, MaxPerPage how many it can have.
+	// DefaultPerPage is how many items a page has.
 	DefaultPerPage = 50
-	MaxPerPage     = 5000
+	// MaxPerPage is how many items a page can have.
+	MaxPerPage = 5000
 )
 
 // Query is what a request for a list asks.
