@@ -157,7 +157,7 @@ func (perms Permissions) Suspended(org string) bool { return !perms.Admin && per
 // Caller is who makes a request; it stands in the request's context.
 type Caller struct {
 	Who         auth.Principal
-	Err         error // why nobody is let in: no token, or a bad one
+	Err         error // why the caller is not known: no token, or an invalid one
 	permissions *Permissions
 	Local       bool
 }
@@ -184,7 +184,7 @@ func CallerOf(ctx context.Context) *Caller {
 // except at what is open to everybody.
 func Principal(ctx context.Context) auth.Principal { return CallerOf(ctx).Who }
 
-// Actor is how events name somebody.
+// Actor is a principal as audit events name it.
 func Actor(p auth.Principal) app.Actor {
 	if p.IsUser {
 		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
@@ -214,7 +214,7 @@ func (c *Control) Permissions(ctx context.Context) (Permissions, error) {
 	return perms, nil
 }
 
-// PermissionsOf reads the permissions of somebody.
+// PermissionsOf reads the permissions of a principal.
 func (c *Control) PermissionsOf(who auth.Principal) (Permissions, error) {
 	perms := Permissions{
 		All: who.GlobalReader(), Admin: who.Admin(), Secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),
@@ -313,17 +313,17 @@ func HasScope(p auth.Principal, method string) bool {
 type Resource struct {
 	Name string // as answers call it
 	Find func(c *Control, guid string) (Place, error)
-	// Readers are the guids of further spaces whose people may read it; nil: none.
+	// Readers are the guids of other spaces whose members may read it; nil: none.
 	Readers func(c *Control, guid string) ([]string, error)
-	Shared  bool // and may do there what they may do at home
+	Shared  bool // members of Readers have the same needs there as in the space it belongs to
 
-	shown Need // who does not have it is told that there is nothing; zero: toRead
+	shown Need // to callers without this need the resource does not exist; zero: Read
 
-	// Look fails for who does not see the thing, where find is nil.
+	// Look fails if the caller cannot see the resource. It is used where Find is nil.
 	Look func(r *http.Request) error
 }
 
-// ShownTo is the need of those who see it at its place.
+// ShownTo is the need of callers who can see the resource.
 func (n Resource) ShownTo() Need {
 	if n.shown == 0 {
 		return Read
@@ -369,7 +369,7 @@ var (
 		return c.spacePlace(role.Space)
 	}}
 	Route = Resource{Name: "Route", Find: (*Control).routePlace, Readers: routeReaders, shown: ReadRoute}
-	// SharedRoute is a route for what those that it is shared with may do, too.
+	// SharedRoute is a route for requests that members of the spaces it is shared with can make.
 	SharedRoute = Resource{Name: "Route", Find: (*Control).routePlace, Readers: routeReaders, Shared: true, shown: ReadRoute}
 )
 
@@ -394,8 +394,8 @@ func (c *Control) appPlace(guid string) (Place, error) {
 	return c.spacePlace(a.Space)
 }
 
-// inApp is the place of something that belongs to an app. What is left of an app
-// that is gone belongs to nobody.
+// inApp is the place of something that belongs to an app. Remains of
+// a deleted app belong to no place.
 func (c *Control) inApp(guid string, err error) (Place, error) {
 	if err != nil {
 		return Place{}, err

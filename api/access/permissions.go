@@ -14,8 +14,8 @@ func (perms Permissions) SeesDomain(d app.Domain) bool {
 	return perms.All || d.Org == "" || perms.memberOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.memberOrgs[org] })
 }
 
-// EventReaders are the roles in a space that are told what happened there: managers of the
-// space or the org decide who is there, and not what is done.
+// EventReaders are the space roles that can read the audit events of the space. Managers
+// of the space or the org cannot.
 var EventReaders = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.SpaceSupporter}
 
 // SeesEvent tells whether an event is seen: it is where it happened that counts. What
@@ -42,8 +42,8 @@ func (perms Permissions) SeesGroup(g app.SecurityGroup) bool {
 	return perms.All || g.Running || g.Staging || slices.ContainsFunc(slices.Concat(g.Runs, g.Stages), perms.SeesSpace)
 }
 
-// SeesBroker tells whether a broker is seen: one of a space by those who develop or
-// support there.
+// SeesBroker tells whether the caller can see a broker. Developers and supporters of a
+// space can see its brokers.
 func (perms Permissions) SeesBroker(b services.ServiceBroker) bool {
 	return perms.All || b.Space != "" && perms.Can(Support, b.Space)
 }

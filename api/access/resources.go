@@ -14,8 +14,8 @@ var Deployment = Resource{Name: "Deployment", Find: func(c *Control, guid string
 	return c.inApp(d.App, err)
 }}
 
-// MovingDeployment is one for those who may end it or let it go on: to others it is
-// not there.
+// MovingDeployment is a deployment to cancel or continue. To callers who cannot do that it
+// does not exist.
 var MovingDeployment = Resource{Name: Deployment.Name, Find: Deployment.Find, shown: Support}
 
 // SpaceQuota is what the path of a space quota names: it lives in an org, and its
@@ -62,7 +62,7 @@ func routeReaders(c *Control, guid string) ([]string, error) {
 	return rt.SharedWith, err
 }
 
-// The nouns of paths. What an instance is shared with sees it, too.
+// The resources of the marketplace. Spaces that an instance is shared with can see it.
 var (
 	ServiceInstance = Resource{
 		Name: "Service instance",
@@ -81,8 +81,8 @@ var (
 	CredentialBinding = Resource{Name: "Service credential binding", Find: func(c *Control, guid string) (Place, error) {
 		return c.bindingPlace(guid, services.AppBinding, services.KeyBinding)
 	}}
-	// Credential is a binding for its secrets: who may not read them is not told that
-	// there are any.
+	// Credential is a binding for its secrets. To callers who cannot read them it does
+	// not exist.
 	Credential   = Resource{Name: CredentialBinding.Name, Find: CredentialBinding.Find, shown: ReadSecrets}
 	RouteBinding = Resource{Name: "Service route binding", Find: func(c *Control, guid string) (Place, error) {
 		return c.bindingPlace(guid, services.RouteBinding)

@@ -83,8 +83,7 @@ func (p *Presenter) ShowApp(a app.App) v3.App {
 	}
 }
 
-// Lifecycle shows how an app is staged; what lets somebody fetch a buildpack is
-// nobody else's business.
+// Lifecycle shows how an app is staged, without the secrets in the URLs of buildpacks.
 func Lifecycle(buildpacks []string, stack string) v3.Lifecycle {
 	shown := []string{}
 	for _, b := range buildpacks {
@@ -158,8 +157,8 @@ func (p *Presenter) VisibleApps(r *http.Request, q rest.Query) (map[string]app.A
 	return out, nil
 }
 
-// Secrets tells of an app whether who asks may read its secrets. Commands are
-// among them: they carry passwords.
+// Secrets tells whether the caller may read the secrets of an app. Commands are secrets,
+// because they can contain passwords.
 func (p *Presenter) Secrets(r *http.Request) (func(app string) bool, error) {
 	perms, err := p.Access.Permissions(r.Context())
 	return func(guid string) bool {

@@ -15,8 +15,8 @@ type Related struct {
 	Domains []string
 }
 
-// Included are the related resources that the request asks for, as far as who asks sees
-// them: a route may be shared from a space that is none of theirs.
+// Included are the related resources that the request asks for, as far as the caller can
+// see them: a route may be shared from a space that the caller cannot see.
 func (p *Presenter) Included(asked map[string]bool, b Related, perms access.Permissions) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil

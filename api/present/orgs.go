@@ -151,13 +151,12 @@ func QuotaOf(o app.Org) string {
 	return o.Quota
 }
 
-// Visible are the spaces among guids that somebody sees.
+// Visible are the spaces among guids that the caller can see.
 func Visible(guids []string, perms access.Permissions) []string {
 	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !perms.SeesSpace(guid) })
 }
 
-// forAll are the features that an administrator does without as well when they are
-// off: as on the platform, where those who may switch them have to.
+// forAll are the feature flags that apply to administrators as well, as on Cloud Foundry.
 var forAll = []string{app.FlagEnvVisibility, app.FlagRouteSharing, app.FlagServiceSharing, app.FlagSpaceBrokers}
 
 // Feature refuses what an administrator has switched off. Administrators may do

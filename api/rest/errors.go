@@ -62,8 +62,8 @@ var denials = map[error]*Error{
 	},
 }
 
-// InternalError is the answer to what nobody foresaw. It tells nothing of the
-// inside: the log does, under the id of the request.
+// InternalError is the response to an unexpected error. The details are only in the log,
+// under the id of the request.
 const InternalError = `{"errors":[{"code":10001,"title":"UnknownError","detail":"An unknown error occurred."}]}`
 
 // NotFound is the response for a resource that does not exist, or that the caller cannot see.

@@ -179,7 +179,7 @@ func (e Endpoint) responses(out *shapes) Object {
 	return d
 }
 
-// failures are the statuses of what the one who asks can put right.
+// failures are the statuses of errors that the caller can fix.
 func (e Endpoint) failures() []int {
 	var all []int
 	o := e.Shape

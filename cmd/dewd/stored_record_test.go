@@ -32,8 +32,8 @@ import (
 // TestRecordStoredRoot records a new root for TestStoredRoot with the binaries of any
 // commit. It is for the commit before a change of what dewd stores:
 //
-//	make build && cp -r bin /tmp/old     # at that commit
-//	DEW_RECORD=1 DEW_RECORD_BIN=/tmp/old DEW_RECORD_NAME=2026-11-16 \
+//	make build && cp -r bin "$OLD"     # at that commit
+//	DEW_RECORD=1 DEW_RECORD_BIN="$OLD" DEW_RECORD_NAME=2026-11-16 \
 //	    go test -tags integration -run TestRecordStoredRoot ./cmd/dewd
 //
 // It needs root, cgroup v1 beside v2 or alone, and redis-server.

@@ -1,6 +1,6 @@
-// Instance records a running instance of dewd as containerd and the kernel see it,
-// and later makes the same instance again from that record. A test can so show a
-// dewd an instance that an older dewd left running.
+// Command instance records a running instance of dewd as containerd and the kernel see it,
+// and later makes the same instance again from that record. With it a test shows dewd
+// an instance that an older dewd left running.
 //
 // It shares no code with dew on purpose: it repeats what an old dewd did, whatever
 // the current one does.
