@@ -20,8 +20,8 @@ func benchText() []byte {
 	return bytes.Repeat(append(bytes.Repeat([]byte("x"), benchLine-1), '\n'), benchLines)
 }
 
-// BenchmarkTail measures lines from capture file to segments beside the floor,
-// a plain copy of the same file, and gives the ratio.
+// BenchmarkTail measures the throughput from the capture file to the segments. It
+// compares it with a plain copy of the same file and reports the ratio.
 func BenchmarkTail(b *testing.B) {
 	text := benchText()
 	var tail, plain time.Duration
@@ -36,7 +36,7 @@ func BenchmarkTail(b *testing.B) {
 	b.ReportMetric(tail.Seconds()/plain.Seconds(), "times-the-copy")
 }
 
-// benchTail times Tail, reading and Append until all is in the log.
+// benchTail times Tail, including reading and Append, until all lines are in the log.
 func benchTail(b *testing.B, text []byte) time.Duration {
 	b.Helper()
 	ls, err := Open(b.TempDir(), Options{})
@@ -81,7 +81,7 @@ func benchCopy(b *testing.B, text []byte) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Without ReadFrom: the floor goes through memory as the tail does.
+	// Hide ReadFrom, so that the copy goes through user memory as Tail does.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{in}, make([]byte, readSize)); err != nil {
 		b.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func benchCopy(b *testing.B, text []byte) time.Duration {
 	return took
 }
 
-// BenchmarkAppend measures one line at a time, as a quiet process prints.
+// BenchmarkAppend measures appending one line at a time, as a quiet process prints.
 func BenchmarkAppend(b *testing.B) {
 	l := newApp(b, newLogs(b, b.TempDir(), Options{}))
 	for b.Loop() {
@@ -105,7 +105,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkCursor measures reading a log from its beginning.
+// BenchmarkCursor measures reading a log from its first line.
 func BenchmarkCursor(b *testing.B) {
 	l := newApp(b, newLogs(b, b.TempDir(), Options{}))
 	text := bytes.Repeat([]byte("x"), benchLine-1)
@@ -131,7 +131,7 @@ func BenchmarkCursor(b *testing.B) {
 	b.ReportMetric(float64(lines)/b.Elapsed().Seconds(), "lines/s")
 }
 
-// BenchmarkOpen measures how long the recovery of a full last segment takes.
+// BenchmarkOpen measures the recovery time of a full last segment.
 func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
 	ls := newLogs(b, dir, Options{})
@@ -162,7 +162,7 @@ func bulk(round, n int) []Envelope {
 	return es
 }
 
-// BenchmarkLive measures the way of one line from the capture file to a waiting
+// BenchmarkLive measures the latency of one line from the capture file to a waiting
 // reader.
 func BenchmarkLive(b *testing.B) {
 	l := newApp(b, newLogs(b, b.TempDir(), Options{}))
@@ -177,13 +177,13 @@ func BenchmarkLive(b *testing.B) {
 	}
 }
 
-// BenchmarkTailMemory measures what an instance of three processes costs the
-// daemon while it prints nothing.
+// BenchmarkTailMemory measures the daemon's memory per instance of three processes that
+// print nothing.
 func BenchmarkTailMemory(b *testing.B) {
 	const instances, execs = 200, 3
 	measure := func() int {
 		var m goruntime.MemStats
-		for range 3 { // the pools let go in steps
+		for range 3 { // sync.Pool frees its memory in steps.
 			goruntime.GC()
 		}
 		goruntime.ReadMemStats(&m)

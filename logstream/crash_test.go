@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// crashes is small in a normal run; the long proof asks for more.
+// crashes is small in a normal run. Set the flag higher for a long run.
 var crashes = flag.Int("crashes", 5, "how often the following process is killed")
 
 const crashDir = "LOGSTREAM_CRASH_DIR"
@@ -48,8 +48,8 @@ func followUntilKilled(dir string) error {
 	}
 }
 
-// A process that follows is killed again and again at random moments while
-// another one prints; in the end every line is there exactly once, in order.
+// A following process is killed repeatedly at random moments while another process
+// prints. At the end every line is in the log exactly once, in order.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d lines in %d frames of %d segments", r.Lines, r.Frames, r.Segments)
 }
 
-// printLines prints numbered lines in bursts that end anywhere in a line.
+// printLines prints numbered lines in bursts that can stop in the middle of a line.
 func printLines(ctx context.Context, t *testing.T, f *os.File) int {
 	rng := rand.New(rand.NewPCG(1, 2))
 	n := 0

@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// maxNext is how many lines one Next gives at most.
+// maxNext is the maximum number of lines that one Next returns.
 const maxNext = 256
 
 // ErrTrimmed says that the retention dropped lines that a Cursor had not read.
-// Cursor.Skip goes on behind them.
+// Cursor.Skip continues after them.
 var ErrTrimmed = errors.New("the log was trimmed beyond the reader's place")
 
-// Cursor is a reader's place in a Log. It holds no file and no lock between
-// calls, so it may be dropped at any time. One goroutine may use it.
+// Cursor is a reader's position in a Log. It holds no file and no lock between calls,
+// so it can be dropped at any time. Only one goroutine can use it at a time.
 type Cursor struct {
 	log    *Log
 	next   uint64 // sequence number of the next line
 	last   time.Time
-	oldest bool // next is not chosen yet: the oldest line there is
+	oldest bool // next is not chosen yet: start at the oldest line
 
-	reuse bool   // its lines are valid until the next call only
-	piece *piece // their memory; nil between Release and Next
-	more  bool   // the log had more than the last Next gave
+	reuse bool   // returned lines are valid only until the next call
+	piece *piece // memory of the returned lines, nil between Release and Next
+	more  bool   // the log had more lines than the last Next returned
 
 	want matcher
-	ends bool // upTo is the last line it gives
+	ends bool // upTo is the last line to return
 	upTo uint64
-	over bool // it met the end of what it wants
+	over bool // it reached the last line that it wants
 
 	segment uint64 // first number of the segment that pos, batch and dec belong to
 	pos     int64
@@ -39,21 +39,21 @@ type Cursor struct {
 	dec     decoder
 }
 
-// Cursor gives a reader that begins at sequence number from; 0 and 1 mean the
-// oldest line that is kept.
+// Cursor returns a reader that starts at sequence number from. Both 0 and 1 mean the
+// oldest stored line.
 func (l *Log) Cursor(from uint64) *Cursor {
 	return &Cursor{log: l, next: max(from, 1), oldest: from <= 1, want: matcher{all: true}}
 }
 
-// Brief makes the cursor reuse memory, and returns it: what Next gives is then
-// valid until the next call of Next or Release only.
+// Brief makes the cursor reuse memory, and returns the cursor. The lines that Next
+// returns are then valid only until the next call of Next or Release.
 func (c *Cursor) Brief() *Cursor {
 	c.reuse = true
 	return c
 }
 
-// Release gives the memory of a brief cursor to other readers. Call it before
-// waiting for a slow client; Next takes new memory.
+// Release returns the memory of a brief cursor to the pool for other readers. Call it
+// before waiting for a slow client. The following Next takes new memory.
 func (c *Cursor) Release() {
 	if c.piece == nil {
 		return
@@ -64,16 +64,16 @@ func (c *Cursor) Release() {
 	c.piece = nil
 }
 
-// Behind tells whether the log had more lines than the last Next gave.
+// Behind reports whether the log had more lines than the last Next returned.
 func (c *Cursor) Behind() bool { return c.more }
 
-// At is the number of the line that the cursor looks at next.
+// At is the number of the next line that the cursor reads.
 func (c *Cursor) At() uint64 { return c.next }
 
-// Next gives the next lines that the cursor wants, in order. It blocks until
-// there are some, ctx ends or the logs are closed; behind the end of what it
-// wants it gives io.EOF. It never holds the writer: it reads the files. The
-// texts of one call share their memory; copy one that is kept for long.
+// Next returns the next lines that the cursor wants, in order. It blocks until there
+// are some, ctx is done, or the logs are closed. After the last wanted line it returns
+// io.EOF. It never blocks the writer, because it reads the files. The texts of one call
+// share their memory: copy a text that you keep for long.
 func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -89,12 +89,12 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 			return es, err
 		}
 		if c.more || c.done() {
-			continue // it came to the end of a segment, or nobody wants what it read
+			continue // it reached the end of a segment, or the filter wants none of these lines
 		}
 		if v.closed {
 			return nil, ErrClosed
 		}
-		c.Release() // a reader at rest holds nothing
+		c.Release() // a waiting reader holds no memory
 		select {
 		case <-v.grown:
 		case <-ctx.Done():
@@ -103,16 +103,16 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 	}
 }
 
-// done tells whether the cursor is behind all that it wants.
+// done reports whether the cursor has passed the last line that it wants.
 func (c *Cursor) done() bool {
 	return c.over || c.ends && c.next > c.upTo || c.want.f.Last != 0 && c.next > c.want.f.Last
 }
 
-// Past tells whether the cursor wants no line that is printed now or later.
+// Past reports whether the cursor wants no line that is printed at now or later.
 func (c *Cursor) Past(now time.Time) bool { return c.want.until != 0 && now.UnixNano() >= c.want.until }
 
-// Skip gives a Cursor at the oldest line that is kept, and how many lines the
-// retention dropped in front of it.
+// Skip returns a Cursor at the oldest stored line, and how many lines the retention
+// dropped before it.
 func (c *Cursor) Skip() (*Cursor, int64) {
 	v := c.log.view()
 	oldest := v.next
@@ -127,7 +127,7 @@ func (c *Cursor) Skip() (*Cursor, int64) {
 	return &Cursor{log: c.log, next: oldest, want: c.want, ends: c.ends, upTo: c.upTo, reuse: c.reuse}, skipped
 }
 
-// read gives lines of the segment that holds c.next, or none at its end.
+// read returns lines of the segment that holds c.next, or none at the segment's end.
 func (c *Cursor) read(v view) ([]Envelope, error) {
 	if len(v.segments) == 0 || c.next >= v.next {
 		return nil, nil
@@ -146,11 +146,11 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	from := c.next
 	es, err := c.readSegment(s)
 	if len(es) > 0 || c.next > from {
-		return es, nil // an error is met again by the next call
+		return es, nil // the next call meets the same error again
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && c.log.view().find(s.first) < 0 {
-		return nil, nil // trimmed since; the next view says so
+		return nil, nil // trimmed since; the next view reports it
 	}
 	if missing && c.log.view().closed {
 		return nil, ErrClosed // removed with its app
@@ -161,8 +161,8 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	return c.leave(v, i, err)
 }
 
-// leave goes from the end of segment i to the next. Lines that should have been
-// in it and are not become one gap record.
+// leave moves from the end of segment i to the next segment. Lines that are missing
+// from segment i become one gap record.
 func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
 	last := i == len(v.segments)-1
 	if last {
@@ -180,7 +180,7 @@ func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
 	return []Envelope{gap}, nil
 }
 
-// enterAt goes to the place of s from which c.next is near.
+// enterAt moves to the position in s that is nearest before c.next.
 func (c *Cursor) enterAt(s segment) {
 	c.segment, c.pos, c.batch, c.dec = s.first, 0, batch{}, decoder{}
 	if c.next == s.first {
@@ -191,7 +191,7 @@ func (c *Cursor) enterAt(s segment) {
 	}
 }
 
-// enter goes behind the header and the checkpoint.
+// enter moves past the header and the checkpoint.
 func (c *Cursor) enter(r *segmentReader) error {
 	if _, err := r.header(); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (c *Cursor) enter(r *segmentReader) error {
 	return nil
 }
 
-// fresh leaves out the lines before c.next and those that nobody wants, and
-// moves c.next behind them all.
+// fresh leaves out the lines before c.next and the lines that the filter does not want.
+// It moves c.next after all of them.
 func (c *Cursor) fresh(es []Envelope) []Envelope {
 	for len(es) > 0 && es[0].Seq < c.next {
 		es = es[1:]
@@ -229,13 +229,14 @@ func (c *Cursor) fresh(es []Envelope) []Envelope {
 	return kept
 }
 
-// Newest gives the last n lines that are in the log now, or as many as are kept.
+// Newest returns the last n lines that are in the log now, or all lines if fewer are
+// stored.
 func (l *Log) Newest(ctx context.Context, n int) ([]Envelope, error) {
 	return l.NewestOf(ctx, n, Filter{})
 }
 
-// NewestOf gives the last n lines that f wants of those that are in the log now, or as
-// many as are kept.
+// NewestOf returns the last n of the lines in the log that f wants, or all of them if
+// fewer are stored.
 func (l *Log) NewestOf(ctx context.Context, n int, f Filter) ([]Envelope, error) {
 	last := l.LastSeq()
 	if last == 0 || n <= 0 {

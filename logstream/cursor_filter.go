@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Filter says which lines a reader wants. The zero Filter wants all.
+// Filter selects the lines that a reader wants. The zero Filter selects all lines.
 //
-// A gap record passes whatever it says about sources and texts, unless NoGaps:
-// nobody shall miss that something is missing.
+// A gap record passes regardless of Source and text, unless NoGaps is set: a reader
+// must see that lines are missing.
 type Filter struct {
-	Source     string // the whole of it, such as CELL
-	Process    string // its type, such as web, in any case; its sidecars too
-	Sidecar    string // its name, in any case
+	Source     string // the whole source type, such as CELL
+	Process    string // process type such as web, case-insensitive, including its sidecars
+	Sidecar    string // sidecar name, case-insensitive
 	NoSidecars bool
-	NoPlatform bool // only what the app's own processes printed
+	NoPlatform bool // only lines printed by the app's own processes
 	NoGaps     bool
-	Instance   *int   // index
-	InstanceID string // of one instance that ever was
+	Instance   *int   // instance index
+	InstanceID string // ID of one present or past instance
 	Stream     Stream
-	Contains   string // in the text, byte for byte
+	Contains   string // substring of the text, byte for byte
 
-	Since, Until time.Time // the first is inside, the second is not
-	First, Last  uint64    // sequence numbers, both inside
+	Since, Until time.Time // Since is inclusive, Until is exclusive
+	First, Last  uint64    // sequence numbers, both inclusive
 
-	// Tails has the sources whose lines are wanted, each from a number on. Nil: the
-	// lines of all sources.
+	// Tails has the sources whose lines are wanted, each from a sequence number on. Nil
+	// selects the lines of all sources.
 	Tails *map[string]uint64
 }
 
@@ -39,9 +39,9 @@ const (
 	sidecarInfix  = "/SIDECAR/"
 )
 
-// matcher is a Filter made ready to be asked for every line.
+// matcher is a Filter prepared for checking many lines.
 type matcher struct {
-	all      bool // it wants all
+	all      bool // it wants all lines
 	f        Filter
 	process  string
 	sidecar  string
@@ -62,13 +62,13 @@ func (f Filter) matcher() matcher {
 	return m
 }
 
-// Matches tells whether the filter wants the line.
+// Matches reports whether the filter wants the line.
 func (f Filter) Matches(e Envelope) bool {
 	m := f.matcher()
 	return m.wants(&e)
 }
 
-// wants tells whether the filter wants the line.
+// wants reports whether the filter wants the line.
 func (m *matcher) wants(e *Envelope) bool {
 	if m.all {
 		return true
@@ -87,19 +87,19 @@ func (m *matcher) wants(e *Envelope) bool {
 		(len(m.contains) == 0 || bytes.Contains(e.Text, m.contains))
 }
 
-// inside tells whether the line lies between the bounds.
+// inside reports whether the line lies between the bounds.
 func (m *matcher) inside(e *Envelope) bool {
 	at := e.Time.UnixNano()
 	return (m.since == 0 || at >= m.since) && (m.until == 0 || at < m.until) &&
 		e.Seq >= m.f.First && (m.f.Last == 0 || e.Seq <= m.f.Last)
 }
 
-// over tells whether no line from e on can lie between the bounds.
+// over reports whether neither e nor any later line can lie between the bounds.
 func (m *matcher) over(e *Envelope) bool {
 	return m.until != 0 && e.Time.UnixNano() >= m.until || m.f.Last != 0 && e.Seq > m.f.Last
 }
 
-// speaks tells whether a line is from a source that the filter wants.
+// speaks reports whether a line is from a source that the filter wants.
 func (m *matcher) speaks(e *Envelope) bool {
 	source := e.Source.Type
 	if m.f.NoPlatform && !strings.HasPrefix(source, appPrefix) {
@@ -121,8 +121,8 @@ func (m *matcher) speaks(e *Envelope) bool {
 		(!m.f.NoSidecars || sidecar == "")
 }
 
-// bounds gives the first and the last number that a line which the filter wants
-// can have now. Last is less than first when there is none.
+// bounds returns the first and the last number that a line wanted by the filter can
+// have now. If there is no such line, last is less than first.
 func (l *Log) bounds(f Filter) (first, last uint64, err error) {
 	v := l.view()
 	first, last = max(oldestOf(v), f.First), v.next-1
@@ -146,8 +146,8 @@ func (l *Log) bounds(f Filter) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// Only makes the cursor give the lines that f wants, and returns it. Where f has
-// an end, Next gives io.EOF behind it.
+// Only makes the cursor return only the lines that f wants, and returns the cursor. If
+// f has an upper bound, Next returns io.EOF after it.
 func (c *Cursor) Only(f Filter) *Cursor {
 	c.want = f.matcher()
 	if f.First > c.next {
@@ -156,14 +156,14 @@ func (c *Cursor) Only(f Filter) *Cursor {
 	return c
 }
 
-// UpTo makes Next give io.EOF behind line last, and returns the cursor.
+// UpTo makes Next return io.EOF after line last, and returns the cursor.
 func (c *Cursor) UpTo(last uint64) *Cursor {
 	c.upTo, c.ends = last, true
 	return c
 }
 
-// Select gives a cursor over the lines that f wants, from the first of them that
-// is kept, and from number from on if that is later.
+// Select returns a cursor over the stored lines that f wants. It starts at the first of
+// them, or at number from if that is later.
 func (l *Log) Select(from uint64, f Filter) (*Cursor, error) {
 	if f.First == 0 && f.Since.IsZero() {
 		return l.Cursor(from).Only(f), nil
@@ -182,8 +182,8 @@ func (l *Log) Select(from uint64, f Filter) (*Cursor, error) {
 	return c.Only(f), nil
 }
 
-// SelectNewest gives a cursor that begins with the newest n lines which f wants,
-// or with as many as are kept.
+// SelectNewest returns a cursor that starts with the newest n lines that f wants, or
+// with all of them if fewer are stored.
 func (l *Log) SelectNewest(ctx context.Context, n int, f Filter) (*Cursor, error) {
 	first, last, err := l.bounds(f)
 	if err != nil {
@@ -206,7 +206,7 @@ func (l *Log) SelectNewest(ctx context.Context, n int, f Filter) (*Cursor, error
 	return l.Cursor(from).Only(f), nil
 }
 
-// Contains tells whether a line that f wants is in the log now.
+// Contains reports whether a line that f wants is in the log now.
 func (l *Log) Contains(ctx context.Context, f Filter) (bool, error) {
 	first, last, err := l.bounds(f)
 	if err != nil || first > last {
@@ -220,17 +220,17 @@ func (l *Log) Contains(ctx context.Context, f Filter) (bool, error) {
 	return found, err
 }
 
-// everyLine tells whether the filter wants all lines between its bounds.
+// everyLine reports whether the filter wants all lines between its bounds.
 func (f Filter) everyLine() bool {
 	f.Since, f.Until, f.First, f.Last = time.Time{}, time.Time{}, 0, 0
 	return f == Filter{}
 }
 
-// span64 is a range of sequence numbers, both inside.
+// span64 is a range of sequence numbers, both inclusive.
 type span64 struct{ first, last uint64 }
 
 // newestFrom is the number of the n-th newest line that f wants. It reads whole
-// segments, the newest first, and keeps none of their lines.
+// segments, the newest first, and stores none of their lines.
 func (l *Log) newestFrom(ctx context.Context, n int, f Filter, within span64) (uint64, error) {
 	v := l.view()
 	for i := v.find(within.last); i >= 0 && within.last >= within.first; i-- {
@@ -256,8 +256,8 @@ func (l *Log) newestFrom(ctx context.Context, n int, f Filter, within span64) (u
 	return within.first, nil
 }
 
-// each tells the numbers of the lines in a range that f wants. What was trimmed
-// meanwhile is passed over.
+// each calls tell with the number of each line in the range that f wants. It skips
+// lines that were trimmed since.
 func (l *Log) each(ctx context.Context, f Filter, within span64, tell func(seq uint64) bool) error {
 	for c := l.Cursor(within.first).Brief().Only(f).UpTo(within.last); ; {
 		es, err := c.Next(ctx)

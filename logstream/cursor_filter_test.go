@@ -98,12 +98,12 @@ func manyLines(t testing.TB, o Options, batches int) *Log {
 	return l
 }
 
-// all reads what a cursor gives now.
+// all reads all lines that a cursor returns now.
 func all(t testing.TB, c *Cursor) []Envelope {
 	t.Helper()
 	var out []Envelope
 	if rand.IntN(2) == 0 {
-		c = c.Brief() // it gives the same, for as long as it lasts
+		c = c.Brief() // a brief cursor must return the same lines while they are valid
 	}
 	for {
 		es, err := c.Next(t.Context())
@@ -125,7 +125,7 @@ func seqs(es []Envelope) []uint64 {
 	return out
 }
 
-// randomFilter wants some part of the lines.
+// randomFilter returns a filter that selects some of the lines.
 func randomFilter(rnd *rand.Rand, lines []Envelope) Filter {
 	var f Filter
 	pick := func() Envelope { return lines[rnd.IntN(len(lines))] }
@@ -159,7 +159,7 @@ func randomFilter(rnd *rand.Rand, lines []Envelope) Filter {
 	return f
 }
 
-// Whatever a reader asks for, it gets what looking at every line would give.
+// For any filter, a reader gets the same lines as a check of every line would give.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	l := manyLines(t, Options{SegmentBytes: 32 << 10}, 300)
@@ -199,8 +199,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// A time is found in a log of many segments, also in one that a daemon before
-// wrote, and the search reads no more than a piece of one segment.
+// A time is found in a log of many segments, even in one that an earlier daemon wrote.
+// The search reads no more than one piece of one segment.
 func TestAt(t *testing.T) {
 	t.Parallel()
 	for _, reopened := range []bool{false, true} {
@@ -240,7 +240,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// Reading may begin at any line, through the index.
+// Reading can start at any line, through the index.
 func TestCursorBeginsAnywhere(t *testing.T) {
 	t.Parallel()
 	l := manyLines(t, Options{SegmentBytes: 1 << 20}, 400)
@@ -257,8 +257,8 @@ func TestCursorBeginsAnywhere(t *testing.T) {
 	}
 }
 
-// A reader that wants an end gets it, also from an empty log, and one that
-// follows waits.
+// A reader with an upper bound reaches it, even in an empty log. A reader that follows
+// waits.
 func TestCursorEnds(t *testing.T) {
 	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
@@ -281,8 +281,8 @@ func TestCursorEnds(t *testing.T) {
 	}
 }
 
-// A reader whose last line is the newest there is needs no further one to know
-// that it is done.
+// A reader whose last wanted line is the newest line does not wait for another line
+// before it finishes.
 func TestOnlyEndsAtLast(t *testing.T) {
 	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))

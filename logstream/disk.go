@@ -14,7 +14,7 @@ const (
 	maxReserveFile = 8 << 20
 )
 
-// disk is what can fail when a file system is full; tests put their own in.
+// disk holds the operations that can fail on a full file system. Tests replace them.
 type disk struct {
 	write    func(f *os.File, b []byte, at int64) (int, error)
 	sync     func(f *os.File) error
@@ -49,7 +49,7 @@ func realDisk() disk {
 	}
 }
 
-// control runs fn on f's descriptor, again when a signal interrupts it.
+// control runs fn on f's descriptor and repeats it if a signal interrupts it.
 func control(f *os.File, fn func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -67,8 +67,8 @@ func control(f *os.File, fn func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// checkPunch tries on a file of its own whether dir's file system can give back
-// the beginning of a file that is still written to.
+// checkPunch tests on its own file whether dir's file system can punch a hole at the
+// start of a file that is still being written.
 func checkPunch(dir string, d disk) error {
 	f, err := os.CreateTemp(dir, ".punch-*")
 	if err != nil {
@@ -78,8 +78,8 @@ func checkPunch(dir string, d disk) error {
 	if err := os.Remove(f.Name()); err != nil {
 		return fmt.Errorf("cannot write to the log folder: %w", err)
 	}
-	// A full disk must not stop the daemon that could drain it, so nothing is
-	// written: a hole can be punched into an empty file too.
+	// A full disk must not stop the daemon that could drain it, so nothing is written.
+	// A hole can be punched even into an empty file.
 	err = d.punch(f, 0, blockSize)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("cannot keep logs in %s: its file system cannot punch holes (%w); put --root on ext4, xfs, btrfs or tmpfs", dir, err)
@@ -90,8 +90,8 @@ func checkPunch(dir string, d disk) error {
 	return nil
 }
 
-// reserve is a file that only takes space. It is given up when a write meets a
-// full disk, so that the backlog can be drained, and made anew afterwards.
+// reserve is a file that only occupies space. It is deleted when a write meets a full
+// disk, so that the backlog can be drained. It is created again afterwards.
 type reserve struct {
 	path string
 	size int64
@@ -99,7 +99,7 @@ type reserve struct {
 
 func reserveSize(fsSize int64) int64 { return min(maxReserveFile, fsSize/16) }
 
-// make allocates the file unless it is there.
+// make allocates the file unless it exists.
 func (r reserve) make(d disk) error {
 	if st, err := os.Stat(r.path); err == nil && st.Size() == r.size {
 		return nil
@@ -120,11 +120,12 @@ func (r reserve) there() bool {
 	return err == nil
 }
 
-// release gives the space back and tells whether there was any.
+// release deletes the file and reports whether it existed.
 func (r reserve) release() bool { return os.Remove(r.path) == nil }
 
-// holeEnd is up to where a capture file may be punched: whole blocks, in steps
-// that are worth the call. It is punched itself when there is nothing to do.
+// holeEnd returns the offset up to which a capture file can be punched: whole blocks,
+// in steps that are worth the call. It returns punched itself if there is nothing to
+// do.
 func holeEnd(punched, synced, step int64) int64 {
 	end := synced &^ (blockSize - 1)
 	if end-punched < step {

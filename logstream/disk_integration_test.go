@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallSize is of the file systems of these tests: all bounds shrink with it.
+// smallSize is the size of the file systems in these tests. All bounds shrink with it.
 var smallSize = int64(larger(24, 64)) << 20
 
-// larger is a size, or the one for the long proof.
+// larger returns the size for a short run or for a long run.
 func larger(short, proof int) int {
 	if os.Getenv("DEW_PROOF") != "" {
 		return proof
@@ -26,7 +26,7 @@ func larger(short, proof int) int {
 	return short
 }
 
-// mountTmpfs gives a small file system in memory.
+// mountTmpfs mounts a small file system in memory.
 func mountTmpfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +41,7 @@ func mountTmpfs(t *testing.T) string {
 	return dir
 }
 
-// mountExt4 gives a small ext4 in a file.
+// mountExt4 mounts a small ext4 file system in a file.
 func mountExt4(t *testing.T) string {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
@@ -68,8 +68,8 @@ func small(t *testing.T, fn func(t *testing.T, dir string)) {
 	}
 }
 
-// checkNumbers reads what is kept: numbers follow each other, and the last is
-// the last printed.
+// checkNumbers reads all stored lines. Their numbers are consecutive, and the last line
+// is the last one printed.
 func checkNumbers(t *testing.T, l *Log, s *shim) {
 	t.Helper()
 	cur := l.Cursor(0)
@@ -104,7 +104,7 @@ func checkNumbers(t *testing.T, l *Log, s *shim) {
 	t.Logf("%d lines printed, %d kept, %d others; first kept is %d; %+v", s.n, kept, gaps, r.First, r)
 }
 
-// A disk that ran full while no daemon was there is drained.
+// A disk that filled up while no daemon ran is drained.
 func TestSmallDiskFull(t *testing.T) {
 	small(t, func(t *testing.T, dir string) {
 		ls := newLogsOn(t, dir, Options{}, realDisk())
@@ -132,8 +132,8 @@ func TestSmallDiskFull(t *testing.T) {
 	})
 }
 
-// A process that prints without pause: the daemon is away, comes back, and the
-// process never meets a full disk.
+// A process prints without pause while the daemon stops and starts again. The process
+// never meets a full disk.
 func TestSmallDiskPrintsOn(t *testing.T) {
 	small(t, func(t *testing.T, dir string) {
 		ls := newLogsOn(t, dir, Options{}, realDisk())
@@ -157,7 +157,7 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 			if err != nil {
 				t.Fatalf("after %d bytes: %v", s.at, err)
 			}
-		case <-time.After(10 * time.Minute): // no measurement: only a hang reaches it
+		case <-time.After(10 * time.Minute): // a limit that only a hang reaches
 			t.Fatalf("the process hangs: %+v", ls.Stats())
 		}
 		t.Logf("printed %d MiB in %v: %+v", total>>20, time.Since(begin), ls.Stats())
@@ -172,8 +172,8 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 	})
 }
 
-// Something else has taken most of the disk: a process that prints more than the
-// rest goes on beside it.
+// Other data has taken most of the disk. A process that prints more than the remaining
+// space keeps running.
 func TestSmallDiskForeign(t *testing.T) {
 	small(t, func(t *testing.T, dir string) {
 		ls := newLogsOn(t, filepath.Join(dir, "logs"), Options{}, realDisk())
@@ -188,7 +188,7 @@ func TestSmallDiskForeign(t *testing.T) {
 		}
 		l := newApp(t, ls)
 		s := newShim(capture(t, l, Out))
-		s.pause = time.Millisecond // a busy machine may be late to look
+		s.pause = time.Millisecond // a busy machine can be late to check
 		tail := follow(t, l, Capture{Freeze: s.freeze})
 		done := make(chan error)
 		begin := time.Now()
@@ -198,7 +198,7 @@ func TestSmallDiskForeign(t *testing.T) {
 			if err != nil {
 				t.Fatalf("after %d bytes: %v", s.at, err)
 			}
-		case <-time.After(10 * time.Minute): // no measurement: only a hang reaches it
+		case <-time.After(10 * time.Minute): // a limit that only a hang reaches
 			t.Fatalf("the process hangs: %+v", ls.Stats())
 		}
 		t.Logf("printed it in %v: %+v, floor %d", time.Since(begin), ls.Stats(), ls.floor)
@@ -213,7 +213,7 @@ func TestSmallDiskForeign(t *testing.T) {
 	})
 }
 
-// A file system without holes is refused.
+// Open refuses a file system that cannot punch holes.
 func TestNoHoles(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("ramfs", dir, "ramfs", 0, ""); err != nil {

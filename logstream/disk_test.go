@@ -14,15 +14,15 @@ import (
 
 // fullDisk is a disk on which writes to segments can be made to fail.
 type fullDisk struct {
-	mu       sync.Mutex // guards all
-	free     int64      // what the file system says
+	mu       sync.Mutex // guards all fields
+	free     int64      // free bytes that the file system reports
 	size     int64
-	refuse   int // so many of the next writes are torn and fail
+	refuse   int // number of next writes that are torn and fail
 	writes   int
 	punched  int64
 	syncs    int
 	failSync bool
-	dir      string // what it takes is taken from free
+	dir      string // the size of this folder is subtracted from free
 }
 
 func (d *fullDisk) disk() disk {
@@ -71,7 +71,7 @@ func (d *fullDisk) disk() disk {
 	return real
 }
 
-// manual gives a tail that reads only when the test steps it.
+// manual returns a tail that reads only when the test calls step.
 func manual(t *testing.T, d *fullDisk, o Options) (*Log, *Tail, *frozen, *os.File) {
 	t.Helper()
 	ls, err := prepare(t.TempDir(), o, d.disk())
@@ -241,8 +241,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A write that fails halfway leaves no trace, the reserve is given up for it,
-// and it is made anew when there is room.
+// A write that fails halfway leaves no trace. The reserve file is deleted for it, and
+// created again when there is space.
 func TestAppendOnFullDisk(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 30, size: 1 << 40}
@@ -281,8 +281,8 @@ func TestAppendOnFullDisk(t *testing.T) {
 	verify(t, l)
 }
 
-// When nothing else is left the oldest segments make room, and the log says how
-// many lines went.
+// If nothing else frees space, the oldest segments are dropped, and the log records how
+// many lines were lost.
 func TestFullDiskTrimsOldest(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 30, size: 1 << 40}

@@ -1,13 +1,14 @@
-// Package logstream carries what processes print: bytes become Envelopes, an
-// app's Log keeps them in segment files, and readers follow it by Cursor.
+// Package logstream stores the output of processes and serves it to readers. It turns
+// bytes into Envelopes, an app's Log stores them in segment files, and readers follow
+// the Log with a Cursor.
 //
-//	process ─▶ pipe ─▶ shim ─▶ capture file           lives on without the daemon
+//	process ─▶ pipe ─▶ shim ─▶ capture file           works without the daemon
 //	        ─▶ Tail: big reads, cuts lines, batches    a few workers for all tails
 //	        ─▶ Log.Append: one frame, one write        never waits for the disk
-//	             └▶ segment file ─▶ Cursor             never holds the writer
-//	        ─▶ once a second: fdatasync, then punch what is safe out of the capture file
+//	             └▶ segment file ─▶ Cursor             never blocks the writer
+//	        ─▶ once a second: fdatasync, then punch the synced bytes out of the capture file
 //
-// Every line carries its byte range in the capture file, so the segments alone
-// say where reading goes on after a crash. A Tail that cannot keep up, or a file
-// system that runs full, freezes the printing process instead of losing a line.
+// Every line carries its byte range in the capture file, so the segments alone say
+// where reading continues after a crash. If a Tail cannot keep up, or the file system
+// is almost full, dew freezes the printing process instead of losing a line.
 package logstream

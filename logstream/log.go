@@ -12,67 +12,67 @@ import (
 	"time"
 )
 
-// Log is one app's log: its segment files and how far its capture files are in
-// them.
+// Log is one app's log: its segment files, and how far each capture file has been read
+// into them.
 type Log struct {
 	logs *Logs
 	dir  string
 	log  *slog.Logger
 	born uint64 // number of the first line that this daemon appended
 
-	mu       sync.Mutex // guards what follows; the writer holds it for one write(2), readers for a copy
-	segments []segment  // oldest first, never changed in place: views share it; the last one is written to
+	mu       sync.Mutex // guards the fields below. The writer holds it for one write(2), readers for a copy.
+	segments []segment  // oldest first. Never changed in place because views share it. The last one is being written.
 	active   *os.File   // the last segment, nil before the first append
-	end      int64      // its committed size; the one in segments is old
+	end      int64      // committed size of active. The size in segments is out of date.
 	sealed   []*os.File // full, not synced yet
-	dirty    bool       // active has what is not synced
-	newNames bool       // a segment was made or removed since the last sync
+	dirty    bool       // active has unsynced bytes
+	newNames bool       // a segment was created or removed since the last sync
 	enc      *encoder
 	next     uint64 // sequence number of the next line
 	last     int64  // time of the last line, Unix nanoseconds
-	start    int64  // time of the first line of the segment that is written to; 0: it has none
-	fresh    bool   // the next append begins a segment, whatever the size of this one
-	rebooted bool   // the machine has started anew since the last segment began
-	damaged  bool   // the end of the last segment could not be read
+	start    int64  // time of the first line of the active segment, 0 if it has none
+	fresh    bool   // the next append starts a segment, whatever the size of this one
+	rebooted bool   // the machine has rebooted since the last segment was created
+	damaged  bool   // the last bytes of the last segment could not be read
 	streams  map[streamKey]*stream
-	told     uint64            // the lines up to this one were told as dropped
-	index    *index            // of the segment that is written to
-	indexes  map[uint64]*index // of some sealed ones, by first number
-	grown    chan struct{}     // closed by the next append; nil when nobody waits
+	told     uint64            // lines up to this one are already recorded as dropped
+	index    *index            // index of the active segment
+	indexes  map[uint64]*index // indexes of some sealed segments, by first number
+	grown    chan struct{}     // closed by the next append, nil if no reader waits
 	closed   bool
 
-	leaf   sync.Mutex            // held while a process is frozen or thawed; guards what follows; taken before mu
-	leaves map[leafKey]int       // frozen capture files per process
-	said   map[leafKey]time.Time // when the log last told that a process is frozen
+	leaf   sync.Mutex            // held while a process is frozen or thawed. Guards the fields below. Taken before mu.
+	leaves map[leafKey]int       // number of frozen capture files per process
+	said   map[leafKey]time.Time // when the log last recorded that a process is frozen
 
-	telling sync.Mutex // one record of dropped lines at a time; taken before mu
-	syncing sync.Mutex // one sync at a time; taken before mu
-	failed  error      // a sync failed: nothing is punched any more; guarded by syncing
+	telling sync.Mutex // one record of dropped lines at a time. Taken before mu.
+	syncing sync.Mutex // one sync at a time. Taken before mu.
+	failed  error      // a sync failed, so nothing is punched any more. Guarded by syncing.
 }
 
-// segment is one segment file as far as it is committed.
+// segment is one segment file up to its committed size.
 type segment struct {
 	first uint64
 	size  int64
-	last  int64 // time of its last line once it is sealed; 0: nobody has looked
+	last  int64 // time of its last line once it is sealed, 0 if not read yet
 }
 
-// stream is how far a capture file is in the log.
+// stream says how far a capture file has been read into the log.
 type stream struct {
-	offset int64 // its bytes before this are in segments
-	synced int64 // and before this they are safe on disk
+	offset int64 // bytes before this offset are in segments
+	synced int64 // bytes before this offset are synced to disk
 }
 
-// view is what readers may read: a copy, so they hold nothing.
+// view is a copy of the state that readers need, so they hold no lock.
 type view struct {
 	segments []segment
-	end      int64 // of the last segment
+	end      int64 // committed size of the last segment
 	next     uint64
 	grown    <-chan struct{}
 	closed   bool
 }
 
-// at gives segment i as far as it is committed.
+// at returns segment i up to its committed size.
 func (v view) at(i int) segment {
 	s := v.segments[i]
 	if i == len(v.segments)-1 {
@@ -81,25 +81,25 @@ func (v view) at(i int) segment {
 	return s
 }
 
-// find gives the index of the segment that holds line seq, -1 if it was trimmed.
+// find returns the index of the segment that holds line seq, or -1 if it was trimmed.
 func (v view) find(seq uint64) int {
 	return sort.Search(len(v.segments), func(i int) bool { return v.segments[i].first > seq }) - 1
 }
 
-// LastSeq is the sequence number of the newest line, 0 when there is none.
+// LastSeq is the sequence number of the newest line, or 0 if there is none.
 func (l *Log) LastSeq() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.next - 1
 }
 
-// Kept is how much of a log there is.
+// Kept is the size and time range of a stored log.
 type Kept struct {
 	Lines, Dropped int64
-	Oldest, Newest time.Time // zero without lines
+	Oldest, Newest time.Time // zero if there are no lines
 }
 
-// Kept tells how much of the log there is.
+// Kept returns the size and time range of the stored log.
 func (l *Log) Kept() Kept {
 	v := l.view()
 	first := oldestOf(v)
@@ -117,10 +117,10 @@ func (l *Log) Kept() Kept {
 	return k
 }
 
-// Append adds lines as one frame with one write, and wakes the readers once. It
-// sets Seq and Time of the envelopes in es. It does not wait for the disk: what
-// it wrote survives the death of any process, and a power cut one second later.
-// Either all lines are in the log or none.
+// Append adds lines as one frame with one write, and wakes the readers once. It sets
+// Seq and Time of the envelopes in es. It does not wait for the disk: the lines survive
+// a crash of any process at once, and a power cut after a second. Either all lines are
+// in the log or none.
 func (l *Log) Append(es ...Envelope) error {
 	if len(es) == 0 {
 		return nil
@@ -128,8 +128,8 @@ func (l *Log) Append(es ...Envelope) error {
 	return l.appendThen(nil, es...)
 }
 
-// appendThen does what Append does, and then, in the same moment for all others,
-// what then does.
+// appendThen does the same as Append and then calls then. Other goroutines see both
+// changes at once.
 func (l *Log) appendThen(then func(), es ...Envelope) error {
 	begin := time.Now()
 	defer func() { l.logs.pace.add(time.Since(begin)) }()
@@ -144,13 +144,13 @@ func (l *Log) appendThen(then func(), es ...Envelope) error {
 	}
 }
 
-// Gap appends a record that count lines of src are missing, and why. A count
-// that nobody knows is 0.
+// Gap appends a record that count lines of src are missing, and why. A count of 0 means
+// unknown.
 func (l *Log) Gap(src Source, cause string, count int64) error {
 	return l.Append(gapLine(src, Loss{Lines: count, Cause: cause}, howMany(count)+" missing: "+cause))
 }
 
-// howMany begins the sentence of a gap record.
+// howMany returns the first words of a gap record's sentence.
 func howMany(count int64) string {
 	switch {
 	case count <= 0:
@@ -190,8 +190,8 @@ func (l *Log) append(es []Envelope, then func()) error {
 	return nil
 }
 
-// checkRanges refuses lines that the log has already: each capture byte is in
-// the log once, whoever asks.
+// checkRanges refuses lines that the log already has: each byte of a capture file is in
+// the log only once.
 func (l *Log) checkRanges(es []Envelope) error {
 	var last *stream
 	var lastKey streamKey
@@ -216,7 +216,7 @@ func (l *Log) checkRanges(es []Envelope) error {
 	return nil
 }
 
-// appendActive writes the batch behind the last one.
+// appendActive writes the batch after the last one.
 func (l *Log) appendActive(buf *[]byte, clock stamper, es []Envelope) error {
 	b, err := l.enc.batch((*buf)[:0], l.next, clock, es)
 	*buf = b
@@ -231,7 +231,7 @@ func (l *Log) appendActive(buf *[]byte, clock stamper, es []Envelope) error {
 	return nil
 }
 
-// appendNew begins a segment with the batch. On failure the old one stays.
+// appendNew starts a segment with the batch. On failure the old segment stays active.
 func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 	enc := newEncoder()
 	b := appendHeader((*buf)[:0], l.next)
@@ -259,7 +259,7 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 	}
 	l.active, l.enc, l.fresh, l.newNames, l.start = f, enc, false, true, 0
 	l.index = &index{first: l.next}
-	// A new list: views share the old one.
+	// A new slice, because views share the old one.
 	segments := make([]segment, len(l.segments), len(l.segments)+1)
 	copy(segments, l.segments)
 	if n := len(segments); n > 0 {
@@ -279,8 +279,8 @@ func (l *Log) checkpoint() checkpoint {
 	return c
 }
 
-// writeAll writes b at at, or nothing: what a failed write left is cut off, so
-// that the next one begins cleanly.
+// writeAll writes all of b at offset at, or nothing. After a failed write it truncates
+// the file, so that the next write starts cleanly.
 func (l *Log) writeAll(f *os.File, b []byte, at int64) error {
 	n, err := l.logs.disk.write(f, b, at)
 	if err == nil && n < len(b) {
@@ -292,7 +292,7 @@ func (l *Log) writeAll(f *os.File, b []byte, at int64) error {
 	return errors.Join(fmt.Errorf("cannot write to a segment: %w", err), f.Truncate(at))
 }
 
-// commit makes the written batch known.
+// commit makes the written batch visible to readers.
 func (l *Log) commit(clock stamper, es []Envelope) {
 	for i := range es {
 		e := &es[i]
@@ -362,18 +362,18 @@ func (l *Log) close() error {
 	return err
 }
 
-// stamper gives strictly increasing times: now, or the time an envelope brings,
-// unless the log is already beyond it.
+// stamper returns strictly increasing times. It uses the current time, or the
+// envelope's own time unless the log already has a later one.
 type stamper struct{ last, now int64 }
 
 func (s *stamper) stamp(t time.Time) int64 {
 	at := s.now
 	if !t.IsZero() {
-		at = min(at, t.UnixNano()) // a time to come would push all later ones
+		at = min(at, t.UnixNano()) // a time in the future would push all later times
 	}
 	s.last = max(at, s.last+1)
 	return s.last
 }
 
-// frames are the buffers of all logs; a log at rest holds none.
+// frames are the buffers of all logs. An idle log holds none.
 var frames = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// CapturePath is where what an exec prints is captured.
+// CapturePath is the path of the capture file for one stream of an exec.
 func (l *Log) CapturePath(instance, exec string, s Stream) string {
 	return filepath.Join(l.CaptureDir(instance), exec+s.suffix())
 }
@@ -18,9 +18,9 @@ func (l *Log) CaptureDir(instance string) string {
 	return filepath.Join(l.dir, "capture", instance)
 }
 
-// CreateCapture makes the two capture files of an exec, empty and for root
-// alone, and gives their paths. Files that are there already are left as they
-// are: somebody may be writing to them.
+// CreateCapture creates the two capture files of an exec, empty and readable only by
+// root, and returns their paths. It does not change existing files: a process could be
+// writing to them.
 func (l *Log) CreateCapture(instance, exec string) (out, err string, _ error) {
 	if e := errors.Join(checkName(instance), checkName(exec)); e != nil {
 		return "", "", fmt.Errorf("cannot make capture files of %q in %q: %w", exec, instance, e)
@@ -41,7 +41,7 @@ func (l *Log) CreateCapture(instance, exec string) (out, err string, _ error) {
 	return out, err, nil
 }
 
-// Captures names the instances that have capture folders.
+// Captures returns the instances that have capture folders.
 func (l *Log) Captures() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(l.dir, "capture"))
 	if err != nil {
@@ -56,8 +56,8 @@ func (l *Log) Captures() ([]string, error) {
 	return ids, nil
 }
 
-// RemoveCapture removes the capture files of an instance that is gone. Bytes
-// that nobody read go with them, and the log says how many.
+// RemoveCapture removes the capture files of an instance that no longer exists. Unread
+// bytes are deleted with them, and the log records how many.
 func (l *Log) RemoveCapture(instance string) error {
 	if err := checkName(instance); err != nil {
 		return fmt.Errorf("cannot remove captures of %q: %w", instance, err)
@@ -90,7 +90,7 @@ func (l *Log) RemoveCapture(instance string) error {
 func (l *Log) unread(instance string) int64 {
 	entries, err := os.ReadDir(l.CaptureDir(instance))
 	if err != nil {
-		return 0 // nothing there, nothing unread
+		return 0 // no folder, so nothing is unread
 	}
 	var n int64
 	for _, e := range entries {
@@ -107,7 +107,7 @@ func (l *Log) unread(instance string) int64 {
 	return n
 }
 
-// offset is how far a capture file is in the log.
+// offset is how far a capture file has been read into the log.
 func (l *Log) offset(k streamKey) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *Log) offset(k streamKey) int64 {
 	return 0
 }
 
-// synced is how far a capture file is safe on disk in the log.
+// synced is how far a capture file is in the log and synced to disk.
 func (l *Log) synced(k streamKey) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

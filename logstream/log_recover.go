@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// openLog reads what the last segment knows.
+// openLog restores a log's state from its last segment.
 func openLog(ls *Logs, dir string) (*Log, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "capture"), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the log folder: %w", err)
@@ -23,8 +23,8 @@ func openLog(ls *Logs, dir string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A segment whose beginning was torn holds no line; what came before it is
-	// in the one before.
+	// A segment whose first bytes are torn holds no line. The segment before it has the
+	// earlier state.
 	for len(segments) > 0 {
 		n := len(segments) - 1
 		err := l.recover(segments[n])
@@ -47,14 +47,14 @@ func openLog(ls *Logs, dir string) (*Log, error) {
 	return l, l.forgetGone()
 }
 
-// dropTold finishes what a killed daemon began: segments whose lines were told
-// as dropped are removed. What was dropped and not told is told soon, because
-// the oldest segment and the last record say how much that is.
+// dropTold finishes the work of a killed daemon: it removes segments whose lines are
+// already recorded as dropped. Dropped lines without a record get one soon, because the
+// oldest segment and the last record say how many they are.
 func (l *Log) dropTold() error {
 	if len(l.segments) == 0 {
 		return nil
 	}
-	if l.index.old { // it does not say: what was dropped was told, or never will be
+	if l.index.old { // the old format does not say: earlier drops were recorded, or never will be
 		l.told = l.segments[0].first - 1
 	}
 	for len(l.segments) > 1 && l.segments[1].first <= l.told+1 {
@@ -66,8 +66,8 @@ func (l *Log) dropTold() error {
 	return nil
 }
 
-// discard takes a segment without a readable beginning out of the way. Bytes
-// that a torn first write does not explain are kept under another name.
+// discard removes a segment whose first bytes cannot be read. If a torn first write
+// does not explain its bytes, it is kept under another name.
 func (l *Log) discard(s segment, only bool) error {
 	path := filepath.Join(l.dir, segmentName(s.first))
 	if s.size <= blockSize {
@@ -107,8 +107,8 @@ func listSegments(dir string) ([]segment, error) {
 	return segments, nil
 }
 
-// recover takes up the last segment: reads it, cuts a torn end off and goes on
-// behind it. On error l is as before.
+// recover opens the last segment: it reads it, truncates a torn end and continues after
+// it. On error l is unchanged.
 func (l *Log) recover(s segment) error {
 	f, err := os.OpenFile(filepath.Join(l.dir, segmentName(s.first)), os.O_RDWR, 0)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *Log) recover(s segment) error {
 	l.active, l.end = f, st.end
 	l.next, l.last, l.start = st.next, st.last, st.began
 	l.enc = st.encoder()
-	l.dirty = true // the daemon before may have died before its sync
+	l.dirty = true // the previous daemon could have died before its sync
 	l.rebooted = st.boot != l.logs.boot
 	l.damaged = st.damaged
 	l.index, l.told = st.index, st.told
@@ -139,9 +139,9 @@ func (l *Log) recover(s segment) error {
 	return nil
 }
 
-// setAside keeps a copy of a damaged segment: what lies behind the damage is
-// about to be cut off, and somebody may want to look at it. It tells where the
-// copy is or why there is none; a log must open without it.
+// setAside stores a copy of a damaged segment for inspection, because the bytes after
+// the damage are about to be truncated. It returns where the copy is or why there is
+// none. A log must open without it.
 func setAside(f *os.File, size int64) string {
 	path := f.Name() + damagedSuffix
 	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -155,21 +155,21 @@ func setAside(f *os.File, size int64) string {
 	return path
 }
 
-// segmentState is what a segment says when read from its first byte to its last.
+// segmentState is the state of a segment after reading all of it.
 type segmentState struct {
 	next    uint64
 	last    int64
-	began   int64 // time of its first line; 0: it has none
+	began   int64 // time of its first line, 0 if it has none
 	boot    string
-	end     int64 // behind the last whole frame
-	damaged bool  // what follows it was not torn by a kill
+	end     int64 // offset after the last whole frame
+	damaged bool  // the bytes after it were not torn by a kill
 	told    uint64
 	offsets map[streamKey]int64
 	dec     decoder
 	index   *index
 }
 
-// scanSegment reads s; a torn end is no error, a torn beginning is.
+// scanSegment reads s. A torn end is not an error; a torn beginning is.
 func scanSegment(f io.ReaderAt, s segment) (segmentState, error) {
 	r := segmentReader{f: f, end: s.size}
 	c, err := r.checkpoint(s)
@@ -222,7 +222,7 @@ func (st *segmentState) take(es []Envelope) {
 	}
 }
 
-// encoder goes on where the segment's writer stopped.
+// encoder returns an encoder that continues where the segment's writer stopped.
 func (st *segmentState) encoder() *encoder {
 	enc := newEncoder()
 	for i, s := range st.dec.speakers {
@@ -231,7 +231,7 @@ func (st *segmentState) encoder() *encoder {
 	return enc
 }
 
-// forgetGone drops the offsets of capture files whose folder is no more.
+// forgetGone drops the offsets of capture files whose folder no longer exists.
 func (l *Log) forgetGone() error {
 	instances, err := l.Captures()
 	if err != nil {
@@ -249,7 +249,8 @@ func (l *Log) forgetGone() error {
 	return nil
 }
 
-// sayLosses leaves one record of what a power cut or the disk may have taken.
+// sayLosses writes one record of the lines that a power cut or the disk could have
+// lost.
 func (l *Log) sayLosses() {
 	lost, text := Loss{Cause: LostPower}, "lines may be missing: the machine was restarted within a second of printing them"
 	switch {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// overdue is how many of the oldest segments must go so that the rest takes at
+// overdue returns how many of the oldest segments to drop so that the rest takes at
 // most limit bytes.
 func overdue(segments []segment, limit int64) int {
 	total := sizeOf(segments)
@@ -20,8 +20,8 @@ func overdue(segments []segment, limit int64) int {
 	return n
 }
 
-// trim drops the oldest segments until the sealed ones take at most limit
-// bytes. It returns the bytes dropped.
+// trim drops the oldest segments until the sealed ones take at most limit bytes. It
+// returns the number of bytes dropped.
 func (l *Log) trim(limit int64) int64 {
 	l.mu.Lock()
 	drop := l.cut(overdue(l.droppable(), limit))
@@ -29,7 +29,7 @@ func (l *Log) trim(limit int64) int64 {
 	return l.remove(drop)
 }
 
-// cut takes the oldest n segments out of the log. Needs l.mu.
+// cut removes the oldest n segments from the log's list. The caller holds l.mu.
 func (l *Log) cut(n int) []segment {
 	drop := l.segments[:n]
 	if n > 0 {
@@ -42,7 +42,7 @@ func (l *Log) cut(n int) []segment {
 	return drop
 }
 
-// remove deletes the files of segments that are out of the log.
+// remove deletes the files of segments that are no longer in the log's list.
 func (l *Log) remove(drop []segment) int64 {
 	for _, s := range drop {
 		if err := os.Remove(filepath.Join(l.dir, segmentName(s.first))); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -52,10 +52,9 @@ func (l *Log) remove(drop []segment) int64 {
 	return sizeOf(drop)
 }
 
-// sayDropped puts one gap record with the count of dropped lines into the log.
-// The record and the oldest segment together always tell what was not told yet,
-// so a daemon that is killed in between leaves nothing out and says nothing
-// twice.
+// sayDropped writes one gap record with the count of dropped lines to the log. The
+// record and the oldest segment together always say which drops have no record yet. So
+// if a daemon is killed in between, no drop is left out or recorded twice.
 func (l *Log) sayDropped() {
 	l.mu.Lock()
 	oldest := l.next
@@ -68,8 +67,8 @@ func (l *Log) sayDropped() {
 	}
 }
 
-// tell records that the lines before oldest are dropped, as far as no record
-// tells so.
+// tell records that the lines before oldest are dropped, unless earlier records already
+// say so.
 func (l *Log) tell(oldest uint64) error {
 	l.telling.Lock()
 	defer l.telling.Unlock()
@@ -84,11 +83,12 @@ func (l *Log) tell(oldest uint64) error {
 	return l.appendThen(func() { l.told = oldest - 1 }, gapLine(Source{Type: sourceCell}, lost, text))
 }
 
-// ageParts is how many segments a log has at least whose lines span its age: a
-// segment goes as a whole, so one that grows slowly must not grow for ever.
+// ageParts is the minimum number of segments that a log's maximum age is divided into.
+// Segments are dropped as a whole, so a segment that grows slowly must not grow for
+// ever.
 const ageParts = 8
 
-// part ends the segment that is written to when its lines span a part of the age.
+// part seals the active segment when its lines span one part of the age.
 func (l *Log) part(age time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,8 +97,8 @@ func (l *Log) part(age time.Duration) {
 	}
 }
 
-// expire drops the segments whose newest line is older than the time. A quiet
-// log is dropped as a whole: the record of it is all that stays.
+// expire drops the segments whose newest line is older than before. A quiet log is
+// dropped as a whole; only the record of the drop remains.
 func (l *Log) expire(before time.Time) {
 	v := l.view()
 	n := 0
@@ -114,16 +114,16 @@ func (l *Log) expire(before time.Time) {
 	switch {
 	case len(l.segments) == 0 || len(v.segments) == 0 || l.segments[0].first != v.segments[0].first:
 		l.mu.Unlock()
-		return // trimmed meanwhile; the next look finds the rest
+		return // trimmed since; the next run finds the rest
 	case l.last < before.UnixNano() && !l.onlyRecord():
-		l.fresh = true // the record of it begins a segment
+		l.fresh = true // the record of the drop starts a segment
 	default:
 		upTo = v.segments[n].first
 	}
 	l.mu.Unlock()
-	// Told first: a segment that is told and still there is removed at the next
-	// start. The other way round the last segment would go before there is
-	// another that knows the numbers.
+	// Record the drop first: a recorded segment that still exists is removed at the
+	// next start. In the other order, the last segment would be removed before another
+	// one has the sequence numbers.
 	if err := l.tell(upTo); err != nil {
 		l.log.Warn("cannot record dropped lines yet", "err", err)
 		return
@@ -138,8 +138,8 @@ func (l *Log) expire(before time.Time) {
 	l.remove(gone)
 }
 
-// onlyRecord tells whether all that is kept is the record of what was dropped.
-// Needs l.mu.
+// onlyRecord reports whether the log contains only the record of a drop. The caller
+// holds l.mu.
 func (l *Log) onlyRecord() bool {
 	return l.told > 0 && l.next-l.segments[0].first <= 1
 }

@@ -54,7 +54,7 @@ func TestAppendSetsSeqAndTime(t *testing.T) {
 	}
 }
 
-// Newest gives the end of the log as it is, without waiting for more.
+// Newest returns the newest lines of the log without waiting for more.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
@@ -74,7 +74,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// Many writers and readers at once: every reader sees the same dense sequence.
+// Many writers and readers run at once. Every reader sees the same sequence without
+// gaps.
 func TestConcurrentReaders(t *testing.T) {
 	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{SegmentBytes: 16 << 10}))
@@ -108,9 +109,9 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 }
 
-// A last segment that was cut at any byte is taken up at its last whole frame:
-// no line before is lost, and the capture file is read on at exactly the byte
-// that the segments still know.
+// A last segment that was cut at any byte is recovered up to its last whole frame. No
+// line before it is lost, and reading the capture file continues at the exact byte that
+// the segments still have.
 func TestRecoverTornEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -120,7 +121,7 @@ func TestRecoverTornEnd(t *testing.T) {
 	follow(t, l, Capture{})
 	cur := l.Cursor(0)
 	var want []string
-	for i := range 6 { // each round is a frame of its own
+	for i := range 6 { // each round is its own frame
 		a, b := fmt.Sprintf("round %d a", i), strings.Repeat("b", i*7)
 		put(t, f, a+"\n"+b+"\n")
 		want = append(want, a, b)
@@ -156,8 +157,8 @@ func TestRecoverTornEnd(t *testing.T) {
 	}
 }
 
-// Bytes that changed on the disk are never taken for lines: what lies behind is
-// read again from the capture file, a copy is kept, and the log says so.
+// Bytes that changed on the disk are never read as lines. The lines after them are read
+// again from the capture file, a copy is stored, and the log records it.
 func TestRecoverDamage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -218,8 +219,8 @@ func tornApp(t *testing.T, ls *Logs, guid string, segments map[uint64][]byte) *L
 	return l
 }
 
-// A kill while the next segment begins leaves a beginning without a line; the
-// segment before knows all.
+// A kill while the next segment is being created leaves a header without a line. The
+// segment before it has all the state.
 func TestRecoverTornBeginning(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -284,8 +285,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	}
 }
 
-// After a restart of the machine the log says that something may be missing,
-// once.
+// After a reboot of the machine, the log records once that lines could be missing.
 func TestRebootLeavesAGap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -312,8 +312,8 @@ func TestRebootLeavesAGap(t *testing.T) {
 	}
 }
 
-// Bytes that were punched out and are in no segment any more are counted, not
-// read as zeros.
+// Bytes that were punched out and are no longer in any segment are counted, not read as
+// zeros.
 func TestLostBytesBecomeAGap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -359,7 +359,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	if _, err := l.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("verify = %v, want the damage", err)
 	}
-	// A reader goes on behind the damage and is told what is missing.
+	// A reader continues after the damage and gets a record of the missing lines.
 	es := take(t, l.Cursor(0), 20)
 	gap := -1
 	for i, e := range es {
@@ -406,8 +406,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A reader that is slower than the retention is told how many lines it missed,
-// and the log itself says how many are gone.
+// A reader that is slower than the retention gets the number of lines it missed, and
+// the log itself records how many were dropped.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
 	ls, err := prepare(t.TempDir(), Options{SegmentBytes: blockSize, Retention: 4 * blockSize}, quickDisk())
@@ -460,8 +460,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// A report names the gap records of lines that should be there, and not those of
-// lines that were dropped as configured.
+// A report lists the gap records of lines that should be there, but not those of lines
+// that were dropped as configured.
 func TestVerifyNamesLosses(t *testing.T) {
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
 	for _, cause := range []string{LostRetention, LostRate, LostDamage, LostPower, LostUnread} {

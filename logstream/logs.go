@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxLine is how many bytes of a line one Envelope holds. Longer lines are cut
-// and marked, never lost.
+// MaxLine is the maximum number of bytes of a line in one Envelope. Longer lines are
+// split and marked, never lost.
 const MaxLine = 64 << 10
 
 const (
@@ -26,8 +26,8 @@ const (
 	defaultSegment   = 8 << 20
 	defaultRetention = 256 << 20
 
-	// Without a daemon a capture file grows to so many times the backlog, on a large
-	// disk, and to no less than minCeiling.
+	// Without a daemon, a capture file can grow to ceilingFactor times the backlog on a
+	// large disk, and at least to minCeiling.
 	ceilingFactor = 4
 	minCeiling    = 4 << 20
 
@@ -35,21 +35,21 @@ const (
 	maxWorkers   = 4
 )
 
-// ErrClosed says that the logs were let go.
+// ErrClosed says that the logs were closed.
 var ErrClosed = errors.New("the logs are closed")
 
-// Options bound what logs may take. Zero means the default. On a small file
-// system each bound shrinks to a part of it.
+// Options limit the disk space of the logs. Zero means the default. On a small file
+// system each limit shrinks to a fraction of its size.
 type Options struct {
-	Reserve      int64         // free bytes below which processes are frozen for a smaller backlog; 512 MiB
-	Backlog      int64         // unread bytes of one capture file above which its process is frozen; 64 MiB
-	SegmentBytes int64         // size at which the next segment begins; 8 MiB
-	Retention    int64         // bytes of segments kept per app; 256 MiB
-	Age          time.Duration // of the oldest line that is kept, about; 0: as old as it may be
+	Reserve      int64         // free bytes below which processes are frozen for a smaller backlog, default 512 MiB
+	Backlog      int64         // unread bytes of one capture file above which its process is frozen, default 64 MiB
+	SegmentBytes int64         // size at which the next segment starts, default 8 MiB
+	Retention    int64         // bytes of segments stored per app, default 256 MiB
+	Age          time.Duration // approximate maximum age of stored lines, 0 for no limit
 	Logger       *slog.Logger
 }
 
-// scaled fills in defaults and shrinks the bounds to a file system of size bytes.
+// scaled fills in defaults and shrinks the limits to a file system of size bytes.
 func (o Options) scaled(size int64) Options {
 	or := func(v, def, most int64) int64 {
 		if v <= 0 {
@@ -67,15 +67,15 @@ func (o Options) scaled(size int64) Options {
 	return o
 }
 
-// ceiling is how many unread bytes of one capture file a file system of size bytes
-// has room for while no daemon reads them. It is above the backlog, so that a
-// daemon, where there is one, acts first.
+// ceiling is how many unread bytes of one capture file a file system of size bytes has
+// room for while no daemon reads them. It is above the backlog, so that a running
+// daemon acts first.
 func (o Options) ceiling(size int64) int64 {
 	return max(min(ceilingFactor*o.Backlog, max(size/4, o.Backlog)), minCeiling)
 }
 
-// Logs holds the logs of all apps: one watcher, a few workers and one syncer
-// serve every Tail.
+// Logs holds the logs of all apps. One watcher, a few workers and one syncer serve
+// every Tail.
 type Logs struct {
 	dir     string
 	o       Options
@@ -88,24 +88,24 @@ type Logs struct {
 	watch   *fsnotify.Watcher
 	queue   queue
 	pace    pace
-	kick    chan struct{} // wakes the syncer before its time
+	kick    chan struct{} // wakes the syncer early
 	done    chan struct{}
 	group   sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows; taken before no other lock
+	mu     sync.Mutex // guards the fields below. No other lock is taken while it is held.
 	apps   map[string]*Log
-	opened []chan<- *Log    // who wants to know of every log
+	opened []chan<- *Log    // receivers of newly opened logs
 	gone   map[string]bool  // apps whose logs were removed
 	tails  map[string]*Tail // by path of the capture file
-	dirs   map[string]int   // watched folders and how many tails they hold
+	dirs   map[string]int   // watched folders and their number of tails
 	closed bool
 
-	opening sync.Mutex // one recovery at a time; held around mu, never inside
-	room    sync.Mutex // one search for free space at a time; held inside no other lock of this package but Tail.mu
+	opening sync.Mutex // one recovery at a time. Taken before mu, never while mu is held.
+	room    sync.Mutex // one search for free space at a time. Held inside no other lock of this package but Tail.mu.
 }
 
-// Open takes the logs under dir into use. A file system that cannot punch holes
-// is refused: what was read could never be given back while a process runs.
+// Open opens the logs under dir. It refuses a file system that cannot punch holes,
+// because the space of read bytes could never be freed while a process runs.
 func Open(dir string, o Options) (*Logs, error) {
 	return open(dir, o, realDisk())
 }
@@ -119,7 +119,7 @@ func open(dir string, o Options, d disk) (*Logs, error) {
 	return ls, nil
 }
 
-// prepare does all but start the goroutines.
+// prepare does everything except starting the goroutines.
 func prepare(dir string, o Options, d disk) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the log folder: %w", err)
@@ -162,7 +162,7 @@ func (ls *Logs) start() {
 	}
 }
 
-// App gives the log of an app, recovered when it is asked for the first time.
+// App returns the log of an app. The first call for an app recovers its log.
 func (ls *Logs) App(guid string) (*Log, error) {
 	if err := checkName(guid); err != nil {
 		return nil, fmt.Errorf("cannot open the log of app %q: %w", guid, err)
@@ -193,12 +193,13 @@ func (ls *Logs) App(guid string) (*Log, error) {
 	return l, nil
 }
 
-// Ceiling gives the bounds that an instance keeps by itself, because a daemon may be
-// killed while the process prints on: the unread bytes of one capture file above
-// which its process must be paused, and the free bytes below which the disk is low.
+// Ceiling returns the limits that an instance enforces by itself, because the daemon
+// can be killed while the process prints. unread is the number of unread bytes of one
+// capture file above which its process must be paused. reserve is the number of free
+// bytes below which the disk is low.
 func (ls *Logs) Ceiling() (unread, reserve int64) { return ls.ceiling, ls.o.Reserve }
 
-// Apps names the apps that have logs on disk.
+// Apps returns the apps that have logs on disk.
 func (ls *Logs) Apps() ([]string, error) {
 	entries, err := os.ReadDir(ls.dir)
 	if err != nil {
@@ -213,8 +214,8 @@ func (ls *Logs) Apps() ([]string, error) {
 	return guids, nil
 }
 
-// Close lets go: following ends, what was read is synced, everything stays on
-// disk for the next daemon.
+// Close stops following and syncs the lines that were read. Everything stays on disk
+// for the next daemon.
 func (ls *Logs) Close() error {
 	ls.opening.Lock()
 	defer ls.opening.Unlock()
@@ -238,19 +239,19 @@ func (ls *Logs) Close() error {
 	return err
 }
 
-// Retention is how many bytes of segments are kept per app: the option, or a
-// quarter of the file system if that is less.
+// Retention is how many bytes of segments are stored per app: the option, or a quarter
+// of the file system if that is less.
 func (ls *Logs) Retention() int64 { return ls.o.Retention }
 
-// Stats is a snapshot of how the logs do.
+// Stats is a snapshot of the state of the logs.
 type Stats struct {
-	Tails      int           // capture files that are followed
+	Tails      int           // followed capture files
 	Backlog    int64         // unread bytes in all of them
 	MaxBacklog int64         // unread bytes in the fullest of them
 	Frozen     int           // processes frozen because of their logs
 	Free       int64         // bytes free on the file system
 	Appends    int64         // batches appended since Open
-	AppendTime time.Duration // spent in them
+	AppendTime time.Duration // time spent in them
 	AppendMax  time.Duration // the slowest of them
 }
 
@@ -273,9 +274,9 @@ func (ls *Logs) Stats() Stats {
 	return s
 }
 
-// pace counts how long appends take.
+// pace measures how long appends take.
 type pace struct {
-	mu       sync.Mutex // guards all
+	mu       sync.Mutex // guards all fields
 	count    int64
 	sum, max time.Duration
 }
@@ -315,7 +316,7 @@ func (ls *Logs) openTails() []*Tail {
 	return tails
 }
 
-// register makes the watcher and the workers know t.
+// register adds t to the watcher and the workers.
 func (ls *Logs) register(t *Tail) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -372,7 +373,7 @@ func (ls *Logs) follow() {
 			if !ok {
 				return
 			}
-			// An overflow loses events of any file; so all are looked at.
+			// An overflow can lose events of any file, so check all of them.
 			ls.log.Warn("the watch on capture files stumbled; looking at all of them", "err", err)
 			for _, t := range ls.openTails() {
 				ls.queue.put(t)
@@ -381,7 +382,7 @@ func (ls *Logs) follow() {
 	}
 }
 
-// work reads for whichever tail is next.
+// work reads for the next tail in the queue, until the queue is closed.
 func (ls *Logs) work() {
 	for {
 		t := ls.queue.take()
@@ -393,7 +394,7 @@ func (ls *Logs) work() {
 	}
 }
 
-// checkName refuses names that would leave their folder.
+// checkName refuses names that would point outside their folder.
 func checkName(name string) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
 		return errors.New("the name must be one path element without a dot in front")
@@ -401,7 +402,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// bootID tells one run of the machine from the next.
+// bootID identifies one boot of the machine.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// maxAnnounced bounds how many new logs may wait to be copied; one that finds no place
-// is found by the next look at all of them.
+// maxAnnounced limits how many new logs can wait to be copied. A log that does not fit
+// is found by the next check of all logs.
 const maxAnnounced = 64
 
-// Copy hands every line that is appended to any log from now on to each, in order
-// per app, until ctx ends. The lines are valid until each returns. It reads by
-// cursor: a slow each delays nobody, and loses lines only to the retention. It may
-// be called from many goroutines, one per app.
+// Copy passes every line that is appended to any log from now on to each, in order per
+// app, until ctx is done. The lines are valid until each returns. Copy reads with
+// cursors: a slow each delays no one, and loses lines only to the retention. Copy calls
+// each from many goroutines, one per app.
 func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) {
 	opened := make(chan *Log, maxAnnounced)
 	ls.mu.Lock()
@@ -34,7 +34,7 @@ func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) 
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer ls.unannounce(opened)
-	copied := map[string]bool{} // by folder: a log that was removed is not held
+	copied := map[string]bool{} // by folder, so that a removed log is not held
 	begin := func(l *Log, from uint64) {
 		if copied[l.dir] {
 			return
@@ -49,7 +49,7 @@ func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) 
 		select {
 		case l := <-opened:
 			begin(l, l.born)
-			for _, l := range ls.openLogs() { // one may have found no place
+			for _, l := range ls.openLogs() { // the channel was possibly too full for some log
 				begin(l, l.born)
 			}
 		case <-ctx.Done():
@@ -58,7 +58,7 @@ func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) 
 	}
 }
 
-// announce tells of a log that was opened. Needs ls.mu.
+// announce sends a newly opened log to all receivers. The caller holds ls.mu.
 func (ls *Logs) announce(l *Log) {
 	for _, opened := range ls.opened {
 		select {
@@ -74,14 +74,14 @@ func (ls *Logs) unannounce(opened chan<- *Log) {
 	ls.opened = slices.DeleteFunc(ls.opened, func(c chan<- *Log) bool { return c == opened })
 }
 
-// copyFrom hands on until ctx or the log ends.
+// copyFrom passes lines to each until ctx is done or the log is closed.
 func copyFrom(ctx context.Context, c *Cursor, each func(app string, es []Envelope)) {
 	app := filepath.Base(c.log.dir)
 	for {
 		es, err := c.Next(ctx)
 		switch {
 		case errors.Is(err, ErrTrimmed):
-			c, _ = c.Skip() // the log's own record tells how many
+			c, _ = c.Skip() // the log's own gap record says how many
 		case err != nil:
 			if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
 				c.log.log.Warn("the log is not copied any more", "err", err)
@@ -94,10 +94,10 @@ func copyFrom(ctx context.Context, c *Cursor, each func(app string, es []Envelop
 	}
 }
 
-// Journal gives a function for Copy that writes lines to journald, with the fields
-// APP, APP_GUID, PROCESS, SIDECAR, INSTANCE, SOURCE and DEW_SEQ. A journal that
-// does not take them is told of once, until it does again; the logs do not mind.
-// name gives an app's name by its guid; it may be nil.
+// Journal returns a function for Copy that writes lines to journald, with the fields
+// APP, APP_GUID, PROCESS, SIDECAR, INSTANCE, SOURCE and DEW_SEQ. If journald refuses
+// lines, it logs one warning until journald accepts them again; the logs are not
+// affected. name returns an app's name for its guid and can be nil.
 func Journal(log *slog.Logger, name func(guid string) string) func(app string, es []Envelope) {
 	return newJournal(log, name, journal.Send).write
 }
@@ -135,7 +135,7 @@ func (j *journalCopy) write(app string, es []Envelope) {
 	}
 }
 
-// note tells of the first failure of many.
+// note logs the first of consecutive failures.
 func (j *journalCopy) note(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// removedPrefix marks a folder that is about to go.
+// removedPrefix marks a folder that is being removed.
 const removedPrefix = ".removed-"
 
 // ErrRemoved says that an app's log was removed with the app.
 var ErrRemoved = fmt.Errorf("%w: it was removed with its app", ErrClosed)
 
-// Remove ends the log of an app that is no more and deletes all of it. Readers
-// get what is left and then ErrClosed. It may be repeated; a daemon that is
-// killed meanwhile finishes it at its next start.
+// Remove closes the log of a deleted app and deletes all of its files. Readers get the
+// remaining lines and then ErrClosed. Remove can be repeated. If the daemon is killed
+// during the removal, it finishes at the next start.
 func (ls *Logs) Remove(app string) error {
 	if err := checkName(app); err != nil {
 		return fmt.Errorf("cannot remove the log of app %q: %w", app, err)
@@ -27,7 +27,7 @@ func (ls *Logs) Remove(app string) error {
 	ls.mu.Lock()
 	l, closed := ls.apps[app], ls.closed
 	if !closed {
-		ls.gone[app] = true // whoever speaks of it later must not make it anew
+		ls.gone[app] = true // later lines for the app must not create it again
 	}
 	delete(ls.apps, app)
 	ls.mu.Unlock()
@@ -45,7 +45,7 @@ func (ls *Logs) Remove(app string) error {
 			l.log.Warn("cannot close a log that is removed", "err", err)
 		}
 	}
-	// One rename decides: before it the log is whole, behind it there is none.
+	// One rename decides: before it the log is complete, after it there is none.
 	away := filepath.Join(ls.dir, removedPrefix+app)
 	err := os.Rename(dir, away)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -57,9 +57,9 @@ func (ls *Logs) Remove(app string) error {
 	return nil
 }
 
-// Sweep removes the logs of all apps that keep does not name: those that were
-// deleted while their logs could not be. keep is asked when it is known which logs
-// there are, so that a new app's is not among them.
+// Sweep removes the logs of all apps that keep does not return: apps that were deleted
+// while their logs could not be. It calls keep after listing the logs, so that it never
+// removes the log of a new app.
 func (ls *Logs) Sweep(keep func() (map[string]bool, error)) error {
 	apps, err := ls.Apps()
 	if err != nil {
@@ -80,8 +80,8 @@ func (ls *Logs) Sweep(keep func() (map[string]bool, error)) error {
 	return errors.Join(errs...)
 }
 
-// ClearRemoved finishes the removal of logs that an earlier daemon began. It returns
-// an error for each that it cannot remove.
+// ClearRemoved finishes log removals that an earlier daemon started. It returns an
+// error for each log that it cannot remove.
 func (ls *Logs) ClearRemoved() error {
 	entries, err := os.ReadDir(ls.dir)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// With an app its log goes: readers end, tails let go, nothing is left, and
-// nothing that is said later makes it anew.
+// Removing an app removes its log: readers and tails stop, no file is left, and later
+// lines do not create it again.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func TestRemove(t *testing.T) {
 		_, err := cur.Next(context.Background())
 		ended <- err
 	}()
-	for range 2 { // it may be repeated
+	for range 2 { // it can be repeated
 		if err := ls.Remove("app-1"); err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +54,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A removal that a kill interrupted is finished by the next daemon, and the logs
-// of apps that are no more are swept.
+// The next daemon finishes a removal that a kill interrupted, and sweeps the logs of
+// deleted apps.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -95,7 +95,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// kept reads all there is: lines by number, and what the retention's records say.
+// told reads the whole log. It returns the number of lines, the number of dropped lines
+// in the retention's records, and the first line's number.
 func told(t *testing.T, l *Log) (lines, lost int64, first uint64) {
 	t.Helper()
 	for _, e := range all(t, l.Cursor(0).UpTo(l.LastSeq())) {
@@ -110,13 +111,13 @@ func told(t *testing.T, l *Log) (lines, lost int64, first uint64) {
 	return lines, lost, first
 }
 
-// Old lines go, those of a quiet app too; what went is counted once, also when the
-// daemon is killed between any two steps.
+// Old lines are dropped, including those of a quiet app. Dropped lines are counted
+// once, even if the daemon is killed between any two steps.
 func TestAge(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := Options{SegmentBytes: blockSize, Age: time.Hour}
-	ls, err := prepare(dir, o, quickDisk()) // nobody else looks at the age
+	ls, err := prepare(dir, o, quickDisk()) // no background goroutine checks the age
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestAge(t *testing.T) {
 		t.Fatalf("%d lines from %d on, %d told as lost, of %d", lines, first, lost, l.LastSeq())
 	}
 	verify(t, l)
-	l.expire(now.Add(time.Hour)) // everything is old
+	l.expire(now.Add(time.Hour)) // all lines are old
 	lines, lost, _ = told(t, l)
 	if lines != 1 || lost == 0 {
 		t.Errorf("%d lines, %d lost: want the record alone", lines, lost)
@@ -146,7 +147,8 @@ func TestAge(t *testing.T) {
 	if l.LastSeq() != last {
 		t.Error("the record of what is gone was replaced by another one")
 	}
-	// Killed behind the record, before the segments went: they go at the next start.
+	// Killed after the record was written, before the segments were removed: the next
+	// start removes them.
 	if err := l.Append(line("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,8 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// An app that prints little fills no segment for weeks, and yet its old lines go.
+// An app that prints little fills no segment for weeks; its old lines are still
+// dropped.
 func TestAgeOfSlowLogs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -188,7 +191,7 @@ func TestAgeOfSlowLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	l = newApp(t, ls)
-	ls.retain() // the first segment goes; the second is not an eighth of the age long
+	ls.retain() // the first segment is dropped; the second spans less than an eighth of the age
 	lines, lost, first := told(t, l)
 	if lines != 2 || lost != 1 || first != 2 {
 		t.Errorf("%d lines from %d on, %d told as lost; want the newer line and the record", lines, first, lost)
@@ -207,8 +210,8 @@ func TestAgeOfSlowLogs(t *testing.T) {
 	}
 }
 
-// A log is killed right after the records, and right before: in the end what the
-// records say adds up to what is gone.
+// The daemon is killed right before or right after it writes the records. In the end
+// the records add up to the number of dropped lines.
 func TestDroppedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{true, false} {
@@ -221,9 +224,9 @@ func TestDroppedIsToldOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if before { // the segments went, nobody said so
+		if before { // the segments are removed without a record
 			l.trim(5 * blockSize)
-		} else { // it was said, the segments stayed
+		} else { // the record is written, the segments are still there
 			l.mu.Lock()
 			upTo := l.segments[4].first
 			l.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxRoomTries bounds how often one append looks for free space: a process that
-// prints as fast as it is found must not keep it there for ever.
+// maxRoomTries limits how often one append looks for free space. Without it, a process
+// that prints as fast as space is freed would block the append for ever.
 const maxRoomTries = 64
 
-// syncLoop makes the logs safe once a second and gives capture files back.
+// syncLoop syncs the logs once a second and frees the space of capture files.
 func (ls *Logs) syncLoop() {
 	tick := time.NewTicker(syncInterval)
 	defer tick.Stop()
@@ -27,7 +27,8 @@ func (ls *Logs) syncLoop() {
 	}
 }
 
-// wakeSyncer has the retention looked at soon, by somebody who may wait.
+// wakeSyncer makes the syncer check the retention soon, because it can wait for the
+// disk.
 func (ls *Logs) wakeSyncer() {
 	select {
 	case ls.kick <- struct{}{}:
@@ -35,7 +36,7 @@ func (ls *Logs) wakeSyncer() {
 	}
 }
 
-// tick is what happens once a second.
+// tick does the work of one second.
 func (ls *Logs) tick() {
 	step := int64(punchStep)
 	if _, low := ls.low(); low {
@@ -47,8 +48,8 @@ func (ls *Logs) tick() {
 	for _, l := range ls.openLogs() {
 		l.sayDropped()
 	}
-	// The safety poll: a lost event, a failed append or a full disk delays a
-	// line by a second, not for ever.
+	// A safety poll: a lost event, a failed append or a full disk delays a line by a
+	// second, not for ever.
 	for _, t := range ls.openTails() {
 		if t.needsLook() {
 			ls.queue.put(t)
@@ -56,8 +57,8 @@ func (ls *Logs) tick() {
 	}
 }
 
-// syncAndPunch makes what was appended safe, then gives it back in the capture
-// files. It returns how many bytes it gave back.
+// syncAndPunch syncs the appended lines, then punches them out of the capture files. It
+// returns how many bytes it freed.
 func (ls *Logs) syncAndPunch(step int64) int64 {
 	for _, l := range ls.openLogs() {
 		if err := l.sync(); err != nil {
@@ -75,7 +76,7 @@ func (ls *Logs) syncAndPunch(step int64) int64 {
 	return given
 }
 
-// renewReserve makes the reserve file anew when there is room for it again.
+// renewReserve creates the reserve file again when there is space for it.
 func (ls *Logs) renewReserve() {
 	if ls.reserve.there() {
 		return
@@ -89,7 +90,7 @@ func (ls *Logs) renewReserve() {
 	}
 }
 
-// low tells whether the file system has less than the reserve, and how much.
+// low returns the free bytes, and reports whether they are less than the reserve.
 func (ls *Logs) low() (free int64, low bool) {
 	free, _, err := ls.disk.space(ls.dir)
 	if err != nil {
@@ -98,9 +99,9 @@ func (ls *Logs) low() (free int64, low bool) {
 	return free, free < ls.o.Reserve
 }
 
-// makeRoom finds space for an append that met a full disk: the reserve file,
-// then what is synced in the capture files, then the oldest segments. It tells
-// whether it found any.
+// makeRoom frees space for an append that met a full disk. It tries the reserve file,
+// then synced bytes in the capture files, then the oldest segments. It reports whether
+// it freed any.
 func (ls *Logs) makeRoom() bool {
 	ls.room.Lock()
 	defer ls.room.Unlock()
@@ -111,16 +112,16 @@ func (ls *Logs) makeRoom() bool {
 	return ls.syncAndPunch(blockSize) > 0 || ls.trimLargest() > 0
 }
 
-// clear gives a full disk its floor back: what is synced in the capture files,
-// then the oldest segments, of the largest log first, as far as needed. Their
-// sizes are counted too, for a file system may give the space back later.
+// clear frees space on a full disk up to the floor. It frees synced bytes in the
+// capture files, then the oldest segments of the largest log, as far as needed. It adds
+// up the sizes of dropped segments, because a file system can free the space later.
 func (ls *Logs) clear() {
 	ls.room.Lock()
 	defer ls.room.Unlock()
 	if free, _ := ls.low(); missing(free, ls.floor, ls.droppable()) == 0 {
 		return
 	}
-	ls.syncAndPunch(blockSize) // a segment that waits for its sync is open: removed it would still take space
+	ls.syncAndPunch(blockSize) // a segment that waits for its sync is open: it would still take space after its removal
 	free, _ := ls.low()
 	need := missing(free, ls.floor, ls.droppable())
 	for need > 0 && free < ls.floor {
@@ -142,8 +143,7 @@ func (ls *Logs) droppable() int64 {
 	return n
 }
 
-// trimLargest drops the oldest segment of the log that takes most, and returns
-// its size.
+// trimLargest drops the oldest segment of the largest log, and returns its size.
 func (ls *Logs) trimLargest() int64 {
 	var largest *Log
 	var most int64
@@ -158,7 +158,7 @@ func (ls *Logs) trimLargest() int64 {
 	return largest.trim(most - 1)
 }
 
-// retain drops the oldest segments of logs that are over the retention.
+// retain drops the oldest segments of logs that exceed the retention.
 func (ls *Logs) retain() {
 	for _, l := range ls.openLogs() {
 		if ls.o.Age > 0 {
@@ -178,7 +178,7 @@ func (l *Log) sealedBytes() int64 {
 	return sizeOf(l.droppable())
 }
 
-// droppable are all segments but the one that is written to. Needs l.mu.
+// droppable returns all segments except the active one. The caller holds l.mu.
 func (l *Log) droppable() []segment {
 	return l.segments[:max(len(l.segments)-1, 0)]
 }
@@ -191,13 +191,13 @@ func sizeOf(segments []segment) int64 {
 	return n
 }
 
-// sync makes all that was appended before the call safe on disk.
+// sync syncs all lines that were appended before the call to disk.
 func (l *Log) sync() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	w := l.unsynced()
 	if l.failed != nil {
-		return w.closeSealed() // said once; a later success would prove nothing
+		return w.closeSealed() // reported once; a later success would prove nothing
 	}
 	err := w.run(l.logs.disk, l.dir, l.logs.dir)
 	if err != nil {
@@ -212,15 +212,16 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// syncWork is what one sync has to do.
+// syncWork holds the files that one sync has to process.
 type syncWork struct {
-	active  *os.File // nil when it is clean
+	active  *os.File // nil if it is clean
 	sealed  []*os.File
 	names   bool
 	reached map[*stream]int64
 }
 
-// unsynced takes the work over: what is appended later is the next sync's.
+// unsynced takes over the pending work. Lines that are appended later belong to the
+// next sync.
 func (l *Log) unsynced() syncWork {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,8 +246,8 @@ func (w syncWork) closeSealed() error {
 	return err
 }
 
-// run syncs segments, then the folders that hold their names: a segment is only
-// safe when its name is.
+// run syncs segments, then the folders that hold their names, because a segment is
+// durable only if its name is.
 func (w syncWork) run(d disk, folders ...string) error {
 	var err error
 	for _, f := range w.sealed {

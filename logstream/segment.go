@@ -18,10 +18,10 @@ import (
 //	frame   payload length u32, crc32c of the payload u32, payload
 //	payload kind byte, then varints
 //
-// The first frame is a checkpoint: how far each capture file was read when the
-// segment began. So recovery reads the last segment and no other. A batch names
-// each source once per segment; a line costs 4 to 6 bytes beside its text.
-// Format 1 had no losses in gap records and no Told in checkpoints.
+// The first frame is a checkpoint: how far each capture file was read when the segment
+// was created. So recovery reads only the last segment. A batch names each source once
+// per segment. A line costs 4 to 6 bytes in addition to its text. Format 1 had no
+// losses in gap records and no Told in checkpoints.
 const (
 	segmentMagic  = "dewseg\r\n"
 	segmentFormat = 2
@@ -46,12 +46,12 @@ const (
 // ErrNewerFormat says that segments were written by a newer daemon.
 var ErrNewerFormat = errors.New("written by a newer dewd")
 
-// errTorn says that the bytes at this place are no whole frame: the end of a
-// write that a kill or a power cut interrupted.
+// errTorn says that the bytes at this position are not a whole frame, because a kill or
+// a power cut interrupted the write.
 var errTorn = errors.New("no whole frame")
 
-// errDamaged says that a frame is whole and its checksum wrong. A kill cannot
-// do that, only a power cut or the disk.
+// errDamaged says that a frame is whole but its checksum is wrong. A kill cannot cause
+// that, only a power cut or the disk.
 var errDamaged = fmt.Errorf("%w: the checksum is wrong", errTorn)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -64,12 +64,12 @@ type streamKey struct {
 
 func (k streamKey) String() string { return k.Instance + "/" + k.Exec + k.Stream.suffix() }
 
-// checkpoint is what a segment must know of the ones before it.
+// checkpoint is the state that a segment needs from the segments before it.
 type checkpoint struct {
 	Next    uint64 // sequence number of the segment's first line
 	Last    int64  // time of the line before it, Unix nanoseconds
-	Boot    string // the machine's boot id when the segment began
-	Told    uint64 // the lines up to this one were told as dropped
+	Boot    string // the machine's boot ID when the segment was created
+	Told    uint64 // lines up to this one are recorded as dropped
 	Offsets map[streamKey]int64
 }
 
@@ -95,8 +95,8 @@ func appendHeader(b []byte, first uint64) []byte {
 	return binary.LittleEndian.AppendUint32(b, 0)
 }
 
-// readHeader gives the first sequence number and the format. The format is read
-// before the checksum: a newer format may sum its header in another way.
+// readHeader returns the first sequence number and the format. It reads the format
+// before the checksum, because a newer format can have a different checksum.
 func readHeader(b []byte) (first uint64, format uint32, err error) {
 	if len(b) < headerSize || string(b[:8]) != segmentMagic {
 		return 0, 0, errTorn
@@ -111,7 +111,7 @@ func readHeader(b []byte) (first uint64, format uint32, err error) {
 	return binary.LittleEndian.Uint64(b[16:]), format, nil
 }
 
-// beginFrame makes room for the frame's head; endFrame fills it in.
+// beginFrame reserves space for the frame's head; endFrame fills it in.
 func beginFrame(b []byte) ([]byte, int) {
 	return append(b, make([]byte, frameHead)...), len(b)
 }
@@ -126,7 +126,7 @@ func endFrame(b []byte, start int) error {
 	return nil
 }
 
-// frameSize gives the size of the frame that begins with b, its head included.
+// frameSize returns the size of the frame that starts with b, including its head.
 func frameSize(b []byte) (int, error) {
 	if len(b) < frameHead {
 		return 0, errTorn
@@ -138,7 +138,7 @@ func frameSize(b []byte) (int, error) {
 	return frameHead + int(n), nil
 }
 
-// framePayload gives the payload of the whole frame b if its checksum holds.
+// framePayload returns the payload of the whole frame b if its checksum is right.
 func framePayload(b []byte) ([]byte, error) {
 	n, err := frameSize(b)
 	if err != nil || len(b) < n {
@@ -191,14 +191,14 @@ func decodeCheckpoint(payload []byte, format uint32) (checkpoint, error) {
 	return c, nil
 }
 
-// speaker is what a segment's dictionary holds: a source and its exec.
+// speaker is an entry of a segment's dictionary: a source and its exec.
 type speaker struct {
 	Source
 	Exec string
 }
 
-// place is a speaker's number in the dictionary and where its streams are, so
-// that a range which follows the one before need not be written.
+// place is a speaker's number in the dictionary and the offsets of its streams. With
+// them, a range that follows the one before need not be written.
 type place struct {
 	id int
 	to [tagStreamMask + 1]int64
@@ -209,13 +209,13 @@ var unplaced = [tagStreamMask + 1]int64{-1, -1, -1, -1}
 // encoder writes the batches of one segment.
 type encoder struct {
 	places map[speaker]*place
-	added  []speaker // by the batch that is being written
+	added  []speaker // added by the batch that is being written
 }
 
 func newEncoder() *encoder { return &encoder{places: map[speaker]*place{}} }
 
-// rollback forgets the last batch, whose write failed. Where the streams were
-// before it is no longer known; the next ranges are written in full.
+// rollback forgets the last batch, whose write failed. The stream offsets before it are
+// no longer known, so the next ranges are written in full.
 func (e *encoder) rollback() {
 	for _, s := range e.added {
 		delete(e.places, s)
@@ -226,8 +226,8 @@ func (e *encoder) rollback() {
 	e.added = e.added[:0]
 }
 
-// batch appends one frame with es to b. first is the number of its first line;
-// the clock, a copy, gives the times that commit will give again.
+// batch appends one frame with es to b. first is the number of its first line. clock is
+// a copy: it returns the same times that commit will set later.
 func (e *encoder) batch(b []byte, first uint64, clock stamper, es []Envelope) ([]byte, error) {
 	e.added = e.added[:0]
 	b, start := beginFrame(b)
@@ -248,8 +248,8 @@ func (e *encoder) batch(b []byte, first uint64, clock stamper, es []Envelope) ([
 	return b, endFrame(b, start)
 }
 
-// record appends one line. A speaker that the dictionary lacks gets the next
-// number, and its definition stands right behind it.
+// record appends one line. A speaker that the dictionary lacks gets the next number,
+// and its definition follows directly.
 func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **place) []byte {
 	p := *at
 	fresh := p == nil
@@ -301,8 +301,8 @@ func appendLoss(b []byte, lost *Loss) []byte {
 	return appendString(b, lost.Cause)
 }
 
-// impliedTo is where a line ends that begins at From: behind its newline, if it
-// has one.
+// impliedTo is the offset where a line that starts at From would end: after its
+// newline, if it has one.
 func impliedTo(e *Envelope) int64 {
 	to := e.From + int64(len(e.Text))
 	if e.Flags&(Cut|Partial) == 0 {
@@ -325,7 +325,7 @@ func (d *decoder) batch(payload []byte, es []Envelope) ([]Envelope, error) {
 	if err != nil {
 		return es, err
 	}
-	es = slices.Grow(es, int(min(b.left, maxNext))) // it is not to be trusted with more
+	es = slices.Grow(es, int(min(b.left, maxNext))) // do not trust the count with more memory than this
 	for b.left > 0 {
 		es = append(es, Envelope{})
 		if !d.line(&r, &b, &es[len(es)-1]) {
@@ -338,15 +338,15 @@ func (d *decoder) batch(payload []byte, es []Envelope) ([]Envelope, error) {
 	return es, nil
 }
 
-// batch is how far a batch was read.
+// batch is the read position within a batch.
 type batch struct {
-	left uint64 // lines that follow
-	seq  uint64 // of the next one
-	now  int64  // time of the one before it
-	end  int64  // position behind the batch's frame
+	left uint64 // remaining lines
+	seq  uint64 // number of the next line
+	now  int64  // time of the previous line
+	end  int64  // position after the batch's frame
 }
 
-// readBatch reads what stands in front of the lines of a payload of size bytes.
+// readBatch reads the fields before the lines of a payload of size bytes.
 func readBatch(r *fieldReader, size int) (batch, error) {
 	kind := r.byte()
 	b := batch{seq: r.uvarint(), now: r.varint(), left: r.uvarint()}
@@ -356,8 +356,8 @@ func readBatch(r *fieldReader, size int) (batch, error) {
 	return b, nil
 }
 
-// line reads the next line of b into env. Where the bytes of r are not all of it,
-// it tells so, and nothing but env and r is changed.
+// line reads the next line of b into env. It returns false if r does not hold all of
+// the line; then it has changed only env and r.
 func (d *decoder) line(r *fieldReader, b *batch, env *Envelope) bool {
 	known := len(d.speakers)
 	env.Seq = b.seq

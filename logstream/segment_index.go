@@ -14,36 +14,36 @@ import (
 
 const (
 	markEvery  = 64 << 10 // bytes of a segment between two marks
-	maxIndexes = 16       // of sealed segments, kept per log
+	maxIndexes = 16       // indexes of sealed segments, per log
 )
 
-// index is a sparse index of one segment: every so many bytes a place where
-// reading can begin. It is never on disk, so it cannot disagree with the segment
-// after a crash: the writer makes it while writing, and the one of a segment
-// that was sealed before is made when somebody first asks for it.
+// index is a sparse index of one segment: at regular distances, a position where
+// reading can start. It is never on disk, so it cannot disagree with the segment after
+// a crash. The writer creates it while writing. The index of a segment that was sealed
+// earlier is created on first use.
 type index struct {
-	first uint64 // of the segment
+	first uint64 // first number of the segment
 	old   bool   // the segment has the old format
 	marks []mark
 }
 
-// mark is a place between two frames, and what a decoder knows there. It is
-// never changed.
+// mark is a position between two frames, with the decoder state there. It is never
+// changed.
 type mark struct {
 	pos      int64
-	next     uint64 // number of the line behind it
+	next     uint64 // number of the line after it
 	last     int64  // time of the line before it
 	speakers []speaker
 	to       [][tagStreamMask + 1]int64
 }
 
-// due tells whether a frame that begins at pos deserves a mark.
+// due reports whether a frame that starts at pos gets a mark.
 func (x *index) due(pos int64) bool {
 	return len(x.marks) == 0 || pos-x.marks[len(x.marks)-1].pos >= markEvery
 }
 
-// add appends a mark. The speakers of a segment only become more, so marks share
-// them.
+// add appends a mark. Marks share their speakers, because the speakers of a segment
+// only grow.
 func (x *index) add(m mark) {
 	if n := len(x.marks); n > 0 && len(x.marks[n-1].speakers) == len(m.speakers) {
 		m.speakers = x.marks[n-1].speakers
@@ -51,7 +51,7 @@ func (x *index) add(m mark) {
 	x.marks = append(x.marks, m)
 }
 
-// before gives the last mark that reached says is not too far.
+// before returns the last mark for which reached returns true.
 func (x *index) before(reached func(mark) bool) (mark, bool) {
 	i := sort.Search(len(x.marks), func(i int) bool { return !reached(x.marks[i]) })
 	if i == 0 {
@@ -60,17 +60,17 @@ func (x *index) before(reached func(mark) bool) (mark, bool) {
 	return x.marks[i-1], true
 }
 
-// decoder gives one that goes on at the mark.
+// decoder returns a decoder that continues at the mark.
 func (m mark) decoder(old bool) decoder {
 	return decoder{old: old, speakers: m.speakers, to: m.to}.clone()
 }
 
-// clone gives a decoder that goes on by itself.
+// clone returns an independent copy of the decoder.
 func (d decoder) clone() decoder {
 	return decoder{old: d.old, speakers: slices.Clip(d.speakers), to: slices.Clone(d.to)}
 }
 
-// mark notes where the encoder stands.
+// mark returns the encoder's current position as a mark.
 func (e *encoder) mark(pos int64, next uint64, last int64) mark {
 	m := mark{pos: pos, next: next, last: last, speakers: make([]speaker, len(e.places)), to: make([][tagStreamMask + 1]int64, len(e.places))}
 	for s, p := range e.places {
@@ -79,14 +79,14 @@ func (e *encoder) mark(pos int64, next uint64, last int64) mark {
 	return m
 }
 
-// mark notes where the decoder stands.
+// mark returns the decoder's current position as a mark.
 func (d *decoder) mark(pos int64, next uint64, last int64) mark {
 	return mark{pos: pos, next: next, last: last, speakers: slices.Clip(d.speakers), to: slices.Clone(d.to)}
 }
 
-// seek gives the mark of s from which reading comes soonest to what reached
-// tells, and whether s has the old format. Without one, reading begins at the
-// segment's beginning.
+// seek returns the last mark of s for which reached returns true, and whether s has the
+// old format. If there is no such mark, ok is false and reading starts at the beginning
+// of the segment.
 func (l *Log) seek(s segment, reached func(mark) bool) (m mark, old, ok bool) {
 	l.mu.Lock()
 	x := l.index
@@ -108,8 +108,8 @@ func (l *Log) seek(s segment, reached func(mark) bool) (m mark, old, ok bool) {
 	return m, x.old, ok
 }
 
-// buildIndex reads a sealed segment once. One that cannot be read has no index;
-// whoever reads it on meets the same error and tells it.
+// buildIndex reads a sealed segment once. A segment that cannot be read has no index.
+// Reading its lines meets the same error and reports it.
 func (l *Log) buildIndex(s segment) *index {
 	f, err := os.Open(filepath.Join(l.dir, segmentName(s.first)))
 	if err != nil {
@@ -124,7 +124,8 @@ func (l *Log) buildIndex(s segment) *index {
 	return st.index
 }
 
-// keepIndex remembers the index of a sealed segment, for some other one.
+// keepIndex stores the index of a sealed segment. If the maximum is reached, it drops
+// another index.
 func (l *Log) keepIndex(x *index) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,8 +145,8 @@ func (l *Log) keepIndexLocked(x *index) {
 	l.indexes[x.first] = x
 }
 
-// At gives the number of the first line that is not earlier than t; when there
-// is none, the number that the next line will have.
+// At returns the number of the first line that is not earlier than t. If there is none,
+// it returns the number of the next line to come.
 func (l *Log) At(t time.Time) (uint64, error) {
 	c, err := l.since(t)
 	if err != nil {
@@ -154,13 +155,13 @@ func (l *Log) At(t time.Time) (uint64, error) {
 	return c.next, nil
 }
 
-// since gives a cursor that begins with the first line that is not earlier than t.
+// since returns a cursor that starts with the first line that is not earlier than t.
 func (l *Log) since(t time.Time) (*Cursor, error) {
 	for {
 		v := l.view()
 		c, err := l.at(v, t.UnixNano())
 		if errors.Is(err, fs.ErrNotExist) && len(v.segments) > 0 && l.view().find(v.segments[0].first) < 0 {
-			continue // trimmed meanwhile
+			continue // trimmed since
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot find a time in the log: %w", err)
@@ -171,7 +172,8 @@ func (l *Log) since(t time.Time) (*Cursor, error) {
 
 func (l *Log) at(v view, t int64) (*Cursor, error) {
 	var failed error
-	// The first segment whose beginning is too late; the line is in the one before.
+	// Find the first segment that starts too late. The line is in the segment before
+	// it.
 	i := sort.Search(len(v.segments), func(i int) bool {
 		began, err := l.began(v, i)
 		failed = errors.Join(failed, err)
@@ -194,7 +196,7 @@ func (l *Log) at(v view, t int64) (*Cursor, error) {
 	return c.findTime(v, t)
 }
 
-// findTime goes on to the first line that is not earlier than t, and gives a cursor
+// findTime reads up to the first line that is not earlier than t, and returns a cursor
 // there.
 func (c *Cursor) findTime(v view, t int64) (*Cursor, error) {
 	defer c.Release()
@@ -218,7 +220,7 @@ func (c *Cursor) findTime(v view, t int64) (*Cursor, error) {
 	}
 }
 
-// oldestOf is the number of the oldest line that is kept.
+// oldestOf is the number of the oldest stored line.
 func oldestOf(v view) uint64 {
 	if len(v.segments) == 0 {
 		return v.next
@@ -226,7 +228,7 @@ func oldestOf(v view) uint64 {
 	return v.segments[0].first
 }
 
-// began gives the time of the line before segment i.
+// began returns the time of the line before segment i.
 func (l *Log) began(v view, i int) (int64, error) {
 	if i > 0 && v.segments[i-1].last != 0 {
 		return v.segments[i-1].last, nil
@@ -235,7 +237,7 @@ func (l *Log) began(v view, i int) (int64, error) {
 	return c.Last, err
 }
 
-// readCheckpoint reads the beginning of a segment.
+// readCheckpoint reads the checkpoint of a segment.
 func readCheckpoint(dir string, s segment) (checkpoint, error) {
 	f, err := os.Open(filepath.Join(dir, segmentName(s.first)))
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	keptPiece = 256 << 10 // a longer buffer is not reused
 )
 
-// piece is the memory that one Next needs. Cursors share a few: one whose reader
-// waits for a client has given its own back.
+// piece is the memory that one Next needs. Cursors share a few pieces: a cursor that
+// waits for a client has returned its piece.
 type piece struct {
 	lines []Envelope
 	buf   []byte
@@ -27,8 +27,8 @@ var pieces = sync.Pool{New: func() any {
 	return &piece{lines: make([]Envelope, 0, maxNext), buf: make([]byte, pieceSize)}
 }}
 
-// readSegment gives the next lines of s, as many as are in memory after one read,
-// and maxNext at most. However long a batch is, no more of it is held.
+// readSegment returns the next lines of s, as many as are in memory after one read, and
+// at most maxNext. It holds no more than that, however long a batch is.
 func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 	f, err := os.Open(filepath.Join(c.log.dir, segmentName(s.first)))
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 	return es, err
 }
 
-// readPiece appends the next lines. It reads no further once it has some, because
-// their texts are in the buffer.
+// readPiece appends the next lines. It stops reading once it has some, because their
+// texts are in the buffer.
 func (c *Cursor) readPiece(r *segmentReader, es []Envelope) ([]Envelope, error) {
 	for len(es) < maxNext && !c.done() {
 		if c.batch.left == 0 {
@@ -86,8 +86,8 @@ func (c *Cursor) readPiece(r *segmentReader, es []Envelope) ([]Envelope, error) 
 	return es, nil
 }
 
-// decode appends lines of the batch that r is in, as far as they are in memory, and
-// at least one unless es has some.
+// decode appends the lines of r's current batch that are in memory, and at least one if
+// es is empty.
 func (c *Cursor) decode(r *segmentReader, es []Envelope) ([]Envelope, error) {
 	for c.batch.left > 0 && len(es) < maxNext {
 		have := r.have[:min(int64(len(r.have)), c.batch.end-r.pos)]
@@ -111,8 +111,8 @@ func (c *Cursor) decode(r *segmentReader, es []Envelope) ([]Envelope, error) {
 	return es, nil
 }
 
-// batch goes into the next frame, up to its first line, and checks its checksum. It
-// gives io.EOF at the end, or errTorn.
+// batch enters the next frame up to its first line, and checks its checksum. It returns
+// io.EOF at the end, or errTorn.
 func (s *segmentReader) batch() (batch, error) {
 	if s.pos >= s.end {
 		return batch{}, io.EOF
@@ -171,7 +171,7 @@ func (s *segmentReader) sum(n int) error {
 	return nil
 }
 
-// widen has more bytes of a frame in memory, whose end is given: a line did not fit.
+// widen reads more bytes of the frame that stops at end, because a line did not fit.
 func (s *segmentReader) widen(end int64) error {
 	left := end - s.pos
 	if int64(len(s.have)) >= left {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A cursor gives every line of a batch that is longer than its memory, in pieces, and
-// holds nothing when it is released.
+// A cursor returns every line of a batch that is longer than its memory, in pieces. It
+// holds no memory once it is released.
 func TestCursorReadsLongBatches(t *testing.T) {
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
 	var es []Envelope

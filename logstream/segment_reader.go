@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// fieldReader takes fields off the front of a payload. A field that does not
-// fit sets bad, and all that follow are zero.
+// fieldReader reads fields from the front of a payload. A field that does not fit sets
+// bad, and all later fields are zero.
 type fieldReader struct {
 	b   []byte
 	bad bool
@@ -68,20 +68,20 @@ func (r *fieldReader) bytes() []byte {
 
 func (r *fieldReader) string() string { return string(r.bytes()) }
 
-// segmentReader gives the frames of a segment up to end. Unless it is given a
-// buffer it never reuses one, so payloads stay valid for whoever keeps them.
+// segmentReader returns the frames of a segment up to end. Without a buffer from the
+// caller it never reuses one, so the payloads stay valid.
 type segmentReader struct {
 	f    io.ReaderAt
-	pos  int64 // of the next frame
+	pos  int64 // position of the next frame
 	end  int64
-	have []byte // bytes from pos on that are read already
+	have []byte // bytes from pos on that are already read
 
-	format uint32 // what the header says
-	chunk  int64  // bytes of one read; 0: readChunk
-	buf    []byte // reused for every read; nil: each has its own
+	format uint32 // format from the header
+	chunk  int64  // bytes per read, 0 for readChunk
+	buf    []byte // reused for every read; if nil, each read allocates
 }
 
-// header reads the segment's header and goes behind it.
+// header reads the segment's header and moves past it.
 func (s *segmentReader) header() (uint64, error) {
 	if err := s.fill(headerSize); err != nil {
 		return 0, err
@@ -95,7 +95,7 @@ func (s *segmentReader) header() (uint64, error) {
 	return first, nil
 }
 
-// next gives the next frame's payload, io.EOF at the end, or errTorn.
+// next returns the next frame's payload, io.EOF at the end, or errTorn.
 func (s *segmentReader) next() ([]byte, error) {
 	if s.pos >= s.end {
 		return nil, io.EOF
@@ -118,7 +118,7 @@ func (s *segmentReader) next() ([]byte, error) {
 	return payload, nil
 }
 
-// buffered tells whether the next frame is in memory as a whole.
+// buffered reports whether the whole next frame is in memory.
 func (s *segmentReader) buffered() bool {
 	n, err := frameSize(s.have)
 	return err == nil && len(s.have) >= n

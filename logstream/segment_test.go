@@ -13,8 +13,8 @@ func web(instance string) Source {
 	return Source{Type: "APP/PROC/WEB", Index: 3, InstanceID: instance}
 }
 
-// sampleLines hold every kind of record: platform lines, ranges that follow
-// each other, a jump, a cut, a partial and an empty line.
+// sampleLines hold every kind of record: platform lines, consecutive ranges, a jump, a
+// cut line, a partial line and an empty line.
 func sampleLines() []Envelope {
 	a, b := web("i-1"), Source{Type: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", InstanceID: "i-1"}
 	return []Envelope{
@@ -34,7 +34,7 @@ func TestBatchRoundTrip(t *testing.T) {
 	enc, dec := newEncoder(), decoder{}
 	clock := stamper{last: 41, now: 1_000_000}
 	first := uint64(7)
-	for round := range 3 { // the dictionary goes on from frame to frame
+	for round := range 3 { // the dictionary continues from frame to frame
 		es := sampleLines()
 		b, err := enc.batch(nil, first, clock, es)
 		if err != nil {
@@ -59,7 +59,7 @@ func TestBatchRoundTrip(t *testing.T) {
 	}
 }
 
-// A line of a busy process costs at most 6 bytes beside its text.
+// A line of a busy process costs at most 6 bytes in addition to its text.
 func TestRecordOverhead(t *testing.T) {
 	var es []Envelope
 	var text, at int64
@@ -78,8 +78,7 @@ func TestRecordOverhead(t *testing.T) {
 	}
 }
 
-// After a failed write the next frame must be readable by one who never saw the
-// failed one.
+// After a failed write, a reader that never saw the failed frame can read the next one.
 func TestEncoderRollback(t *testing.T) {
 	enc, dec := newEncoder(), decoder{}
 	es := sampleLines()
@@ -161,7 +160,7 @@ func TestSegmentName(t *testing.T) {
 	}
 }
 
-// Times never stand still or go back, whatever the clock and the caller say.
+// Times always increase, whatever the clock and the caller say.
 func TestStamp(t *testing.T) {
 	at := func(n int64) time.Time { return time.Unix(0, n) }
 	for _, c := range []struct {
@@ -196,7 +195,7 @@ func FuzzFrame(f *testing.F) {
 	}
 	f.Add(cp)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// Once as a frame, once as a payload whose checksum held by chance.
+		// Once as a frame, once as a payload whose checksum is right by chance.
 		r := segmentReader{f: bytes.NewReader(b), end: int64(len(b))}
 		if payload, err := r.next(); err == nil && r.pos != int64(len(payload)+frameHead) {
 			t.Errorf("reader is at %d after a payload of %d", r.pos, len(payload))

@@ -10,29 +10,29 @@ import (
 	"path/filepath"
 )
 
-// maxProblems bounds how many findings one Verify lists.
+// maxProblems limits how many problems one Verify lists.
 const maxProblems = 20
 
-// Report is what Verify counted.
+// Report holds the counts of one Verify.
 type Report struct {
 	Segments    int
 	Frames      int
 	Lines       int64
-	Bytes       int64 // of segment files
-	Streams     int   // capture files that lines came from
+	Bytes       int64 // total size of the segment files
+	Streams     int   // number of capture files that lines came from
 	Gaps        int   // gap records among the lines
-	Lost        int64 // lines that they tell of
+	Lost        int64 // lines that the gap records count
 	First, Last uint64
 
-	// Missing are the gap records of lines that should be there, one sentence each:
-	// all but those that the retention or a rate limit dropped.
+	// Missing are the gap records of lines that should be there, one sentence each: all
+	// except those that the retention or a rate limit dropped.
 	Missing []string
 }
 
-// Verify reads the whole log and checks that checksums hold, sequences are
-// dense, times increase, and byte ranges follow each other per capture file.
-// The error names what it found; it does not hold the writer. Gap records are no
-// error of the log: the report has those that tell of a loss.
+// Verify reads the whole log. It checks that checksums are right, sequences have no
+// gaps, times increase, and byte ranges are consecutive per capture file. The error
+// lists the problems it found. Verify does not block the writer. Gap records are not an
+// error of the log: the report has those that record a loss.
 func (l *Log) Verify(ctx context.Context) (Report, error) {
 	v := l.view()
 	c := newChecker()
@@ -42,7 +42,7 @@ func (l *Log) Verify(ctx context.Context) (Report, error) {
 		}
 		err := c.segment(l.dir, v.at(i))
 		if errors.Is(err, fs.ErrNotExist) && l.view().find(v.segments[i].first) < 0 {
-			c = newChecker() // trimmed meanwhile, and all before it
+			c = newChecker() // trimmed since, along with all lines before it
 			continue
 		}
 		if err != nil {
@@ -56,7 +56,7 @@ func (l *Log) Verify(ctx context.Context) (Report, error) {
 	return c.report, errors.Join(c.problems...)
 }
 
-// checker holds what the next line must follow.
+// checker holds the values that the next line must follow.
 type checker struct {
 	report   Report
 	next     uint64
@@ -126,8 +126,8 @@ func (c *checker) frame(r *segmentReader, dec *decoder, n int) error {
 	return err
 }
 
-// checkpoint compares what a segment knows with the lines before it. Capture
-// files that it no longer knows were removed.
+// checkpoint compares a segment's checkpoint with the lines before it. Capture files
+// that the checkpoint lacks were removed.
 func (c *checker) checkpoint(cp checkpoint) {
 	if c.next == 0 {
 		c.next, c.last, c.offsets = cp.Next, cp.Last, cp.Offsets
@@ -170,7 +170,7 @@ func (c *checker) line(e *Envelope) {
 	c.streams[k] = true
 }
 
-// gap counts what a gap record tells of.
+// gap counts the losses of a gap record.
 func (c *checker) gap(e *Envelope) {
 	cause := ""
 	if e.Lost != nil {

@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	readSize   = 1 << 20 // of one read, and of one batch at most
+	readSize   = 1 << 20 // bytes per read, and maximum per batch
 	batchLines = 4096
-	turnReads  = 8 // then the next tail has its turn
+	turnReads  = 8 // reads before the next tail gets its turn
 )
 
-// Capture says what a Tail follows.
+// Capture describes the capture file that a Tail follows.
 type Capture struct {
 	Source Source
 	Exec   string
 	Stream Stream
 
-	// Late marks what is in the file already: a daemon came back to a process
-	// that went on printing without it.
+	// Late marks the lines that are already in the file: the daemon restarted while the
+	// process kept printing.
 	Late bool
 
-	// Paused says that the process was found frozen: it waits for what it printed
-	// while no daemon was there to be stored.
+	// Paused says that the process was found frozen. It waits until the lines it
+	// printed without a daemon are stored.
 	Paused bool
 
-	// Freeze stops the process and lets it go on. Nil means that it cannot be
-	// frozen. A process has two capture files; it is frozen while one of them
-	// asks for it, so the two functions must do the same.
+	// Freeze stops the process or lets it continue. Nil means that the process cannot
+	// be frozen. A process has two capture files and is frozen while one of them
+	// requests it, so both functions must do the same.
 	Freeze func(frozen bool) error
 
-	// Limit bounds what is stored; nil: everything is. The capture files of an
-	// instance share one.
+	// Limit limits how much is stored. Nil means no limit. The capture files of an
+	// instance share one Limit.
 	Limit *Limit
 }
 
-// Tail follows one capture file. It holds no buffer and no goroutine: the
+// Tail follows one capture file. It holds no buffer and no goroutine, because the
 // workers of Logs read for it.
 type Tail struct {
 	log  *Log
@@ -51,25 +51,25 @@ type Tail struct {
 	path string
 	turn turn // guarded by queue.mu
 
-	mu        sync.Mutex // held while reading; guards what follows
+	mu        sync.Mutex // held while reading. Guards the fields below.
 	late      span
 	over      over
-	lateLimit *Limit // for the lines of late
+	lateLimit *Limit // limit for the lines in late
 	frozen    cause
-	unsure    bool // a daemon before may have left the process frozen
-	warned    bool // of an error that lasts
+	unsure    bool // an earlier daemon could have left the process frozen
+	warned    bool // a persistent error is already logged
 
 	tried  atomic.Int64 // size of the file when it was last read
-	again  atomic.Bool  // the syncer shall have it looked at, grown or not
-	passed atomic.Int64 // the bytes before it are in the log, or dropped
-	hurry  atomic.Bool  // somebody waits to finish: a worker ends its turn early
+	again  atomic.Bool  // the syncer must check the file even if it has not grown
+	passed atomic.Int64 // bytes before this offset are in the log, or dropped
+	hurry  atomic.Bool  // Finish is waiting, so a worker stops its turn early
 
-	holes   sync.Mutex // guards what follows; taken after mu
-	file    *os.File   // nil when following has ended; set with both locks held
+	holes   sync.Mutex // guards the fields below. Taken after mu.
+	file    *os.File   // nil after following has stopped. Set with both locks held.
 	punched int64
 }
 
-// Tail follows a capture file from the byte at which the log stands.
+// Tail follows a capture file from the offset up to which the log has it.
 func (l *Log) Tail(c Capture) (*Tail, error) {
 	t := &Tail{
 		log: l, c: c, unsure: c.Late && c.Freeze != nil,
@@ -93,7 +93,7 @@ func (t *Tail) open() error {
 	if t.c.Stream != Out && t.c.Stream != Err {
 		return fmt.Errorf("there is no stream %d", t.c.Stream)
 	}
-	// A worker may find the tail as soon as it is registered; it waits here.
+	// A worker can find the tail as soon as it is registered. It waits for this lock.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f, err := os.OpenFile(t.path, os.O_RDWR, 0)
@@ -111,7 +111,7 @@ func (t *Tail) open() error {
 	return nil
 }
 
-// begin looks at what is in the file already.
+// begin checks the bytes that are already in the file.
 func (t *Tail) begin() error {
 	t.tried.Store(-1)
 	if err := t.skipHole(); err != nil {
@@ -130,9 +130,9 @@ func (t *Tail) begin() error {
 	return nil
 }
 
-// skipHole goes over bytes that are no more: punched out after they were read,
-// by a log that has lost them since (a power cut, a damaged segment). The loss
-// becomes a gap record that covers their range.
+// skipHole skips bytes that no longer exist. They were read and punched out, and the
+// log has lost them since (a power cut, a damaged segment). The loss becomes a gap
+// record that covers their range.
 func (t *Tail) skipHole() error {
 	from := t.log.offset(t.key)
 	st, err := t.file.Stat()
@@ -144,14 +144,14 @@ func (t *Tail) skipHole() error {
 		to, err = st.Size(), nil
 	}
 	if err != nil || to <= from || !t.zero(from) {
-		return nil // without SEEK_DATA there are no holes to be seen
+		return nil // without SEEK_DATA no hole can be detected
 	}
 	gap := gapLine(t.c.Source, Loss{Bytes: to - from, Cause: LostDamage}, fmt.Sprintf("%d bytes of %s are lost", to-from, t.key))
 	gap.Stream, gap.Exec, gap.From, gap.To = t.c.Stream, t.c.Exec, from, to
 	return t.log.Append(gap)
 }
 
-// findPunched takes up what a daemon before has given back already.
+// findPunched finds how much an earlier daemon has already punched out.
 func (t *Tail) findPunched() {
 	from := t.log.offset(t.key)
 	to, err := t.file.Seek(0, unix.SEEK_DATA)
@@ -166,7 +166,7 @@ func (t *Tail) findPunched() {
 	t.punched = holeEnd(0, min(from, to), blockSize)
 }
 
-// zero tells whether the byte at from reads as a hole does.
+// zero reports whether the byte at from is zero, as in a hole.
 func (t *Tail) zero(from int64) bool {
 	var b [1]byte
 	_, err := t.file.ReadAt(b[:], from)
@@ -182,13 +182,13 @@ func (t *Tail) Backlog() int64 {
 	return max(0, size-t.position())
 }
 
-// Size is how many bytes were printed into the file; 0 when following has ended.
+// Size is how many bytes were printed into the file, or 0 after following has stopped.
 func (t *Tail) Size() int64 {
 	size, _ := t.size()
 	return size
 }
 
-// size gives the file's size, unless following has ended.
+// size returns the file's size, unless following has stopped.
 func (t *Tail) size() (int64, bool) {
 	t.holes.Lock()
 	defer t.holes.Unlock()
@@ -202,15 +202,16 @@ func (t *Tail) size() (int64, bool) {
 	return st.Size(), true
 }
 
-// needsLook tells the syncer whether the file has grown unseen.
+// needsLook reports to the syncer whether the file has grown unnoticed.
 func (t *Tail) needsLook() bool {
 	size, ok := t.size()
 	return ok && (size != t.tried.Load() || t.again.Load())
 }
 
-// Close lets go without finishing: the next Tail goes on where this one was.
-// A process that waits for its backlog is thawed, for nobody else would; one
-// on a full disk is not, for printing on would end its capture.
+// Close stops following without finishing. The next Tail continues where this one
+// stopped. A process that waits for its backlog is thawed, because nothing else would
+// thaw it. A process on a full disk stays frozen, because more output would break its
+// capture.
 func (t *Tail) Close() {
 	t.hurry.Store(true)
 	t.mu.Lock()
@@ -221,7 +222,7 @@ func (t *Tail) Close() {
 	t.letGo()
 }
 
-// letGo ends the following. Needs t.mu.
+// letGo stops the following. The caller holds t.mu.
 func (t *Tail) letGo() {
 	t.log.logs.unregister(t)
 	t.log.forgetLeaf(t)
@@ -235,11 +236,10 @@ func (t *Tail) letGo() {
 	t.file = nil
 }
 
-// Finish is for a process that has ended, when nobody writes any more. It reads
-// to the end, appends all full batches, and returns the last lines, one batch
-// at most, which its caller appends together with what ended the process. Then
-// the file is no longer followed. After an error it still is, and Finish may be
-// called again.
+// Finish is for a process that has exited, when nothing writes to the file any more. It
+// reads to the end, appends all full batches, and returns the last lines, at most one
+// batch. The caller appends them together with the cause of the exit. Then the file is
+// no longer followed. After an error it still is, and the caller can call Finish again.
 func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
 	t.hurry.Store(true)
 	defer t.hurry.Store(false)
@@ -269,8 +269,8 @@ func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
 	}
 }
 
-// readOut reads once. It appends what is followed by more, and returns copies
-// of the last lines, not nil, when the end of the file is reached.
+// readOut reads once. It appends lines that are followed by more. At the end of the
+// file it returns copies of the last lines, never nil.
 func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 	size, ok := t.size()
 	if !ok {
@@ -301,7 +301,7 @@ func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 	}
 }
 
-// step reads for a while. It tells whether there is more to read at once.
+// step reads for a while. It reports whether there is more to read at once.
 func (t *Tail) step() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -320,7 +320,8 @@ func (t *Tail) step() bool {
 	return true
 }
 
-// readOn reads once and appends all whole lines. It tells whether there may be more.
+// readOn reads once and appends all whole lines. It reports whether there could be
+// more.
 func (t *Tail) readOn(w *workspace) (bool, error) {
 	size, ok := t.size()
 	if !ok {
@@ -328,7 +329,7 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 	}
 	t.tried.Store(size)
 	p := t.pressure(size)
-	if p.backlog > 0 || t.unsure { // what is read is not given back yet: drained thaws
+	if p.backlog > 0 || t.unsure { // read bytes are not punched yet: drained thaws the process
 		t.bound(p)
 	}
 	b, from, err := t.read(w, size)
@@ -347,7 +348,7 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		used := usedBy(es, from)
 		b, from = b[used:], from+used
 		if t.hurry.Load() {
-			t.again.Store(true) // should finishing fail
+			t.again.Store(true) // in case finishing fails
 			return false, nil
 		}
 	}
@@ -364,7 +365,7 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 	return more, nil
 }
 
-// read fills the workspace's buffer from where the log stands.
+// read fills the workspace's buffer from the log's offset on.
 func (t *Tail) read(w *workspace, size int64) ([]byte, int64, error) {
 	from := t.position()
 	b := w.buf[:max(0, min(int64(len(w.buf)), size-from))]
@@ -375,7 +376,7 @@ func (t *Tail) read(w *workspace, size int64) ([]byte, int64, error) {
 	return b[:n], from, nil
 }
 
-// cut makes the next batch of envelopes in the workspace.
+// cut creates the next batch of envelopes in the workspace.
 func (t *Tail) cut(w *workspace, b []byte, from int64, how ending) []Envelope {
 	like := Envelope{Source: t.c.Source, Exec: t.c.Exec, Stream: t.c.Stream, From: from}
 	es := cutLines(w.lines[:0], like, b, how)
@@ -390,7 +391,7 @@ func usedBy(es []Envelope, from int64) int64 {
 	return es[len(es)-1].To - from
 }
 
-// store judges a batch and appends what may be kept of it.
+// store applies the limit to a batch and appends the lines that it admits.
 func (t *Tail) store(w *workspace, es []Envelope, safe bool) error {
 	passed, over := t.passed.Load(), t.over
 	es = t.judge(w, es, false)
@@ -398,15 +399,15 @@ func (t *Tail) store(w *workspace, es []Envelope, safe bool) error {
 		return nil
 	}
 	if err := t.append(es, safe); err != nil {
-		t.over = over // the bytes are read again, and judged anew
+		t.over = over // the bytes are read again and checked against the limit again
 		t.passed.Store(passed)
 		return err
 	}
 	return nil
 }
 
-// append puts a batch into the log. If safe is set it is given back before the
-// next one, so that draining a full disk takes no more than a batch.
+// append adds a batch to the log. If safe is set, its bytes are synced and punched
+// before the next batch. So draining a full disk needs space for only one batch.
 func (t *Tail) append(es []Envelope, safe bool) error {
 	if err := t.log.Append(es...); err != nil || !safe {
 		return err
@@ -414,7 +415,7 @@ func (t *Tail) append(es []Envelope, safe bool) error {
 	return t.giveBack()
 }
 
-// giveBack makes what is read safe and punches it out of the capture file.
+// giveBack syncs the lines that were read and punches them out of the capture file.
 func (t *Tail) giveBack() error {
 	if err := t.log.sync(); err != nil {
 		return err
@@ -423,8 +424,8 @@ func (t *Tail) giveBack() error {
 	return err
 }
 
-// fail says once that the log does not take lines, and holds the process. The
-// syncer has it tried again.
+// fail logs once that the log does not accept lines, and freezes the process. The
+// syncer triggers the next try.
 func (t *Tail) fail(err error) {
 	if errors.Is(err, ErrClosed) {
 		return
@@ -440,8 +441,8 @@ func (t *Tail) fail(err error) {
 	}
 }
 
-// punch gives back what is safe on disk in the log, in steps of at least step
-// bytes. It returns how many bytes it gave back.
+// punch frees the bytes that are synced in the log, in steps of at least step bytes. It
+// returns how many bytes it freed.
 func (t *Tail) punch(step int64) (int64, error) {
 	synced := t.log.synced(t.key)
 	t.holes.Lock()
@@ -458,11 +459,11 @@ func (t *Tail) punch(step int64) (int64, error) {
 	return given, nil
 }
 
-// workspace is what reading needs; a few are shared by all tails.
+// workspace is the memory for reading. All tails share a few.
 type workspace struct {
 	buf   []byte
 	lines []Envelope
-	kept  []Envelope // of lines, when there is a limit
+	kept  []Envelope // admitted lines, if there is a limit
 }
 
 var workspaces = sync.Pool{New: func() any {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sayEvery bounds how often a log tells that the same process is frozen: one
-// that is frozen and thawed by turns must not fill its log with it.
+// sayEvery limits how often a log records that the same process is frozen. A process
+// that is frozen and thawed repeatedly must not fill its log with these records.
 const sayEvery = time.Minute
 
 // cause is why a process is frozen.
@@ -18,29 +18,29 @@ const (
 	lowDisk
 )
 
-// lowShare is the part of a low disk that one capture file may take: small
-// enough that many processes printing at once do not fill it before they are
-// looked at, and so large that one which prints little is never frozen.
+// lowShare is the fraction of a low disk that one capture file can take. It is small
+// enough that many processes printing at once do not fill the disk before they are
+// checked. It is large enough that a process which prints little is never frozen.
 const lowShare = 64
 
-// pressure is what the bounds look at.
+// pressure holds the measurements that the limits are compared with.
 type pressure struct {
 	backlog, limit       int64 // unread bytes of one capture file
-	held                 int64 // bytes of it that are not given back, read or not
+	held                 int64 // bytes of it that are not freed, read or not
 	free, reserve, floor int64 // bytes of the file system
-	droppable            int64 // bytes of old segments, measured on a full disk
+	droppable            int64 // bytes of old segments, measured only on a full disk
 }
 
-// low tells whether the disk has less than the reserve.
+// low reports whether the disk has less free space than the reserve.
 func (p pressure) low() bool { return p.free < p.reserve }
 
-// full tells whether the disk has no room for what a process prints between two
-// looks at it.
+// full reports whether the disk has no space for the output of a process between two
+// checks.
 func (p pressure) full() bool { return p.free < p.floor }
 
-// mustGive tells whether a capture file takes so much of a low disk that it is
-// to be given back at once, and not by the syncer. On a full disk that old
-// segments can clear, that is any byte.
+// mustGive reports whether a capture file takes so much of a low disk that it must be
+// freed at once, without waiting for the syncer. On a full disk that old segments can
+// clear, that applies to any byte.
 func (p pressure) mustGive() bool {
 	share := p.free / lowShare
 	if missing(p.free, p.floor, p.droppable) > 0 {
@@ -49,12 +49,12 @@ func (p pressure) mustGive() bool {
 	return p.low() && p.held > share
 }
 
-// freezeFor is the rule of back-pressure. A process is frozen when it prints
-// faster than it is read; on a low disk sooner, for less, and what is read and
-// not given back counts: giving it back takes time in which it could print much
-// more. It goes on when its backlog is read (backlog 0), however low the disk
-// is: what filled the disk may be none of its business. Only a disk that is
-// full holds it longer, for there the next line could end its capture.
+// freezeFor is the rule of back-pressure. A process is frozen if it prints faster than
+// its output is read. On a low disk the limit is smaller, and read bytes that are not
+// freed yet count. Freeing them takes time in which the process could print much more.
+// The process continues when its backlog is read (backlog 0), however low the disk is,
+// because other data could have filled it. Only a full disk holds it longer, because
+// there the next line could break its capture.
 func freezeFor(was cause, p pressure) cause {
 	switch {
 	case p.backlog > 0 && p.mustGive():
@@ -70,13 +70,13 @@ func freezeFor(was cause, p pressure) cause {
 	}
 }
 
-// floorFor is how many free bytes a disk needs so as not to be full: what the
-// reserve file gives back and a batch, but no more than the reserve.
+// floorFor is the number of free bytes below which a disk is full. It is the size of
+// the reserve file plus a batch, but no more than the reserve.
 func floorFor(reserve, reserveFile int64) int64 { return min(reserve, reserveFile+readSize) }
 
-// missing is how many bytes of segments must go so that the free bytes reach
-// the floor. It is 0 when all that could go are too few: then it is not the
-// logs that fill the disk, and dropping them would help nobody.
+// missing is how many bytes of segments must be dropped so that the free bytes reach
+// the floor. It is 0 if all droppable segments are too small. Then the logs are not
+// what fills the disk, and dropping them would not help.
 func missing(free, floor, droppable int64) int64 {
 	if free >= floor || floor-free > droppable {
 		return 0
@@ -84,7 +84,7 @@ func missing(free, floor, droppable int64) int64 {
 	return floor - free
 }
 
-// sentence says once, in the app's own log, why its process stands still.
+// sentence explains in the app's own log why its process is frozen.
 func (c cause) sentence(capture string, p pressure) string {
 	if c == lowDisk {
 		return fmt.Sprintf("%s is frozen until its log is read: %d bytes are free on the disk of the logs, less than the reserve of %d", capture, p.free, p.reserve)
@@ -95,15 +95,15 @@ func (c cause) sentence(capture string, p pressure) string {
 // leafKey names a process. Its two capture files freeze the same one.
 type leafKey struct{ instance, exec string }
 
-// setLeaf freezes a process for the first of its capture files that asks, and
-// thaws it when the last one lets go.
+// setLeaf freezes a process for the first of its capture files that requests it, and
+// thaws it when the last one no longer does.
 func (l *Log) setLeaf(t *Tail, want cause) error {
 	l.leaf.Lock()
 	defer l.leaf.Unlock()
 	k := leafKey{t.key.Instance, t.key.Exec}
 	held := l.leaves[k]
 	if t.frozen != notFrozen {
-		held-- // by the other file
+		held-- // held by the other file
 	}
 	if held == 0 {
 		if err := t.c.Freeze(want != notFrozen); err != nil {
@@ -119,7 +119,7 @@ func (l *Log) setLeaf(t *Tail, want cause) error {
 	return nil
 }
 
-// forgetLeaf takes back what a tail that ends asked for.
+// forgetLeaf withdraws the freeze request of a tail that stops.
 func (l *Log) forgetLeaf(t *Tail) {
 	l.leaf.Lock()
 	defer l.leaf.Unlock()
@@ -133,8 +133,8 @@ func (l *Log) forgetLeaf(t *Tail) {
 	}
 }
 
-// sayNow tells whether the log is to tell that a process is frozen: not when it
-// has done so a short while ago, for this capture file or the other.
+// sayNow reports whether the log must record that a process is frozen. It returns false
+// if a recent record exists for this capture file or the other.
 func (l *Log) sayNow(t *Tail) bool {
 	l.leaf.Lock()
 	defer l.leaf.Unlock()
@@ -152,8 +152,8 @@ func (l *Log) frozenLeaves() int {
 	return len(l.leaves)
 }
 
-// pressure measures for a capture file of size bytes; with 0 bytes, as if all
-// of it were read and given back.
+// pressure measures for a capture file of size bytes. With size 0 it measures as if all
+// of the file were read and freed.
 func (t *Tail) pressure(size int64) pressure {
 	ls := t.log.logs
 	free, _ := ls.low()
@@ -170,23 +170,23 @@ func (t *Tail) pressure(size int64) pressure {
 	return p
 }
 
-// bound freezes or thaws as the rule says.
+// bound freezes or thaws the process according to freezeFor.
 func (t *Tail) bound(p pressure) {
 	if next := freezeFor(t.frozen, p); next != t.frozen || t.unsure {
 		t.freeze(next, p)
 	}
 }
 
-// drained is called when all whole lines are read. A process that was frozen
-// goes on when that is given back; on a full disk old segments make room for
-// what it prints next.
+// drained is called when all whole lines are read. A frozen process continues when
+// their space is freed. On a full disk, old segments are dropped to make space for its
+// next output.
 func (t *Tail) drained() error {
 	t.again.Store(t.unsure || t.over.lines > 0)
 	if t.frozen == notFrozen {
 		return nil
 	}
 	var err error
-	// PID 1 of the instance counts what is read and not given back, and would pause
+	// PID 1 of the instance counts read bytes that are not freed yet, and would pause
 	// the process again.
 	if p := t.pressure(t.tried.Load()); p.low() || p.held > t.log.logs.ceiling/2 {
 		err = t.giveBack()
@@ -196,14 +196,14 @@ func (t *Tail) drained() error {
 		t.log.logs.clear()
 		p = t.pressure(0)
 	}
-	// After an error too: it may last, and a process must not hang for it.
+	// Even after an error: it can last, and a process must not hang because of it.
 	t.bound(p)
 	t.again.Store(t.frozen != notFrozen || t.over.lines > 0)
 	return err
 }
 
-// sayPaused says in the app's log, once per process, that the process stood still
-// while no daemon was there.
+// sayPaused records in the app's log, once per process, that the process was paused
+// while no daemon ran.
 func (t *Tail) sayPaused() {
 	if !t.c.Paused || !t.log.sayNow(t) {
 		return
@@ -214,7 +214,7 @@ func (t *Tail) sayPaused() {
 	}
 }
 
-// freeze does it and says so once.
+// freeze freezes or thaws the process and records it once.
 func (t *Tail) freeze(next cause, p pressure) {
 	if t.c.Freeze == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frozen records what the bounds ask of a process.
+// frozen records the freeze requests for a process.
 type frozen struct {
 	mu    sync.Mutex
 	calls []bool
@@ -29,8 +29,8 @@ func (f *frozen) set(on bool) error {
 	return nil
 }
 
-// shim prints numbered lines into a capture file as a process behind a shim
-// does: it stands still while frozen, and it ends for good on a full disk.
+// shim prints numbered lines into a capture file, as a process with a shim does. It
+// pauses while frozen, and it fails permanently on a full disk.
 type shim struct {
 	f     *os.File
 	n     int // lines printed
@@ -56,7 +56,7 @@ func (s *shim) freeze(frozen bool) error {
 	return nil
 }
 
-// print prints until the file has so many bytes.
+// print prints until the file has until bytes.
 func (s *shim) print(until int64) error {
 	for s.at < until {
 		s.mu.Lock()
@@ -81,8 +81,8 @@ func (s *shim) print(until int64) error {
 	return nil
 }
 
-// A process with too much unread is frozen, told of once, read to the end and
-// thawed; both of its files freeze one leaf.
+// A process with too many unread bytes is frozen, recorded once, read to the end and
+// thawed. Both of its files freeze the same process.
 func TestBacklogFreezes(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 40, size: 1 << 41}
@@ -115,9 +115,9 @@ func TestBacklogFreezes(t *testing.T) {
 	verify(t, l)
 }
 
-// On a low disk a process that prints much is frozen, read, and goes on when
-// that is synced and punched, though the disk is as low as before. One that
-// prints little is not noticed.
+// On a low disk, a process that prints much is frozen and read. It continues when its
+// output is synced and punched, even if the disk is as low as before. A process that
+// prints little is not affected.
 func TestLowDiskFreezes(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 64 << 20, size: 1 << 41}
@@ -144,8 +144,8 @@ func TestLowDiskFreezes(t *testing.T) {
 	verify(t, l)
 }
 
-// What is read of a process that prints in drops counts until it is given back;
-// the syncer does that in time for one that prints little.
+// Bytes read from a process that prints in small amounts count until they are freed.
+// The syncer frees them in time for a process that prints little.
 func TestLowDiskGivesBackDrops(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 64 << 20, size: 1 << 41}
@@ -169,8 +169,8 @@ func TestLowDiskGivesBackDrops(t *testing.T) {
 	}
 }
 
-// A full disk that the logs cannot clear keeps a printing process frozen, and
-// keeps all segments; there is no need for the whole reserve to let it go on.
+// A full disk that the logs cannot clear keeps a printing process frozen and keeps all
+// segments. The process continues before the whole reserve is free.
 func TestFullDiskHolds(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{size: 1 << 41}
@@ -193,8 +193,8 @@ func TestFullDiskHolds(t *testing.T) {
 	verify(t, l)
 }
 
-// A full disk that the logs can clear loses the oldest segments of the largest
-// log, and no more than the floor needs.
+// On a full disk that the logs can clear, the oldest segments of the largest log are
+// dropped, and no more than the floor needs.
 func TestFullDiskClears(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -223,16 +223,16 @@ func TestFullDiskClears(t *testing.T) {
 	leaf := newFrozen()
 	tail := follow(t, large, Capture{Freeze: leaf.set})
 	put(t, f, "wakes\n")
-	tail.step() // room enough
+	tail.step() // enough space
 	if got := take(t, large.Cursor(0), 1)[0].Seq; got != 1 {
 		t.Fatalf("dropped up to line %d on an empty disk", got)
 	}
 	free, _ := ls.low()
-	d.free -= free - ls.floor/2 // others take all but this
+	d.free -= free - ls.floor/2 // other data takes all but this
 	put(t, f, strings.Repeat("x", 1023)+"\n")
 	tail.step()
 	free, _ = ls.low()
-	if over := free - ls.floor; over < 0 || over > 2*blockSize { // of a segment
+	if over := free - ls.floor; over < 0 || over > 2*blockSize { // the size of a segment
 		t.Errorf("%d bytes free, the floor is %d", free, ls.floor)
 	}
 	if got := take(t, large.Cursor(0), 1)[0].Seq; got == 1 {
@@ -247,8 +247,8 @@ func TestFullDiskClears(t *testing.T) {
 	verify(t, large)
 }
 
-// Something else fills the disk: nothing of the logs is dropped, and the app
-// prints on, frozen by turns.
+// Other data fills the disk: no segment is dropped, and the app keeps printing with
+// pauses.
 func TestForeignDataFillsDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -299,7 +299,8 @@ func TestForeignDataFillsDisk(t *testing.T) {
 	}
 }
 
-// The two files of a process: it is thawed when the last lets go.
+// A process with two capture files is thawed when the last one no longer requests the
+// freeze.
 func TestLeafIsShared(t *testing.T) {
 	t.Parallel()
 	l := &Log{leaves: map[leafKey]int{}}
@@ -320,7 +321,7 @@ func TestLeafIsShared(t *testing.T) {
 	}
 }
 
-// What is read is given back after the sync, and never without it.
+// Read bytes are freed only after the sync.
 func TestPunchAfterSync(t *testing.T) {
 	t.Parallel()
 	for _, fail := range []bool{false, true} {
@@ -328,7 +329,7 @@ func TestPunchAfterSync(t *testing.T) {
 		ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
 		l := newApp(t, ls)
 		f := capture(t, l, Out)
-		d.set(func(d *fullDisk) { d.punched = 0 }) // Open tried one
+		d.set(func(d *fullDisk) { d.punched = 0 }) // Open punched one as a check
 		follow(t, l, Capture{})
 		put(t, f, strings.Repeat(strings.Repeat("x", 1023)+"\n", 3000))
 		take(t, l.Cursor(0), 3000)
@@ -353,8 +354,8 @@ func TestPunchAfterSync(t *testing.T) {
 	}
 }
 
-// A process that cannot be thawed is tried again every second; one that has
-// ended is forgotten, whatever the freezer says.
+// Thawing a process is retried every second. A process that has exited is forgotten,
+// whatever the freezer returns.
 func TestFreezeFails(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 20, size: 1 << 41}
@@ -392,7 +393,8 @@ func TestFreezeFails(t *testing.T) {
 	}
 }
 
-// A daemon that leaves thaws what waited for it, not what waits on a full disk.
+// A daemon that stops thaws a process that waits for its backlog, but not one that
+// waits on a full disk.
 func TestCloseThaws(t *testing.T) {
 	t.Parallel()
 	for free, want := range map[int64]string{1 << 40: "[true false]", 100 << 20: "[true false]", 0: "[true]"} {
@@ -415,7 +417,7 @@ func TestCloseThaws(t *testing.T) {
 	}
 }
 
-// A process that is frozen and thawed by turns is told of once.
+// A process that is frozen and thawed repeatedly is recorded once.
 func TestFreezeIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{size: 1 << 41}
@@ -439,8 +441,8 @@ func TestFreezeIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A process that was found paused is told of once, though it has two capture files,
-// and continues when what it printed is stored and given back.
+// A process that was found paused is recorded once, even with two capture files. It
+// continues when its output is stored and freed.
 func TestPausedProcessIsToldOnce(t *testing.T) {
 	t.Parallel()
 	d := &fullDisk{free: 1 << 40, size: 1 << 41}
@@ -461,7 +463,7 @@ func TestPausedProcessIsToldOnce(t *testing.T) {
 	if len(said) != 1 || !strings.HasPrefix(said[0], "APP/PROC/WEB/3 was paused while dewd was not running") {
 		t.Errorf("said %q, want the pause once", said)
 	}
-	for on := true; on; { // the last word is that it goes on
+	for on := true; on; { // the last request is to continue
 		on = <-leaf.now
 	}
 	if unread, _ := ls.Ceiling(); d.punched < unread/2 {
@@ -470,7 +472,7 @@ func TestPausedProcessIsToldOnce(t *testing.T) {
 	verify(t, l)
 }
 
-// The bound without a daemon is above that of the daemon, and fits on the disk.
+// The limit without a daemon is above that of the daemon, and fits on the disk.
 func TestCeiling(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ backlog, size, want int64 }{

@@ -8,27 +8,27 @@ import (
 
 const (
 	limitWindow = time.Second
-	maxOver     = 16 << 20 // bytes of one dropped range; then it is told early, so that they can be given back
+	maxOver     = 16 << 20 // bytes of one dropped range before its record is written early, so that they can be freed
 )
 
-// Limit is how many bytes an instance may print per second. All its processes
-// share one. What is over is dropped until the second is over: counted, told,
-// and never stored.
+// Limit is how many bytes an instance can print per second. All its processes share
+// one. Output over the limit is dropped until the second has passed: it is counted and
+// recorded, but never stored.
 type Limit struct {
 	rate int64
 
-	mu    sync.Mutex // guards what follows
-	since int64      // when the running second began
-	left  int64      // bytes of it
-	shut  bool       // something was too much for it
+	mu    sync.Mutex // guards the fields below
+	since int64      // when the current second started
+	left  int64      // remaining bytes of the second
+	shut  bool       // a line exceeded the limit in this second
 }
 
-// NewLimit makes a limit; with 0 bytes nothing is stored.
+// NewLimit returns a limit. With 0 bytes per second no line is stored.
 func NewLimit(bytesPerSecond int64) *Limit { return &Limit{rate: max(bytesPerSecond, 0)} }
 
-// admit tells whether a line of n bytes may be stored. Once one is too long for
-// what is left, no other is taken before the next second: so what is missing is
-// one piece and not many.
+// admit reports whether a line of n bytes can be stored. Once a line is too long for
+// the remaining bytes, no other is admitted before the next second. So the dropped
+// lines are one range, not many.
 func (l *Limit) admit(at int64, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,15 +43,15 @@ func (l *Limit) admit(at int64, n int) bool {
 	return true
 }
 
-// over is a piece of a capture file that was dropped and is not told yet.
+// over is a dropped range of a capture file that has no record yet.
 type over struct {
 	from, to int64
 	lines    int64
 	since    time.Time
 }
 
-// admit asks the limit for a line. What was printed while no daemon was there is
-// judged by when it was printed, not by when it is read.
+// admit checks a line against the limit. Lines that were printed while no daemon ran
+// are checked with their print time, not the time of reading.
 func (t *Tail) admit(e *Envelope, now int64) bool {
 	if e.Flags&Late != 0 {
 		return t.lateLimit.admit(e.Time.UnixNano(), len(e.Text))
@@ -59,9 +59,9 @@ func (t *Tail) admit(e *Envelope, now int64) bool {
 	return t.c.Limit.admit(now, len(e.Text))
 }
 
-// judge takes out of a batch what is over the limit, and puts the record of it in
-// its place. With all set what was dropped last is told too, else it waits for
-// its second to be over.
+// judge removes the lines over the limit from a batch and puts a gap record in their
+// place. If all is set, the record of the last range is written at once. Otherwise it
+// waits until its second has passed.
 func (t *Tail) judge(w *workspace, es []Envelope, all bool) []Envelope {
 	if t.c.Limit == nil {
 		return es
@@ -95,7 +95,7 @@ func (t *Tail) drop(e *Envelope, now time.Time) {
 	t.passed.Store(e.To)
 }
 
-// overLine is the record of what was dropped; it covers its bytes.
+// overLine is the record of the dropped range. It covers the range's bytes.
 func (t *Tail) overLine() Envelope {
 	o := t.over
 	t.over = over{}
@@ -110,12 +110,12 @@ func (t *Tail) overLine() Envelope {
 	return e
 }
 
-// position is up to where the file is read: what is in the log, and what was
-// dropped behind it.
+// position is the offset up to which the file is read: the bytes in the log and the
+// dropped bytes after them.
 func (t *Tail) position() int64 { return max(t.log.offset(t.key), t.passed.Load()) }
 
-// tellOver puts what was dropped into the log when its second is over; at once
-// if it is to be given back.
+// tellOver writes the record of the dropped range to the log when its second has
+// passed, or at once if safe is set.
 func (t *Tail) tellOver(w *workspace, safe bool) error {
 	if t.over.lines == 0 {
 		return nil

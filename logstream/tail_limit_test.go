@@ -30,14 +30,14 @@ func TestLimit(t *testing.T) {
 		{0, 60, true},
 		{1, 40, true},
 		{2, 0, true},              // an empty line takes nothing
-		{3, 1, false},             // and now it is shut
-		{4, 0, false},             // for everything, until the second is over
-		{second + 3, 100, true},   // since the first line of the second before
+		{3, 1, false},             // and now the limit is reached
+		{4, 0, false},             // for every line, until the second has passed
+		{second + 3, 100, true},   // a second after its first line
 		{second + 4, 1, false},    // used up
 		{3 * second, 101, false},  // never fits
-		{3*second + 1, 1, false},  // shut by it
-		{4*second + 1, 100, true}, // and open again
-		{second, 100, true},       // a clock that goes back begins anew
+		{3*second + 1, 1, false},  // blocked by it
+		{4*second + 1, 100, true}, // and admitted again
+		{second, 100, true},       // a clock that goes back starts a new second
 	} {
 		if got := l.admit(100*second+tt.at, tt.n); got != tt.want {
 			t.Errorf("line %d (%d bytes at %v) = %v", i, tt.n, time.Duration(tt.at), got)
@@ -59,8 +59,8 @@ func flood(t *testing.T, f *os.File, from, to int) {
 	put(t, f, b.String())
 }
 
-// tally counts the lines that were kept and those that gap records tell of. Every
-// byte of the capture file is accounted for.
+// tally counts the stored lines and the lines that gap records count. Every byte of the
+// capture file is accounted for.
 func tally(t *testing.T, l *Log) (kept, dropped, records int64) {
 	t.Helper()
 	at := int64(0)
@@ -84,8 +84,8 @@ func tally(t *testing.T, l *Log) (kept, dropped, records int64) {
 	return kept, dropped, records
 }
 
-// What is over the limit is dropped, counted and told once a second, and its bytes
-// are accounted for, also when the daemon is replaced in between.
+// Lines over the limit are dropped, counted and recorded once a second. Their bytes are
+// accounted for, even if the daemon is replaced in between.
 func TestTailLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,12 +97,12 @@ func TestTailLimit(t *testing.T) {
 	flood(t, f, 0, 5000)
 	testkit.EventuallyTrue(t, "the flood is read", func() bool { return tail.Backlog() == 0 })
 	tail.mu.Lock()
-	tail.over.since = tail.over.since.Add(-limitWindow) // its second is over
+	tail.over.since = tail.over.since.Add(-limitWindow) // its second has passed
 	tail.mu.Unlock()
 	ls.queue.put(tail)
 	testkit.EventuallyTrue(t, "what was dropped is told", func() bool { return l.offset(tail.key) == 50_000 })
 	kept, dropped, records := tally(t, l)
-	if kept+dropped != 5000 || dropped < 4000 || records > 3 { // a slow machine may take some seconds
+	if kept+dropped != 5000 || dropped < 4000 || records > 3 { // a slow machine can take some seconds
 		t.Fatalf("%d kept, %d dropped, %d records", kept, dropped, records)
 	}
 	if err := ls.Close(); err != nil {
@@ -124,7 +124,7 @@ func TestTailLimit(t *testing.T) {
 	}
 }
 
-// Every line of every log goes to the copy, of logs that are opened later too.
+// Every line of every log goes to the copy, including logs that are opened later.
 func TestCopy(t *testing.T) {
 	ls := newLogs(t, t.TempDir(), Options{})
 	l := newApp(t, ls)
@@ -167,7 +167,7 @@ func TestCopy(t *testing.T) {
 	<-done
 }
 
-// The journal gets who speaks in fields; one that fails is told of once.
+// The journal gets the source of a line in fields. A failure is logged once.
 func TestJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
@@ -199,8 +199,8 @@ func TestJournal(t *testing.T) {
 	})
 }
 
-// A log of the format before is read, gap records and all, and goes on in the new
-// one.
+// A log of the previous format is read, including its gap records, and continues in the
+// new format.
 func TestOldFormat(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// ending says what the end of the bytes means.
+// ending says whether more bytes can follow.
 type ending uint8
 
 const (
-	growing ending = iota // more may come: an unfinished line waits
-	ended                 // nothing comes: an unfinished line is the last
+	growing ending = iota // more can follow, so an unfinished line waits
+	ended                 // nothing follows, so an unfinished line is the last
 )
 
-// cutLines appends the lines in b to es until b or the batch is used up. like
-// says who speaks and, in From, where b stands in its capture file. A line
-// longer than MaxLine is cut only when it is certain that it goes on.
+// cutLines appends the lines in b to es until b or the batch is used up. like has the
+// source and, in From, the offset of b in its capture file. A line longer than MaxLine
+// is cut only when it is certain that it continues.
 func cutLines(es []Envelope, like Envelope, b []byte, how ending) []Envelope {
 	for len(b) > 0 && len(es) < batchLines {
 		e := like
@@ -44,8 +44,8 @@ type span struct {
 	start, end int64 // Unix nanoseconds
 }
 
-// newSpan spreads bytes between the last line before and the file's last
-// change. Without a line before there is only the latter.
+// newSpan spreads the bytes evenly between the time of the last line before them and
+// the file's last change. Without a line before them, it uses only the latter.
 func newSpan(from, to, last, changed int64) span {
 	if last == 0 || last > changed {
 		last = changed
@@ -59,8 +59,8 @@ func (s span) at(to int64) time.Time {
 	return time.Unix(0, s.start+int64(part*float64(s.end-s.start)))
 }
 
-// mark flags the lines that lie in the span and estimates their times. A line
-// that was completed later has a time of its own.
+// mark flags the lines that lie in the span and estimates their times. A line that was
+// completed later gets the time of its completion.
 func (s span) mark(es []Envelope) {
 	for i := range es {
 		if es[i].To > s.to {

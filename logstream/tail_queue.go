@@ -4,20 +4,20 @@ import "sync"
 
 // queue holds the tails that have something to read, each at most once.
 type queue struct {
-	mu     sync.Mutex // guards all, and the place of each Tail
+	mu     sync.Mutex // guards all fields, and the turn of each Tail
 	ready  sync.Cond
 	tails  []*Tail
 	closed bool
 }
 
-// place in the queue of a Tail.
+// turn is the state of a Tail in the queue.
 type turn uint8
 
 const (
 	idle    turn = iota
 	waiting      // in the queue
-	running      // a worker has it
-	again        // a worker has it, and its file has grown since
+	running      // a worker reads it
+	again        // a worker reads it, and its file has grown since
 )
 
 func (q *queue) init() { q.ready.L = &q.mu }
@@ -36,7 +36,7 @@ func (q *queue) put(t *Tail) {
 	}
 }
 
-// take waits for a tail; nil means that the queue is closed.
+// take waits for a tail. It returns nil when the queue is closed.
 func (q *queue) take() *Tail {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,8 +53,8 @@ func (q *queue) take() *Tail {
 	return t
 }
 
-// release gives t back; with more to read it goes to the end of the queue, so
-// that one busy file does not keep the others waiting.
+// release returns t to the queue. A tail with more to read goes to the end of the
+// queue, so that one busy file does not block the others.
 func (q *queue) release(t *Tail, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

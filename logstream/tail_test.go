@@ -19,7 +19,8 @@ import (
 
 const patience = 2 * time.Minute
 
-// quickDisk does not wait for the disk: these tests kill no machine.
+// quickDisk does not wait for the disk, because these tests do not simulate a power
+// cut.
 func quickDisk() disk {
 	d := realDisk()
 	d.sync = func(*os.File) error { return nil }
@@ -55,7 +56,7 @@ func newApp(t testing.TB, ls *Logs) *Log {
 	return l
 }
 
-// capture makes the capture files of exec main and opens one as the shim does.
+// capture creates the capture files of exec main and opens one as the shim does.
 func capture(t testing.TB, l *Log, s Stream) *os.File {
 	t.Helper()
 	if _, _, err := l.CreateCapture("i-1", "main"); err != nil {
@@ -260,7 +261,7 @@ func TestTailFollows(t *testing.T) {
 	}
 }
 
-// Finish never holds more than a batch, however much is unread.
+// Finish never holds more than one batch, however many bytes are unread.
 func TestFinishBigBacklog(t *testing.T) {
 	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
@@ -303,8 +304,8 @@ func TestFinishBigBacklog(t *testing.T) {
 	}
 }
 
-// What was printed while no daemon was there is marked late and lies between
-// the last line before and the file's last change.
+// Lines that were printed while no daemon ran are marked late. Their times lie between
+// the last line before them and the file's last change.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -342,7 +343,7 @@ func TestLate(t *testing.T) {
 	if live.Flags != 0 || string(live.Text) != "live" {
 		t.Errorf("a line read live is %+v", live)
 	}
-	// The daemon before may have died while the process was frozen.
+	// The previous daemon could have died while the process was frozen.
 	select {
 	case frozen := <-thawed:
 		if frozen {
@@ -399,7 +400,7 @@ func TestCaptures(t *testing.T) {
 	if got := tail.Backlog(); got != int64(len("unread")) {
 		t.Errorf("Backlog = %d", got)
 	}
-	testkit.EventuallyTrue(t, "the append is counted", func() bool { return ls.Stats().Appends > 0 }) // readers have its lines before
+	testkit.EventuallyTrue(t, "the append is counted", func() bool { return ls.Stats().Appends > 0 }) // readers get its lines first
 	if s := ls.Stats(); s.Tails != 1 || s.Backlog != 6 || s.Appends == 0 || s.AppendMax == 0 {
 		t.Errorf("Stats = %+v", s)
 	}
@@ -426,8 +427,8 @@ func TestCaptures(t *testing.T) {
 	}
 }
 
-// Tails have no goroutines of their own: what an instance costs does not grow
-// with its processes. BenchmarkTailMemory measures the bytes.
+// Tails have no goroutines of their own, so the cost of an instance does not grow with
+// its processes. BenchmarkTailMemory measures the bytes.
 func TestTailsHaveNoGoroutines(t *testing.T) {
 	const instances, execs = 40, 3
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
@@ -440,7 +441,7 @@ func TestTailsHaveNoGoroutines(t *testing.T) {
 	}
 }
 
-// tailMany follows the streams of many processes, each of which said one line.
+// tailMany follows the streams of many processes, each of which printed one line.
 func tailMany(t testing.TB, l *Log, instances, execs int) {
 	t.Helper()
 	for i := range instances {
