@@ -124,7 +124,7 @@ func (r *AppStore) DeleteApp(guid string) error {
 	})
 }
 
-// Restart asks for new instances in place of all that run: every process of the app
+// Restart requests new instances in place of all running ones: every process of the app
 // gets a new version that is the only current one. It does not start a stopped app.
 func (r *AppStore) Restart(guid string) error {
 	return r.update(func(r *Registry) error {

@@ -38,7 +38,7 @@ func TestNewAppHasAWebProcess(t *testing.T) {
 		if w.GUID == "" || w.GUID == a.GUID || w.Instances != 0 || w.MemoryMB != 1024 || w.HealthCheck.Type != app.CheckProcess {
 			t.Errorf("worker = %+v, want its own guid and the defaults", w)
 		}
-		time.Sleep(time.Minute) // virtual
+		time.Sleep(time.Minute) // virtual time
 		b := one[app.App](t)(r.PutApp(app.App{GUID: a.GUID, Name: "shop2", Space: "s1"}))
 		if !b.CreatedAt.Equal(a.CreatedAt) || !b.UpdatedAt.Equal(time.Now()) {
 			t.Errorf("times after a change = %v, %v", b.CreatedAt, b.UpdatedAt)

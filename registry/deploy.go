@@ -46,7 +46,7 @@ func (r *DeploymentStore) Deploy(n app.NewDeployment) (d app.Deployment, err err
 	return d, err
 }
 
-// supersede ends the active deployment, and records in d what runs now.
+// supersede stops the active deployment, and records the running generations in d.
 func (r *DeploymentStore) supersede(d *app.Deployment, a app.App, p app.Process) error {
 	rel, err := r.started(a, p)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *DeploymentStore) supersede(d *app.Deployment, a app.App, p app.Process)
 	return nil
 }
 
-// endSuperseded ends a deployment that a newer one replaces.
+// endSuperseded finishes a deployment that a newer one replaces.
 func (r *DeploymentStore) endSuperseded(d app.Deployment) error {
 	to := app.Canceled
 	if d.State == app.Deploying {
@@ -86,7 +86,7 @@ func (r *DeploymentStore) endSuperseded(d app.Deployment) error {
 	return r.keepDeployment(d)
 }
 
-// renewOthers asks for new instances of the generations beside the process's own.
+// renewOthers requests new instances of all generations except the process's own.
 func (r *DeploymentStore) renewOthers(appGUID string) error {
 	d, active, err := r.ActiveDeployment(appGUID)
 	if err != nil || !active {
@@ -175,7 +175,7 @@ func (r *DeploymentStore) scaleFor(d *app.Deployment, back app.Revision) error {
 	return err
 }
 
-// begin asks for the first new instances.
+// begin requests the first new instances.
 func (r *DeploymentStore) begin(d *app.Deployment, a app.App) error {
 	p, err := r.registry().Process(d.App)
 	if err != nil {
@@ -202,7 +202,7 @@ func (r *DeploymentStore) begin(d *app.Deployment, a app.App) error {
 	return err
 }
 
-// finish ends a deployment: only the new instances stay, and the other processes
+// finish completes a deployment: only the new instances stay, and the other processes
 // restart.
 func (r *DeploymentStore) finish(d *app.Deployment) error {
 	d.Move(app.Deployed)
@@ -282,8 +282,8 @@ func (r *DeploymentStore) ContinueDeployment(guid string) (d app.Deployment, err
 	return d, err
 }
 
-// CancelDeployment restores the generation before. If there are several, it restores the
-// newest that has ready instances; ready returns their number.
+// CancelDeployment restores the previous generation. If there are several, it restores
+// the newest that has ready instances; ready returns their number.
 func (r *DeploymentStore) CancelDeployment(guid string, ready func(d app.Deployment, generation int) int) (d app.Deployment, err error) {
 	err = r.update(func(r *Registry) error {
 		if d, err = r.Deployment(guid); err != nil {
@@ -326,7 +326,7 @@ func backTo(others []app.Share, ready func(generation int) int) int {
 }
 
 // goBack restores the desired state of an earlier generation. Changes that were made
-// beside the deployment stay, and take effect at the next start. Until then, instances
+// during the deployment stay, and take effect at the next start. Until then, instances
 // start from the release they had.
 func (r *DeploymentStore) goBack(d *app.Deployment, to app.Share) error {
 	all := r.registry()

@@ -95,8 +95,8 @@ func (r *DeploymentStore) Wanted(process string) (w app.Wanted, err error) {
 	return w, err
 }
 
-// keepDeployment writes d, deletes the oldest deployments beyond the bound, and notifies
-// listeners of the process.
+// keepDeployment writes d, deletes the oldest deployments beyond the limit, and
+// notifies listeners of the process.
 func (r *DeploymentStore) keepDeployment(d app.Deployment) error {
 	d.UpdatedAt = app.Now()
 	if err := r.deployments.Put(d.GUID, d); err != nil {
@@ -201,8 +201,8 @@ func (r *DeploymentStore) release(a app.App, p app.Process) (app.Release, error)
 	return rel, err
 }
 
-// started returns the release that the instances of p run now: the one of their last
-// start, or if it is not known the present desired state.
+// started returns the release that the instances of p run now. It is the one of their
+// last start, or the present desired state if that is not known.
 func (r *DeploymentStore) started(a app.App, p app.Process) (app.Release, error) {
 	if p.Started != nil {
 		return *p.Started, nil
@@ -249,7 +249,7 @@ func (r *DeploymentStore) DesiredAt(process string, generation int) (a app.App, 
 	return a, p, sidecars, err
 }
 
-// shareOf finds a generation beside the process's own.
+// shareOf finds a generation other than the process's own.
 func (r *DeploymentStore) shareOf(p app.Process, generation int) (app.Share, error) {
 	d, active, err := r.ActiveDeployment(p.App)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// What is kept of deployments and revisions is bounded, and goes with the app.
+// The number of stored deployments and revisions is limited, and they are deleted with
+// the app.
 func TestDeploymentsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
@@ -45,8 +46,8 @@ func TestDeploymentsAreBounded(t *testing.T) {
 	}
 }
 
-// The droplets of all generations and tasks are in use, and after a cancel the old one is the
-// app's again.
+// The droplets of all generations and tasks are in use. After a cancel, the app has the
+// old droplet again.
 func TestDropletsInUse(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)

@@ -67,7 +67,7 @@ func replaced(old, now []app.Destination) []app.Destination {
 	return out
 }
 
-// UpdateDestination sets the protocol of a destination. An empty one stands for the
+// UpdateDestination sets the protocol of a destination. An empty protocol means the
 // default of the route.
 func (r *RouteStore) UpdateDestination(route, destination, protocol string) (app.Route, error) {
 	return r.changeRoute(route, func(rt *app.Route) error {

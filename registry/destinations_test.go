@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// destinationsAt are n destinations of an app, each with a port of its own.
+// destinationsAt returns n destinations of an app, each with its own port.
 func destinationsAt(appGUID string, n int) []app.Destination {
 	out := make([]app.Destination, n)
 	for i := range out {
@@ -18,8 +18,8 @@ func destinationsAt(appGUID string, n int) []app.Destination {
 	return out
 }
 
-// What takes the place of another destination remembers where instances that lack
-// its port are reached.
+// A destination that replaces another one remembers how to reach instances that lack
+// its port.
 func TestReplacedDestinations(t *testing.T) {
 	web := func(port int, former ...app.Former) app.Destination {
 		return app.Destination{App: "a", ProcessType: app.Web, Port: port, Protocol: app.ProtocolHTTP1, Former: former}
@@ -58,8 +58,8 @@ func TestReplacedDestinations(t *testing.T) {
 	}
 }
 
-// What a destination replaced is on disk until nobody needs it, and unmapping acts
-// at once.
+// The destination that another one replaced is on disk until no instance needs it.
+// Unmapping takes effect at once.
 func TestFormerIsKept(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
@@ -108,8 +108,8 @@ func TestAskedTwice(t *testing.T) {
 	}
 }
 
-// A protocol of a manifest's route is that of the app's destinations, also when
-// the route is there already.
+// The protocol of a manifest's route applies to the app's destinations, even if the
+// route already exists.
 func TestManifestProtocol(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop, routes: [{route: shop.dew.localhost}]}]")[0]

@@ -249,7 +249,7 @@ func (r *DomainStore) ensureDomain(name string) error {
 			return &app.Invalid{Key: "domain", Message: fmt.Sprintf("%s is a domain of TCP routes and cannot be the default one: choose another", name)}
 		}
 		if d.Default {
-			d.Org, d.SharedWith = "", nil // everybody's apps get their routes there
+			d.Org, d.SharedWith = "", nil // the apps of all orgs get their routes there
 		}
 		d.UpdatedAt = app.Now()
 		if err := r.domains.Put(d.GUID, d); err != nil {

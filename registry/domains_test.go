@@ -17,7 +17,7 @@ func TestDomainNames(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		d    app.Domain
-		key  string // empty: it is fine
+		key  string // empty means no error
 	}{
 		{"another", app.Domain{Name: "other.example.com"}, ""},
 		{"below one's own", app.Domain{Name: "a.shop.example.com", Org: o.GUID}, ""},

@@ -15,11 +15,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// How long events are kept: whichever bound is met first.
+// Limits of stored events, by age and by number: whichever is reached first.
 const (
 	eventAge       = 31 * 24 * time.Hour
 	eventsPerApp   = 10_000
-	sweepEvery     = 1000 // records between two looks at the bounds
+	sweepEvery     = 1000 // records between two checks of the limits
 	sweepEveryTime = 24 * time.Hour
 )
 
@@ -43,16 +43,16 @@ func readEventKey(key string) (target string, at time.Time, err error) {
 // Events stores audit events for a month, and up to 10,000 per target.
 type Events struct {
 	db     *store.DB
-	tx     *store.Tx // nil: each method has its own
+	tx     *store.Tx // nil means that each method has its own
 	bucket *store.Bucket[app.Event]
 	sweeps *sweeps
 	bounds eventBounds
 }
 
-// eventBounds are the bounds of the constants, except in tests.
+// eventBounds are the limits of the constants, except in tests.
 type eventBounds struct{ perTarget, sweepEvery int }
 
-// sweeps decides when to delete events beyond the bounds.
+// sweeps decides when to delete events beyond the limits.
 type sweeps struct {
 	mu    sync.Mutex
 	count int // records since the last one; guarded by mu
@@ -89,7 +89,7 @@ func (es *Events) With(tx *store.Tx) *Events {
 // Record stores e, and fills in a missing guid and time.
 func (es *Events) Record(e app.Event) error {
 	if e.GUID == "" {
-		id, err := uuid.NewV7() // in the order of time, also within one tick of the clock
+		id, err := uuid.NewV7() // ordered by time, even within one tick of the clock
 		if err != nil {
 			return fmt.Errorf("cannot name event: %w", err)
 		}
@@ -153,7 +153,7 @@ func (es *Events) read(targets []string) ([]app.Event, error) {
 	return all, nil
 }
 
-// sweep deletes events beyond the bounds. Keys are sorted by target and time, so from
+// sweep deletes events beyond the limits. Keys are sorted by target and time, so from
 // the end the newest of each target come first. No event has to be read.
 func (es *Events) sweep() error {
 	keys, err := es.bucket.Keys("")

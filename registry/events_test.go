@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An event is part of the transaction that makes it true.
+// An event is part of the transaction of its change.
 func TestEventsInTransaction(t *testing.T) {
 	db := openDB(t)
 	es := NewEvents(db)
@@ -112,7 +112,7 @@ func TestEventsAreBounded(t *testing.T) {
 	})
 }
 
-// A key tells what it was made from, whatever the target is called.
+// A key can be decoded into its target and time, whatever the target is called.
 func TestEventKey(t *testing.T) {
 	at := time.Unix(1700000000, 42)
 	for _, target := range []string{"a1", "a/b", "", "/"} {

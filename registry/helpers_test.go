@@ -28,7 +28,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// keys returns the keys that err complains about.
+// keys returns the keys that err reports.
 func keys(err error) []string {
 	var out []string
 	for _, p := range app.Problems(err) {
@@ -37,7 +37,7 @@ func keys(err error) []string {
 	return out
 }
 
-// goldenVars are the variables that golden manifests may use.
+// goldenVars are the variables that golden manifests can use.
 var goldenVars = map[string]any{
 	"name": "shop", "instances": int64(3), "memory": "128M", "truth": true, "ratio": 1.5,
 	"types": []any{"web", "worker"}, "db": map[string]any{"host": "db.example.com", "port": int64(5432)},
@@ -71,7 +71,7 @@ func goldenTexts(tb testing.TB) []string {
 	return out
 }
 
-// oddTexts are what a careless writer of YAML would turn into something else.
+// oddTexts are strings that YAML would read as another type if they were not quoted.
 var oddTexts = []string{
 	"", " ", "a", "yes", "NO", "~", "null", "1", "1e3", "0x1F", "1.5", ".inf", "- a", "? a", "a: b", "a #b", "#a", "'", `"`, `\`, "*a", "&a", "!a",
 	"%a", "@a", "`a", "{", "[", "|", ">", "a\nb", "a\n\nb\n", "\ta", "a ", " a", "ü", "𝄞", "\u2028", "\u0085", "a\\nb", "((a))", "2026-01-01", "<<", "=", "a,b", "64M", "\x7f", "\ufeff",

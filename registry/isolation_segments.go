@@ -46,7 +46,7 @@ func (r *LimitStore) PutSegment(s app.Segment) (app.Segment, error) {
 	return s, nil
 }
 
-// segmentNamed reports whether another segment has the name, in upper or lower case.
+// segmentNamed reports whether another segment has the name, ignoring case.
 func (r *LimitStore) segmentNamed(name, but string) (bool, error) {
 	all, err := r.Segments()
 	return slices.ContainsFunc(all, func(s app.Segment) bool { return s.GUID != but && strings.EqualFold(s.Name, name) }), err

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	jobAge      = 24 * time.Hour // of ended jobs
+	jobAge      = 24 * time.Hour // maximum age of finished jobs
 	jobSweep    = time.Hour
 	jobsAtATime = 8
 )
@@ -30,7 +30,7 @@ const (
 type Jobs struct {
 	bucket   *store.Bucket[app.Job]
 	log      *slog.Logger
-	wake     chan struct{} // of 1: there may be something to run
+	wake     chan struct{} // capacity 1: there are possibly jobs to run
 	mu       sync.Mutex
 	handlers map[string]app.JobFunc // guarded by mu
 }
@@ -58,7 +58,7 @@ func (js *Jobs) Start(operation string, args any) (app.Job, error) {
 	return js.StartFor(app.Actor{}, operation, args)
 }
 
-// StartFor is Start for a job that an actor asked for.
+// StartFor is Start for a job on behalf of an actor.
 func (js *Jobs) StartFor(by app.Actor, operation string, args any) (app.Job, error) {
 	if js.handler(operation) == nil {
 		return app.Job{}, fmt.Errorf("cannot start job: nothing does %q", operation)
@@ -79,8 +79,8 @@ func (js *Jobs) StartFor(by app.Actor, operation string, args any) (app.Job, err
 // Get returns the job with guid.
 func (js *Jobs) Get(guid string) (app.Job, error) { return get(js.bucket, "job", guid) }
 
-// Run executes jobs until ctx ends, starting with those that an earlier daemon left. It
-// deletes finished jobs after a day. It returns when no function is running.
+// Run executes jobs until ctx is done, starting with those that an earlier daemon left.
+// It deletes finished jobs after a day. It returns when no function is running.
 func (js *Jobs) Run(ctx context.Context) error {
 	running := map[string]bool{}
 	ended := make(chan string)
@@ -91,8 +91,8 @@ func (js *Jobs) Run(ctx context.Context) error {
 			<-ended
 		}
 	}()
-	// Cancel before that wait, even if the store ends the loop: functions may wait for
-	// nothing else.
+	// Cancel before that wait, even if the store stops the loop: functions possibly
+	// wait only for ctx.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := js.sweep(); err != nil {
@@ -186,7 +186,7 @@ func (js *Jobs) handler(operation string) app.JobFunc {
 func (js *Jobs) nudge() {
 	select {
 	case js.wake <- struct{}{}:
-	default: // it is awake already
+	default: // Run is already woken
 	}
 }
 

@@ -88,8 +88,8 @@ func TestJobs(t *testing.T) {
 	})
 }
 
-// A daemon that leaves in the middle of a job has not failed it: the next one does
-// it again.
+// A job that is interrupted because the daemon stops has not failed: the next daemon
+// runs it again.
 func TestJobsResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -129,7 +129,8 @@ func TestJobsResume(t *testing.T) {
 	})
 }
 
-// What nothing knows any more, and what panics, fails alone.
+// A job without a handler fails, and a job that panics fails, without affecting other
+// jobs.
 func TestJobsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -154,7 +155,7 @@ func TestJobsFailAlone(t *testing.T) {
 	})
 }
 
-// Many jobs are done a few at a time, all of them.
+// Many jobs run a few at a time, and all of them finish.
 func TestJobsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js, run := newJobs(t, openDB(t))
@@ -190,7 +191,7 @@ func TestJobsAtATime(t *testing.T) {
 	})
 }
 
-// A store that is gone ends the run, and with it what waits for its end.
+// If the store is closed, Run returns, and it cancels functions that wait for ctx.
 func TestJobsWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -228,7 +229,7 @@ func TestEndedJobsAreDropped(t *testing.T) {
 		if _, err := js.Get(j.GUID); !errors.Is(err, app.ErrNotFound) {
 			t.Errorf("ended job: %v, want ErrNotFound", err)
 		}
-		one[app.Job](t)(js.Get(long.GUID)) // it is still at work
+		one[app.Job](t)(js.Get(long.GUID)) // it is still running
 	})
 }
 

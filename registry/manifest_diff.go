@@ -33,7 +33,7 @@ type differ struct {
 	found []app.Difference
 }
 
-// note records a difference between two values; nil stands for none.
+// note records a difference between two values. Nil means no value.
 func (d *differ) note(path string, was, value any) {
 	if reflect.DeepEqual(was, value) {
 		return
@@ -99,7 +99,7 @@ func (d *differ) processes(old, next app.Desired, m *app.ManifestApp) {
 			}
 			was := k.Value(old.Processes[i])
 			if old.IsNew() {
-				was = nil // there is nothing yet that could be replaced
+				was = nil // no existing value can be replaced
 			}
 			d.note(path+"/"+m.Spelling(w, k), was, k.Value(now))
 		}

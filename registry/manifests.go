@@ -94,7 +94,8 @@ func (r *Manifests) desiredOf(space, name string) (d app.Desired, err error) {
 	return d, err
 }
 
-// applyDesired writes only values that differ, so that listeners hear of changes only.
+// applyDesired writes only values that differ, so that listeners are called only for
+// changes.
 func (r *Manifests) applyDesired(old, next app.Desired) (a app.App, err error) {
 	all := r.registry()
 	a = next.App
@@ -176,8 +177,8 @@ func (r *Manifests) describedRoutes(appGUID string) (out []app.ManifestRoute, er
 // missingRoute is a route of the manifest that is not yet mapped to the app.
 type missingRoute struct {
 	route app.Route
-	path  string // of the key that asks for it, in the app's entry
-	value any    // of that key
+	path  string // path of the key that requests it, in the app's entry
+	value any    // value of that key
 	// options are nil, and protocol is empty, if those of the route stay.
 	options  map[string]string
 	protocol string

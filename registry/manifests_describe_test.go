@@ -10,7 +10,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// What ManifestOf says, written for people and read again, changes nothing.
+// checkDescribed checks that the output of ManifestOf, written as text and read again,
+// changes nothing.
 func checkDescribed(t *testing.T, r *Registry, a app.App) string {
 	t.Helper()
 	text := string(one[[]byte](t)(one[app.Manifest](t)(r.ManifestOf(a.GUID)).Text()))
@@ -125,7 +126,7 @@ applications:
 	}
 }
 
-// The same for any desired state, whatever its texts.
+// The same holds for any desired state, whatever its strings.
 func TestManifestOfAnything(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	odd := func() string { return oddTexts[rnd.IntN(len(oddTexts))] }
@@ -155,7 +156,7 @@ func TestManifestOfAnything(t *testing.T) {
 	}
 }
 
-// envRune makes what may be the name of a variable.
+// envRune maps c to a rune that is valid in the name of a variable.
 func envRune(c rune) rune {
 	if c == '=' || !unicode.IsPrint(c) {
 		return -1

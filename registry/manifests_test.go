@@ -27,7 +27,7 @@ func apply(t *testing.T, r *Registry, s app.Space, text string) []app.App {
 	return one[[]app.App](t)(r.ApplyManifest(s.GUID, parse(t, text)))
 }
 
-// everything is all that the registry knows, as one text.
+// everything returns the whole content of the registry as one text.
 func everything(t *testing.T, r *Registry) string {
 	t.Helper()
 	var out strings.Builder
@@ -41,7 +41,7 @@ func everything(t *testing.T, r *Registry) string {
 	return out.String()
 }
 
-// summary is an app without what differs from run to run.
+// summary returns an app as text, without the values that differ from run to run.
 func summary(t *testing.T, r *Registry, a app.App) string {
 	t.Helper()
 	var out []string
@@ -114,7 +114,7 @@ web "" x1 1024M 1024M {port  0 0s 0s 0s} {  0 0s 0s 0s}`}
 		}
 	}
 
-	// What is not given keeps its present value; lists add and change.
+	// Keys that are not given keep their present value. Lists add and change entries.
 	apps = apply(t, r, s, `
 applications:
 - name: shop
@@ -143,8 +143,8 @@ www.dew.localhost/shop`); diff != "" {
 	}
 }
 
-// Applying the same again changes nothing, not even a time, and tells nobody; and
-// there is no difference then.
+// Applying the same manifest again changes nothing, not even a time, and calls no
+// listener. There is no difference then.
 func TestApplyManifestTwice(t *testing.T) {
 	applied := 0
 	for _, text := range goldenTexts(t) {
@@ -182,7 +182,7 @@ func TestApplyManifestTwice(t *testing.T) {
 	}
 }
 
-// An error in the second app leaves the first untouched, and all errors are told.
+// An error in the second app leaves the first unchanged, and all errors are reported.
 func TestApplyManifestAllOrNothing(t *testing.T) {
 	r, s := inSpace(t)
 	apply(t, r, s, "applications: [{name: first, memory: 64M, sidecars: [{name: a, command: ./a, process_types: [web], memory: 32M}]}]")
@@ -222,7 +222,7 @@ func TestApplyManifestAllOrNothing(t *testing.T) {
 	}
 }
 
-// Memory of a process and of its sidecars may change together, whatever the order.
+// The memory of a process and of its sidecars can change together, in any order.
 func TestApplyManifestMemoryTogether(t *testing.T) {
 	r, s := inSpace(t)
 	const text = "applications: [{name: shop, memory: %dM, sidecars: [{name: a, command: ./a, process_types: [web], memory: %dM}]}]"
@@ -268,7 +268,7 @@ func TestApplyManifestVersions(t *testing.T) {
 	}
 }
 
-// A sidecar that a buildpack brought is the user's once the manifest speaks of it.
+// A sidecar from a buildpack becomes the user's once the manifest mentions it.
 func TestApplyManifestTakesSidecar(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
@@ -287,12 +287,12 @@ func TestApplyManifestRoutes(t *testing.T) {
 	}{
 		{"applications: [{name: shop}]", []string{}},
 		{"applications: [{name: shop, default-route: true}]", []string{"shop.dew.localhost"}},
-		{"applications: [{name: shop, random-route: true}]", []string{"shop.dew.localhost"}}, // it has one
+		{"applications: [{name: shop, random-route: true}]", []string{"shop.dew.localhost"}}, // it already has a route
 		{"applications: [{name: shop, default-route: true, routes: [{route: a.dew.localhost}]}]", []string{"a.dew.localhost", "shop.dew.localhost"}},
 		{"applications: [{name: shop, routes: [{route: A.DEW.localhost}, {route: a.dew.localhost/x}, {route: a.dew.localhost/x/}]}]", []string{"a.dew.localhost", "a.dew.localhost/x", "shop.dew.localhost"}},
 		{"applications: [{name: shop, default-route: true, no-route: false}]", []string{"a.dew.localhost", "a.dew.localhost/x", "shop.dew.localhost"}},
 		{"applications: [{name: shop, no-route: true, routes: [{route: b.dew.localhost}]}]", []string{}},
-		{"applications: [{name: shop, default-route: true}]", []string{"shop.dew.localhost"}}, // the route was there, leading nowhere
+		{"applications: [{name: shop, default-route: true}]", []string{"shop.dew.localhost"}}, // the route existed without destinations
 	}
 	for _, step := range steps {
 		m := parse(t, step.text)
@@ -330,8 +330,8 @@ func TestApplyManifestRandomRoute(t *testing.T) {
 	}
 }
 
-// A route may be shared when it is named, but no app slips into another's by its
-// own name, and a custom port of a destination stays.
+// An app can share a route that its manifest names. A default route never takes a route
+// of another app, and a custom port of a destination stays.
 func TestApplyManifestSharedRoutes(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop, default-route: true}]")[0]
@@ -415,8 +415,8 @@ applications:
 	}
 }
 
-// What applying changes and what the difference says go together, for any pair of
-// manifests of one app.
+// For any pair of manifests of one app, the changes that applying makes match the
+// reported difference.
 func FuzzApplyManifest(f *testing.F) {
 	texts := goldenTexts(f)
 	for i := range texts {
@@ -456,7 +456,7 @@ func FuzzApplyManifest(f *testing.F) {
 	})
 }
 
-// A manifest that was built by hand has no lines, and is checked all the same.
+// A manifest that was built in code has no line numbers, and is still checked.
 func TestApplyManifestByHand(t *testing.T) {
 	r, s := inSpace(t)
 	mb, wait := 64, time.Minute

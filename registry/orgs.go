@@ -273,7 +273,7 @@ func (r *OrgStore) ensureSpace(org, name string) (app.Space, error) {
 	return r.putSpace(app.Space{Name: name, Org: org})
 }
 
-// maxGUID is the maximal length of guids that clients choose.
+// maxGUID is the maximum length of guids that clients choose.
 const maxGUID = 200
 
 // Users returns the records about users, sorted by guid.
@@ -314,7 +314,7 @@ func (r *OrgStore) PutUser(u app.User) (app.User, error) {
 
 // firstStart records that the org and the space of a first start were created.
 type firstStart struct {
-	Space string `json:"space"` // guid; it may have another name since, or be gone
+	Space string `json:"space"` // guid; the space could have been renamed or deleted since
 }
 
 const firstStartKey = "done"

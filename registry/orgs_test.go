@@ -81,7 +81,8 @@ func TestEnsureDefaultsRefuses(t *testing.T) {
 	}
 }
 
-// What the first start made is made once: it may be renamed, and may go.
+// The org and space of the first start are created once. They can be renamed and
+// deleted.
 func TestDefaultsAreMadeOnce(t *testing.T) {
 	r := newRegistry(t)
 	s := one[app.Space](t)(r.EnsureDefaults("dew.localhost"))
@@ -134,7 +135,7 @@ func TestOrgsAndSpaces(t *testing.T) {
 	}
 }
 
-// What is in a place goes with it, and nothing else does.
+// Deleting an org or a space deletes its contents, and nothing else.
 func TestDeletePlaces(t *testing.T) {
 	r, home := inSpace(t)
 	o := one[app.Org](t)(r.PutOrg(app.Org{Name: "shop"}))

@@ -74,8 +74,8 @@ func rank(processType string) int {
 	return 1
 }
 
-// eachProcess stores the result of fn for every process of an app. Listeners hear of all
-// of them, because the app's state is part of their desired state.
+// eachProcess stores the result of fn for every process of an app. Listeners are called
+// for all of them, because the app's state is part of their desired state.
 func (r *AppStore) eachProcess(appGUID string, fn func(p app.Process) (app.Process, error)) error {
 	ps, err := r.Processes(appGUID)
 	if err != nil {

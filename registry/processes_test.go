@@ -36,8 +36,8 @@ func TestMemoryRule(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		steps []func(r *Registry, a app.App) error // the last one is to fail
-		key   string                               // empty: it is not
+		steps []func(r *Registry, a app.App) error // the last one must fail
+		key   string                               // empty means that it succeeds
 		text  string
 	}{
 		"just less":        {[]func(*Registry, app.App) error{put("config server", 1023, "web")}, "", ""},
@@ -86,7 +86,7 @@ func TestMemoryRuleOnChange(t *testing.T) {
 func TestTakenNames(t *testing.T) {
 	r := newRegistry(t)
 	a := shop(t, r)
-	b := one[app.App](t)(r.PutApp(app.App{Name: "Shop", Space: "s1"})) // case counts, as on the platform
+	b := one[app.App](t)(r.PutApp(app.App{Name: "Shop", Space: "s1"})) // names are case-sensitive, as on Cloud Foundry
 	_, appErr := r.PutApp(app.App{Name: "shop", Space: "s1"})
 	_, renameErr := r.UpdateApp(b.GUID, func(b *app.App) error { b.Name = "shop"; return nil })
 	_, processErr := r.PutProcess(app.Process{App: a.GUID, Type: "worker"})
@@ -101,10 +101,10 @@ func TestTakenNames(t *testing.T) {
 			t.Errorf("keys of %v (-got +want):\n%s", tt.err, diff)
 		}
 	}
-	one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: b.GUID, Name: "agent", Command: "c", ProcessTypes: []string{"web"}})) // another app's
+	one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: b.GUID, Name: "agent", Command: "c", ProcessTypes: []string{"web"}})) // a sidecar of another app
 }
 
-// What identifies a process or a sidecar stays.
+// The identifying fields of a process or a sidecar cannot change.
 func TestIdentity(t *testing.T) {
 	r := newRegistry(t)
 	a := shop(t, r)
@@ -125,7 +125,7 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: keys (-got +want):\n%s", name, diff)
 		}
 	}
-	// The guid that an update is about is not up for change.
+	// An update cannot change the guid.
 	p := one[app.Process](t)(r.UpdateProcess(worker.GUID, func(p *app.Process) error { p.GUID = "x"; return nil }))
 	if p.GUID != worker.GUID {
 		t.Errorf("guid = %s, want %s", p.GUID, worker.GUID)
@@ -149,7 +149,7 @@ func TestLogRateIsPartOfDesiredState(t *testing.T) {
 	}
 }
 
-// Two that add a sidecar at the same time cannot both take the last memory.
+// Two concurrent callers that add a sidecar cannot both take the last memory.
 func TestMemoryRuleHoldsConcurrently(t *testing.T) {
 	r := newRegistry(t)
 	a := one[app.App](t)(r.PutApp(app.App{Name: "shop"}))

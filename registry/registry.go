@@ -1,6 +1,6 @@
-// Package registry stores the desired state that package app describes, with its
-// events and jobs, in buckets of package store. Every method is one transaction, and
-// With joins several.
+// Package registry stores the desired state that package app describes, with its events
+// and jobs, in buckets of package store. Every method is one transaction, and With
+// joins several.
 package registry
 
 import "github.com/dewrun/dew/store"

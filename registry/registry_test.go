@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// What was given in, or out, is not shared with what is kept or returned.
+// Values passed in or returned share no memory with the stored values.
 func TestNothingIsShared(t *testing.T) {
 	r := newRegistry(t)
 	in := app.App{Name: "shop", Env: map[string]string{"A": "1"}, Buildpacks: []string{"b"}}
@@ -53,7 +53,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// An update that gives up changes nothing and reports why.
+// An update whose function returns an error changes nothing and returns that error.
 func TestUpdateGivesUp(t *testing.T) {
 	r := newRegistry(t)
 	a := shop(t, r)

@@ -14,8 +14,8 @@ import (
 // RevisionStore stores the revisions of apps.
 type RevisionStore struct{ *tables }
 
-// Bounds of revisions: after the last number they start again at 1, and the oldest of an
-// app are deleted.
+// Limits of revisions: after the last number they start again at 1, and the oldest of
+// an app are deleted.
 const (
 	lastRevision  = 9999
 	keptRevisions = 100
@@ -78,8 +78,8 @@ func (r *RevisionStore) runningRevisions(appGUID string) (map[string]bool, error
 }
 
 // Revise stores a revision of an app that is about to start, unless the latest one is
-// the same. Made reports whether it is new. An app without a droplet, or with
-// revisions disabled, gets none.
+// the same. made reports whether it is new. An app without a droplet, or with revisions
+// disabled, gets none.
 func (r *RevisionStore) Revise(a app.App) (rev app.Revision, made bool, err error) {
 	err = r.update(func(r *Registry) error {
 		before, _, err := r.latestRevision(a.GUID)
@@ -93,7 +93,7 @@ func (r *RevisionStore) Revise(a app.App) (rev app.Revision, made bool, err erro
 	return rev, made, err
 }
 
-// revise is Revise for an app that may be rolled back to an earlier revision.
+// revise is Revise for an app that can be rolled back to an earlier revision.
 func (r *RevisionStore) revise(a app.App, back app.Revision) (app.Revision, error) {
 	if a.NoRevisions || a.Droplet == "" {
 		return app.Revision{}, nil
@@ -189,7 +189,7 @@ func (r *RevisionStore) latestRevision(appGUID string) (v app.Revision, found bo
 	return all[len(all)-1], true, nil
 }
 
-// keepRevision writes a new revision. It deletes the oldest beyond the bound, and an
+// keepRevision writes a new revision. It deletes the oldest beyond the limit, and an
 // older one with the same number.
 func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 	all, err := r.Revisions(v.App)
@@ -206,7 +206,7 @@ func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 	}
 	v.GUID, v.CreatedAt = uuid.NewString(), app.Now()
 	if n := len(all); n > 0 && !v.CreatedAt.After(all[n-1].CreatedAt) {
-		v.CreatedAt = all[n-1].CreatedAt.Add(1) // the latest is told by its time
+		v.CreatedAt = all[n-1].CreatedAt.Add(1) // the newest time identifies the latest revision
 	}
 	v.UpdatedAt = v.CreatedAt
 	if err := r.revisions.Put(v.GUID, v); err != nil {

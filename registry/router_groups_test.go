@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// inTCP is a registry with a router group of three ports and a domain for it.
+// inTCP returns a registry with a router group of three ports and a domain for it.
 func inTCP(t *testing.T) (*Registry, app.Space, app.Domain) {
 	t.Helper()
 	r, s := inSpace(t)
@@ -44,7 +44,7 @@ func TestTCPRoutes(t *testing.T) {
 	if _, err := r.PutRoute(app.Route{Space: s.GUID, Domain: d.GUID}); err == nil || !strings.Contains(err.Error(), "more --tcp-ports") {
 		t.Errorf("no port is left: %v", err)
 	}
-	// A smaller range leaves the routes that are there.
+	// Existing routes stay if the range shrinks.
 	must(t, r.EnsureRouterGroup(app.PortRange{First: 30000, Last: 30000}))
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
 	got := one[app.Route](t)(r.AddDestinations(rt.GUID, []app.Destination{{App: a.GUID}}))
@@ -105,7 +105,7 @@ func TestTCPRoutesInManifests(t *testing.T) {
 	if len(routes) != 2 || routes[0].Port != 20000 || routes[1].Port != 20001 || routes[0].Destinations[0].Protocol != app.ProtocolTCP {
 		t.Errorf("routes = %+v", routes)
 	}
-	// Applied again nothing changes, and what is described can be applied.
+	// Applying it again changes nothing, and the described manifest can be applied.
 	before := everything(t, r)
 	text := one[[]byte](t)(one[app.Manifest](t)(r.ManifestOf(a.GUID)).Text())
 	if !strings.Contains(string(text), `"tcp.example.com:20000"`) {

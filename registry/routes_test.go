@@ -157,8 +157,8 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// Ports that destinations name are part of a container, so they make a version;
-// the default port is there anyway.
+// Ports that destinations name are part of a container, so they create a version. The
+// default port is always there.
 func TestDestinationPortsMakeVersions(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop, processes: [{type: worker}]}]")[0]
@@ -203,7 +203,7 @@ func TestDeleteAppLeavesItsRoutes(t *testing.T) {
 	}
 }
 
-// Any text is a route or a problem, and a route written out is the same route.
+// Any text is a route or an error, and a route written as text is the same route.
 func FuzzParseRoute(f *testing.F) {
 	for _, s := range []string{"shop.dew.localhost", "dew.localhost", "A.dew.LOCALHOST/x/", "a.b.dew.localhost", "shop.internal", "", "/", "http://x", "x..dew.localhost", ".dew.localhost", "xdew.localhost", "a.dew.localhost//x", "tcp.dew.localhost:20000", "dew.localhost:1/x", "tcp.dew.localhost:0"} {
 		f.Add(s)

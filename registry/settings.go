@@ -134,7 +134,7 @@ func (r *SettingStore) EnvGroup(name string) (app.EnvGroup, error) {
 	return g, nil
 }
 
-// UpdateEnvGroup sets variables of a group; nil removes one.
+// UpdateEnvGroup sets variables of a group. A nil value removes a variable.
 func (r *SettingStore) UpdateEnvGroup(name string, change map[string]*string) (g app.EnvGroup, err error) {
 	err = r.update(func(r *Registry) error {
 		if g, err = r.EnvGroup(name); err != nil {
@@ -157,7 +157,8 @@ func (r *SettingStore) UpdateEnvGroup(name string, change map[string]*string) (g
 	return g, err
 }
 
-// WithGroup returns the variables of a group and of an app. Those of the app win.
+// WithGroup returns the variables of a group and of an app. Those of the app take
+// precedence.
 func (r *SettingStore) WithGroup(name string, env map[string]string) (map[string]string, error) {
 	g, err := r.EnvGroup(name)
 	if err != nil {

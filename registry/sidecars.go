@@ -88,7 +88,8 @@ func (r *AppStore) putSidecar(s app.Sidecar) (app.Sidecar, error) {
 	return r.keepSidecar(s, func(s app.Sidecar) error { return app.ValidateSidecarMemory(s, others, processes) })
 }
 
-// keepSidecar is to putSidecar what keepProcess is to putProcess.
+// keepSidecar is putSidecar without the rules about processes, for callers that change
+// both.
 func (r *AppStore) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error) (app.Sidecar, error) {
 	if _, err := r.App(s.App); err != nil {
 		return s, err
@@ -148,7 +149,8 @@ func checkSidecarApp(old, s app.Sidecar) error {
 	return &app.Invalid{Key: app.SidecarKey(s, "app"), Message: "a sidecar stays with its app"}
 }
 
-// sameSidecars compares what runs, without guids and times. Both lists are sorted by name.
+// sameSidecars compares the fields that affect containers, without guids and times.
+// Both lists are sorted by name.
 func sameSidecars(a, b []app.Sidecar) bool {
 	return slices.EqualFunc(a, b, func(a, b app.Sidecar) bool {
 		return a.Name == b.Name && a.Command == b.Command && a.MemoryMB == b.MemoryMB &&

@@ -14,7 +14,7 @@ import (
 // written in. Every subject embeds them, and reaches other subjects through registry.
 type tables struct {
 	db *store.DB
-	tx *store.Tx // nil: each method has its own
+	tx *store.Tx // nil means that each method has its own
 
 	apps      *store.Bucket[app.App]
 	processes *store.Bucket[app.Process]
@@ -39,7 +39,7 @@ type tables struct {
 
 	flags           *store.Bucket[app.Flag]
 	envGroups       *store.Bucket[app.EnvGroup]
-	builtInMetadata *store.Bucket[app.Metadata] // by the guid of a stack or the like
+	builtInMetadata *store.Bucket[app.Metadata] // by the guid of a built-in resource such as a stack
 	usage           *store.Bucket[app.Usage]
 }
 

@@ -20,14 +20,14 @@ import (
 // TaskStore stores tasks.
 type TaskStore struct{ *tables }
 
-// nextTaskStates are the allowed changes of state. A task that has ended does not change.
+// nextTaskStates are the allowed changes of state. A finished task does not change.
 var nextTaskStates = map[app.TaskState][]app.TaskState{
 	app.TaskPending:   {app.TaskRunning, app.TaskCanceling, app.TaskFailed},
 	app.TaskRunning:   {app.TaskCanceling, app.TaskSucceeded, app.TaskFailed},
 	app.TaskCanceling: {app.TaskSucceeded, app.TaskFailed},
 }
 
-// How long ended tasks are kept: whichever bound is met first.
+// Limits of finished tasks, by age and by number: whichever is reached first.
 const (
 	taskAge     = 31 * 24 * time.Hour
 	tasksPerApp = 1000
@@ -38,7 +38,7 @@ const (
 func (r *TaskStore) ListenTasks(fn func(task string)) { r.tasks.Listen(fn) }
 
 // CreateTask stores a new task, and fills in guid, number, state, times and a missing
-// name. It deletes the oldest ended tasks of the app beyond the bounds.
+// name. It deletes the oldest finished tasks of the app beyond the limits.
 func (r *TaskStore) CreateTask(t app.Task) (app.Task, error) {
 	err := r.update(func(r *Registry) error {
 		if _, err := r.App(t.App); err != nil {
@@ -117,7 +117,7 @@ func (r *TaskStore) Tasks() ([]app.Task, error) {
 	})
 }
 
-// ActiveTasks returns the tasks that have not ended.
+// ActiveTasks returns the tasks that have not finished.
 func (r *TaskStore) ActiveTasks() ([]app.Task, error) {
 	ts, err := r.tasks.By("active", activeTask)
 	if err != nil {
@@ -128,8 +128,8 @@ func (r *TaskStore) ActiveTasks() ([]app.Task, error) {
 
 const activeTask = "yes"
 
-// taskBucket returns the bucket of tasks. An index finds the active ones without reading
-// those that have ended.
+// taskBucket returns the bucket of tasks. An index finds the active ones without
+// reading the finished ones.
 func taskBucket(db *store.DB) *store.Bucket[app.Task] {
 	return store.In(db, "tasks",
 		store.Index("app", func(t app.Task) string { return t.App }),
@@ -157,7 +157,7 @@ func (r *TaskStore) deleteTasks(appGUID string) error {
 	return nil
 }
 
-// pruneTasks deletes ended tasks of an app beyond the bounds. The earlier tasks are
+// pruneTasks deletes finished tasks of an app beyond the limits. The earlier tasks are
 // sorted, oldest first.
 func (r *TaskStore) pruneTasks(earlier []app.Task) error {
 	ended := slices.DeleteFunc(slices.Clone(earlier), func(t app.Task) bool { return !t.State.Ended() })
@@ -197,6 +197,6 @@ func checkTask(t app.Task) error {
 // randomTaskName returns a name for a task without one, as Cloud Foundry does.
 func randomTaskName() string {
 	var b [4]byte
-	rand.Read(b[:]) // never fails: it ends the program where the kernel has no random numbers
+	rand.Read(b[:]) // never fails: it aborts the program if the kernel has no random numbers
 	return hex.EncodeToString(b[:])
 }

@@ -48,8 +48,8 @@ func TestCreateTask(t *testing.T) {
 	}
 }
 
-// A task moves on and never back, and nothing but its state, its failure and its
-// metadata changes.
+// The state of a task never goes back, and only its state, its failure and its metadata
+// can change.
 func TestTaskMoves(t *testing.T) {
 	r, a := taskWorld(t)
 	states := []app.TaskState{app.TaskPending, app.TaskRunning, app.TaskCanceling, app.TaskSucceeded, app.TaskFailed}
@@ -100,8 +100,8 @@ func TestActiveTasks(t *testing.T) {
 	}
 }
 
-// Ended tasks go after a month, or when there are very many; numbers are not
-// given twice. What has not ended stays.
+// Finished tasks are deleted after a month, or if there are very many. Numbers are not
+// used twice. Unfinished tasks stay.
 func TestPruneTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, a := taskWorld(t)
@@ -140,7 +140,7 @@ func TestPruneTasks(t *testing.T) {
 			t.Errorf("number = %d, want %d", got, want)
 		}
 		left := one[[]app.Task](t)(r.TasksOf(a.GUID))
-		if len(left) != tasksPerApp+3 || left[2].GUID != "many-2" { // and three that have not ended
+		if len(left) != tasksPerApp+3 || left[2].GUID != "many-2" { // and three unfinished ones
 			t.Errorf("%d tasks are left, from %s on", len(left), left[2].GUID)
 		}
 	})

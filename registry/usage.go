@@ -11,14 +11,14 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// UsageStore stores usage events and counts what orgs and spaces use.
+// UsageStore stores usage events and counts the resources that orgs and spaces use.
 type UsageStore struct{ *tables }
 
-// How long usage events are kept: whichever bound is met first.
+// Limits of stored usage events, by age and by number: whichever is reached first.
 const (
 	usageAge   = 31 * 24 * time.Hour
 	usageMost  = 20_000
-	usageDrops = 100 // at most so many go with each that comes
+	usageDrops = 100 // maximum number of deleted events per new event
 )
 
 // RecordUsage stores a usage event in a space, and fills in guid and time. Call it in
@@ -35,7 +35,7 @@ func (r *UsageStore) RecordUsage(u app.Usage, space string) error {
 	})
 }
 
-// keepUsage adds an event and deletes some of the oldest beyond the bounds.
+// keepUsage adds an event and deletes some of the oldest beyond the limits.
 func (r *UsageStore) keepUsage(u app.Usage) error {
 	last, err := r.usage.Last("")
 	if err == nil {
