@@ -179,7 +179,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// Deleting a user ends sessions, and the roles too when the caller wants it so.
+// Deleting a user deletes its sessions, and its roles if the caller does so in the same
+// transaction.
 func TestDeleteUserInOneTransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -198,7 +199,8 @@ func TestDeleteUserInOneTransaction(t *testing.T) {
 	}
 }
 
-// Roles are given to ids, of users and of clients: no two may have the same one.
+// Roles are given to the ids of users and of clients, so no two of them can have the
+// same id.
 func TestIDsAreOfOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// authorize gives a one-time code for the ssh door to whoever has a token. There is
-// nobody else that codes are made for, and nothing to approve.
+// authorize gives a one-time code for the ssh proxy to any caller with a token. Codes
+// exist only for the ssh proxy, so there is nothing to approve.
 func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -43,7 +43,8 @@ func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 	return reply{status: http.StatusFound, location: to.String()}, nil
 }
 
-// redirect is where a code is sent: only to what the client has registered.
+// redirect returns the URL that a code is sent to. Only a URL that the client has
+// registered is allowed.
 func (s *oauthHandlers) redirect(asked string) (*url.URL, error) {
 	c, err := s.accounts.Client(ClientSSH)
 	if err != nil {
@@ -63,8 +64,8 @@ func (s *oauthHandlers) redirect(asked string) (*url.URL, error) {
 	return u, nil
 }
 
-// revokeToken ends the caller's own token and the login that it came from, or, for
-// an administrator, any token by its id.
+// revokeToken revokes the caller's own token and the session that it came from.
+// Administrators can revoke any token by its id.
 func (s *oauthHandlers) revokeToken(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *oauthHandlers) revokeToken(r *http.Request) (reply, error) {
 	return reply{body: struct{}{}}, s.revoke(revocation{JTI: jti, Expires: now().Add(maxValidity)}, "")
 }
 
-// revokeUser ends all tokens of a user.
+// revokeUser revokes all tokens of a user.
 func (s *oauthHandlers) revokeUser(r *http.Request) (reply, error) {
 	id := r.PathValue("id")
 	p, err := s.caller(r)
@@ -101,7 +102,7 @@ func (s *oauthHandlers) revokeUser(r *http.Request) (reply, error) {
 	return reply{body: struct{}{}}, scimProblem(err)
 }
 
-// revokeClient ends all tokens that a client has in its own name.
+// revokeClient revokes all tokens that a client has in its own name.
 func (s *oauthHandlers) revokeClient(r *http.Request) (reply, error) {
 	id := r.PathValue("id")
 	p, err := s.caller(r)
@@ -115,7 +116,8 @@ func (s *oauthHandlers) revokeClient(r *http.Request) (reply, error) {
 	return reply{body: struct{}{}}, clientProblem(err)
 }
 
-// revokeUser makes every token of a user one of an earlier epoch.
+// revokeUser increments the user's epoch, so that all earlier tokens are revoked, and
+// deletes the user's sessions.
 func (a *Accounts) revokeUser(guid string) (u User, err error) {
 	err = a.update(func(a *Accounts) error {
 		if u, err = a.UpdateUser(guid, func(u *User) error { u.Epoch++; return nil }); err != nil {
@@ -126,7 +128,7 @@ func (a *Accounts) revokeUser(guid string) (u User, err error) {
 	return u, err
 }
 
-// checkToken tells a service what a token says.
+// checkToken returns the claims of a token to a service.
 func (s *oauthHandlers) checkToken(r *http.Request) (reply, error) {
 	form, err := readForm(r)
 	if err != nil {
@@ -155,13 +157,13 @@ func (s *oauthHandlers) checkToken(r *http.Request) (reply, error) {
 	return reply{body: c}, nil
 }
 
-// introspection is what introspect tells: a token that is good is told of.
+// introspection is the answer of introspect. It has the claims only of a valid token.
 type introspection struct {
 	Active bool `json:"active"`
 	*claims
 }
 
-// introspect is checkToken as RFC 7662 has it: a token that is not good is no error.
+// introspect is checkToken as defined in RFC 7662: an invalid token is not an error.
 func (s *oauthHandlers) introspect(r *http.Request) (reply, error) {
 	form, err := readForm(r)
 	if err != nil {
@@ -188,7 +190,7 @@ func (s *oauthHandlers) introspect(r *http.Request) (reply, error) {
 	return reply{body: introspection{true, c}}, nil
 }
 
-// resource lets in who may look into tokens: services, and administrators.
+// resource allows services and administrators to inspect tokens.
 func (s *oauthHandlers) resource(r *http.Request) error {
 	_, vouched := FromContext(r.Context())
 	if _, ok := bearer(r.Header.Get("Authorization")); ok || vouched {
@@ -202,7 +204,7 @@ func (s *oauthHandlers) resource(r *http.Request) error {
 	return demand(Principal{Scopes: c.Authorities}, "uaa.resource", "uaa.admin")
 }
 
-// userinfo tells users about themselves.
+// userinfo returns users their own account.
 func (s *oauthHandlers) userinfo(r *http.Request) (reply, error) {
 	p, err := s.permitted(r, "openid")
 	if err != nil {
@@ -222,8 +224,8 @@ func (s *oauthHandlers) userinfo(r *http.Request) (reply, error) {
 	}}, nil
 }
 
-// passcode gives a user a code to log in with somewhere else. A browser has no
-// token, so name and password do as well.
+// passcode gives a user a code to log in with from another program. A browser has no
+// token, so name and password are accepted as well.
 func (s *oauthHandlers) passcode(r *http.Request) (reply, error) {
 	p, err := s.passcodeCaller(r)
 	if err != nil {
@@ -252,7 +254,7 @@ func (s *oauthHandlers) passcodeCaller(r *http.Request) (Principal, error) {
 	return p, err
 }
 
-// asBasic makes a browser ask for name and password.
+// asBasic makes a browser prompt for name and password.
 func asBasic(err error) error {
 	if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusUnauthorized {
 		again := *p

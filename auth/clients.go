@@ -24,44 +24,45 @@ const (
 	maxValidity       = 90 * 24 * time.Hour
 )
 
-// grantTypes is what a client may be allowed. The last ones are of the platform
-// and only remembered: ssh-proxy's code is redeemed by the ssh door itself.
+// grantTypes are the grants that a client can be allowed. The last ones exist on Cloud
+// Foundry and are only stored: the ssh proxy redeems its code itself.
 var grantTypes = []string{
 	GrantPassword, GrantClient, GrantRefresh, GrantCode, "implicit",
 	"urn:ietf:params:oauth:grant-type:jwt-bearer", "user_token",
 }
 
-// Client is a program that may ask for tokens.
+// Client is a program that can request tokens.
 type Client struct {
 	ID              string
 	Name            string
-	Hash            []byte   // bcrypt; nil: no secret is needed
-	GrantTypes      []string // how it may ask
-	Scopes          []string // what it may ask for in the name of a user; "*": anything
-	Authorities     []string // what it may do in its own name
+	Hash            []byte   // bcrypt; nil means that no secret is needed
+	GrantTypes      []string // grants that it can use
+	Scopes          []string // scopes that it can request in the name of a user, "*" for any
+	Authorities     []string // scopes in its own name
 	RedirectURIs    []string
-	AccessValidity  time.Duration // 0: the default of the grant
-	RefreshValidity time.Duration // 0: the default
+	AccessValidity  time.Duration // 0 means the default of the grant
+	RefreshValidity time.Duration // 0 means the default
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	Epoch           int // tokens of another epoch are revoked
 }
 
-// signature changes when every token that the client has in its own name must end.
+// signature changes when all tokens that the client has in its own name must become
+// invalid.
 func (c Client) signature() string {
 	return fingerprint("client", c.ID, string(c.Hash), fmt.Sprint(c.Epoch))
 }
 
-// allows tells whether the client may ask for a scope in the name of a user.
+// allows reports whether the client can request a scope in the name of a user.
 func (c Client) allows(scope string) bool {
 	return slices.Contains(c.Scopes, anyScope) || slices.Contains(c.Scopes, scope)
 }
 
-// NewClient is what a client is made of.
+// NewClient holds the values of a client to create.
 type NewClient struct {
 	ID              string
 	Name            string
-	Secret          string // empty: none is needed
+	Secret          string // empty means that none is needed
 	GrantTypes      []string
 	Scopes          []string
 	Authorities     []string
@@ -83,7 +84,7 @@ func (a *Accounts) Clients() ([]Client, error) {
 	return all, nil
 }
 
-// CreateClient keeps a new client. It returns ErrTaken when there is one with the id.
+// CreateClient stores a new client. It returns ErrTaken if there is one with the id.
 func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 	c := Client{
 		ID: n.ID, Name: n.Name,
@@ -93,7 +94,7 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 	}
 	c.UpdatedAt = c.CreatedAt
 	if n.Secret != "" {
-		c.Hash = []byte{} // as far as the check is concerned: hashing takes a while
+		c.Hash = []byte{} // a placeholder for the check, because hashing takes a while
 	}
 	if err := c.check(); err != nil {
 		return c, err
@@ -113,8 +114,8 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 	})
 }
 
-// UpdateClient changes a client in one transaction. Id, secret and times are not
-// fn's to change.
+// UpdateClient changes a client in one transaction. fn cannot change id, secret and
+// times.
 func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, err error) {
 	err = a.update(func(a *Accounts) error {
 		old, err := a.Client(id)
@@ -135,7 +136,7 @@ func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, 
 	return c, err
 }
 
-// SetSecret gives a client another secret, which ends the tokens of the client.
+// SetSecret sets another secret for a client, which revokes the tokens of the client.
 func (a *Accounts) SetSecret(id, secret string) error {
 	hash, err := a.hasher.hash("secret", secret)
 	if err != nil {
@@ -151,8 +152,8 @@ func (a *Accounts) SetSecret(id, secret string) error {
 	})
 }
 
-// CheckSecret returns the client with id and secret, or ErrBadPassword, which takes
-// as long for an id that nobody has. A client without a secret gives none.
+// CheckSecret returns the client with id and secret, or ErrBadPassword. It takes the
+// same time for an unknown id. A client without a secret needs an empty one.
 func (a *Accounts) CheckSecret(id, secret string) (Client, error) {
 	c, err := a.Client(id)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -167,7 +168,7 @@ func (a *Accounts) CheckSecret(id, secret string) (Client, error) {
 	return c, nil
 }
 
-// DeleteClient removes a client, and the tokens that it was given end with it.
+// DeleteClient removes a client and revokes the tokens that it was given.
 func (a *Accounts) DeleteClient(id string) error {
 	return a.update(func(a *Accounts) error {
 		if _, err := a.Client(id); err != nil {
@@ -224,7 +225,8 @@ func (c Client) check() error {
 	return errors.Join(checkScopes("scope", c.Scopes), checkScopes("authorities", c.Authorities), checkURIs(c.RedirectURIs))
 }
 
-// checkScopes lets in what can stand in a token and in a list with blanks.
+// checkScopes refuses scopes that cannot be part of a token or of a list separated by
+// spaces.
 func checkScopes(key string, scopes []string) error {
 	if len(scopes) > maxScopes {
 		return &Invalid{Key: key, Message: fmt.Sprintf("has more than %d entries", maxScopes)}

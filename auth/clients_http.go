@@ -14,7 +14,7 @@ import (
 
 const schemaClients = "http://cloudfoundry.org/schema/scim/oauth-clients-1.0"
 
-// shownClient is a client as others see it: without its secret.
+// shownClient is a client as the API returns it, without its secret.
 type shownClient struct {
 	ID              string   `json:"client_id"`
 	Name            string   `json:"name,omitempty"`
@@ -38,7 +38,7 @@ func showClient(c Client) shownClient {
 	}
 }
 
-// list is never null.
+// list returns in, or an empty list instead of null.
 func list(in []string) []string {
 	if in == nil {
 		return []string{}
@@ -46,7 +46,7 @@ func list(in []string) []string {
 	return in
 }
 
-// clientBody is what a request says about a client.
+// clientBody is the request body about a client.
 type clientBody struct {
 	ID              string     `json:"client_id"`
 	Secret          string     `json:"client_secret"`
@@ -59,7 +59,7 @@ type clientBody struct {
 	RefreshValidity int64      `json:"refresh_token_validity"`
 }
 
-// apply makes c as the body says, except for id and secret.
+// apply sets the fields of c from the body, except for id and secret.
 func (b clientBody) apply(c *Client) error {
 	access, err := seconds("access_token_validity", b.AccessValidity)
 	if err != nil {
@@ -74,7 +74,7 @@ func (b clientBody) apply(c *Client) error {
 	return nil
 }
 
-// seconds is bounded before it is multiplied.
+// seconds checks the range of n before it is multiplied.
 func seconds(key string, n int64) (time.Duration, error) {
 	if n < 0 || n > int64(maxValidity/time.Second) {
 		return 0, &Invalid{Key: key, Message: fmt.Sprintf("must be between 0 and %d seconds", maxValidity/time.Second)}
@@ -82,7 +82,7 @@ func seconds(key string, n int64) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// stringList is a list, or one string with commas or blanks in it.
+// stringList is a list, or one string separated by commas or spaces.
 type stringList []string
 
 // UnmarshalJSON reads both forms.
@@ -100,7 +100,7 @@ func (l *stringList) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// clientProblem is an error about a client in the platform's words.
+// clientProblem converts an error about a client into a UAA error.
 func clientProblem(err error) error {
 	if invalid, ok := errors.AsType[*Invalid](err); ok {
 		return &problem{status: http.StatusBadRequest, code: "invalid_client", description: invalid.Error()}
@@ -183,8 +183,8 @@ func (s *clientHandlers) createClient(r *http.Request) (reply, error) {
 	return reply{status: http.StatusCreated, body: showClient(c)}, nil
 }
 
-// clientRequest reads what p wants a client to be. Who may only write clients
-// hands out no more than it has.
+// clientRequest reads the client that p wants to create or change. A caller who has
+// only clients.write can grant only its own scopes.
 func clientRequest(r *http.Request, p Principal) (b clientBody, err error) {
 	if err := demand(p, "clients.write", "clients.admin", "uaa.admin"); err != nil {
 		return b, err
@@ -195,7 +195,7 @@ func clientRequest(r *http.Request, p Principal) (b clientBody, err error) {
 	return b, withinOwn(p, slices.Concat(b.Scopes, b.Authorities), "clients.admin", "uaa.admin")
 }
 
-// putClient replaces everything of a client but its secret.
+// putClient replaces all fields of a client except its secret.
 func (s *clientHandlers) putClient(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *clientHandlers) putClient(r *http.Request) (reply, error) {
 	}
 	if err == nil {
 		c, err = s.accounts.UpdateClient(id, func(c *Client) error {
-			// Whoever changes a client could use it afterwards.
+			// The caller could use the client afterwards.
 			if err := withinOwn(p, slices.Concat(c.Scopes, c.Authorities), "clients.admin", "uaa.admin"); err != nil {
 				return err
 			}
@@ -223,7 +223,7 @@ func (s *clientHandlers) putClient(r *http.Request) (reply, error) {
 	return reply{body: showClient(c)}, nil
 }
 
-// deleteClient removes a client and shows what it was.
+// deleteClient removes a client and returns it.
 func (s *clientHandlers) deleteClient(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *clientHandlers) deleteClient(r *http.Request) (reply, error) {
 	return reply{body: showClient(c)}, nil
 }
 
-// needed refuses what nobody could log in after.
+// needed refuses to delete a client without which no one could log in.
 func needed(client string) error {
 	if !builtIn(client) {
 		return nil
@@ -259,14 +259,14 @@ func needed(client string) error {
 	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " belongs to the platform: it stays, and without a secret"}
 }
 
-// newSecret is what a request says of a secret.
+// newSecret is the request body about a secret.
 type newSecret struct {
 	Secret    string `json:"secret"`
 	OldSecret string `json:"oldSecret,omitempty"`
 }
 
-// putSecret changes a secret: a client's own with the old one, or, for an
-// administrator, any.
+// putSecret changes a secret. A client needs its old secret; an administrator can set
+// any.
 func (s *clientHandlers) putSecret(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestClientsOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
+	synctest.Test(t, func(t *testing.T) { // failures delay the next attempt
 		w := newWorld(t)
 		admin := as(w.admin())
 		body := map[string]any{
@@ -80,7 +80,8 @@ func TestClientsOverHTTP(t *testing.T) {
 	})
 }
 
-// Who may only write clients cannot make one that may do more, nor use one that can.
+// A caller with only clients.write cannot create a client with more scopes than its
+// own, nor change one that has more.
 func TestClientsWriteDoesNotRaise(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,7 +99,7 @@ func TestClientsWriteDoesNotRaise(t *testing.T) {
 	w.do("POST", "/uaa/oauth/clients", all, writer).want(t, "any scope", 403, "insufficient_scope")
 }
 
-// Every endpoint that needs a token, with every kind of token.
+// Every endpoint that needs a token is called with every kind of token.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +112,7 @@ func TestRights(t *testing.T) {
 	} {
 		tokens[id] = w.client(id, "s", scope)
 	}
-	// Requests that fail after the check of rights, or change nothing.
+	// Requests that fail after the permission check, or change nothing.
 	for _, tc := range []struct{ request, allowed string }{
 		{"GET /uaa/Users", "scim-read uaa-admin"},
 		{"GET /uaa/Users/" + eve.GUID, "scim-read uaa-admin"},

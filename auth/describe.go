@@ -11,21 +11,22 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// described is what an endpoint takes and gives, for OpenAPI. What fails has the
-// same shape everywhere.
+// described holds the request and the response of an endpoint, for OpenAPI. All errors
+// have the same shape.
 type described struct {
-	takes  reflect.Type // JSON; nil: none
-	form   []string     // fields of a form that is read, instead
-	must   []string     // those of them without which it fails
-	gives  any          // a type, or a schema written by hand; nil: no body
-	status int          // 0: 200
+	takes  reflect.Type // JSON body, nil for none
+	form   []string     // fields of a form, instead of a JSON body
+	must   []string     // the required ones of them
+	gives  any          // a type, or a schema written by hand; nil for no body
+	status int          // 0 means 200
 	asks   []string     // query parameters
-	open   bool         // without a token
+	open   bool         // needs no token
 }
 
 type schema = map[string]any
 
-// written is an object whose keys are all there, each of a type.
+// written returns the schema of an object whose keys are all required, each with its
+// type.
 func written(keys map[string]any) schema {
 	return schema{"type": "object", "properties": keys, "required": slices.Sorted(maps.Keys(keys))}
 }
@@ -49,8 +50,8 @@ var (
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// pageOf is a list of one kind. A client may ask for some attributes alone, so that
-// none of them must be there.
+// pageOf is the schema of a list of one kind. No attribute is required, because a
+// client can request only some of them.
 func pageOf[T any]() schema {
 	one := schemaOf(typeOf[T]())
 	delete(one, "required")
@@ -107,7 +108,8 @@ var descriptions = map[string]described{
 	"PUT /uaa/oauth/clients/{id}/secret": {takes: typeOf[newSecret](), gives: done},
 }
 
-// Description is what OpenAPI says of every path here, by path and method.
+// Description returns the OpenAPI descriptions of all paths of this package, by path
+// and method.
 func Description() map[string]any {
 	paths := map[string]any{}
 	for pattern, d := range descriptions {
@@ -184,7 +186,7 @@ func shapeOf(gives any) schema {
 	return gives.(schema)
 }
 
-// asked is the schema of a body: whoever asks leaves out what is not to be said.
+// asked returns the schema of a request body: a client can leave out any key.
 func asked(s schema) schema {
 	out := maps.Clone(s)
 	delete(out, "required")
@@ -201,7 +203,7 @@ func asked(s schema) schema {
 	return out
 }
 
-// schemaOf is how a type is written as JSON.
+// schemaOf returns the JSON schema of a type.
 func schemaOf(t reflect.Type) schema {
 	switch t {
 	case typeOf[stringList]():

@@ -21,7 +21,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Every endpoint is described, and nothing else is.
+// Every endpoint is described, and the description has no others.
 func TestDescriptionIsWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -30,7 +30,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 	}
 }
 
-// docs/api.md has a row for every endpoint, and for nothing else.
+// docs/api.md has a row for every endpoint, and no others.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join("..", "docs", "api.md"))
@@ -47,7 +47,7 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// The witness sees what is wrong.
+// The witness detects mismatches.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	answered := func(code int, body string) *httptest.ResponseRecorder {
@@ -79,7 +79,7 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// Members come and go by a PATCH, and what it does not name stays.
+// A PATCH adds and removes members, and does not change members that it does not name.
 func TestPatchGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +118,7 @@ func TestPatchGroup(t *testing.T) {
 	wantMembers(patch(`{}`), "", ann.GUID)
 }
 
-// witness has the description, compiled.
+// witness holds the compiled description.
 type witness struct {
 	mux      *http.ServeMux // only to find patterns
 	mu       sync.Mutex     // guards compiler
@@ -146,7 +146,7 @@ func witnessed(r *http.Request, sent []byte, got *httptest.ResponseRecorder) err
 	}
 	_, pattern := v.mux.Handler(r)
 	d, known := descriptions[pattern]
-	if !known || !strings.HasPrefix(pattern, r.Method+" ") { // nobody answers it
+	if !known || !strings.HasPrefix(pattern, r.Method+" ") { // no endpoint serves it
 		return nil
 	}
 	if r.Method == http.MethodHead {
@@ -199,7 +199,7 @@ func (v *witness) checkSent(d described, sent []byte, place []string) error {
 	return v.check(b, append(place, "application/x-www-form-urlencoded", "schema")...)
 }
 
-// check compares JSON with the schema at a place of the description.
+// check compares JSON with the schema at a path of the description.
 func (v *witness) check(b []byte, place ...string) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {

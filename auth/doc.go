@@ -1,5 +1,6 @@
-// Package auth knows who is who and may do what: it is the OAuth 2.0 server at
-// /uaa, and it keeps users, clients, roles, tokens and one-time codes.
+// Package auth authenticates users and clients and stores their permissions. It is the
+// OAuth 2.0 server at /uaa, and it stores users, clients, roles, tokens and one-time
+// codes.
 //
 //	name + password ─┐
 //	passcode ────────┼─▶ grant ─▶ Token (signed, minutes) ─▶ Verify ─▶ Principal
@@ -8,14 +9,14 @@
 //	                                       keys, accounts, revocations on disk
 //	Principal ─▶ Code ─▶ (5 minutes, once) ─▶ Redeem ─▶ Principal
 //
-// A token is only a claim: Verify also asks whether its user and client are still
-// there, as they were when it was given, so that a deleted user, a changed
-// password or a right taken away act at once.
+// A token alone is not proof. Verify also checks that its user and client still exist
+// in the state in which the token was issued. So a deleted user, a changed password or
+// a revoked permission takes effect at once.
 package auth
 
 import "errors"
 
-// What a caller may decide on.
+// Errors that callers can check for.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrTaken        = errors.New("already taken")
@@ -26,9 +27,9 @@ var (
 	ErrBadPassword  = errors.New("name or password is wrong")
 )
 
-// Invalid says which part of an account or a role is wrong, and how.
+// Invalid says which part of an account or a role is wrong, and why.
 type Invalid struct {
-	Key     string // "password"
+	Key     string // such as "password"
 	Message string
 }
 

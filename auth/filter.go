@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	maxFilter      = 4096 // bytes
-	maxFilterDepth = 16   // parentheses
+	maxFilter      = 4096 // in bytes
+	maxFilterDepth = 16   // nested parentheses
 )
 
-// filter tells whether a resource is wanted. get returns what the resource has
-// under an attribute, whose name comes in lower case.
+// filter reports whether a resource matches. get returns the values of an attribute of
+// the resource. It gets the attribute's name in lower case.
 type filter func(get func(attr string) []string) bool
 
-// parseFilter reads the small language in which lists are filtered:
+// parseFilter parses the filter language for lists:
 //
 //	or   = and { "or" and }
 //	and  = term { "and" term }
 //	term = "(" or ")" | attr "pr" | attr op value
 //	op   = "eq" | "ne" | "co" | "sw" | "ew"
 //
-// A value is quoted, or a word like true. Words and values are compared without
-// regard to case. attrs are the names that may be asked for, in lower case.
+// A value is quoted, or a word like true. Words and values are compared without regard
+// to case. attrs are the allowed attribute names, in lower case.
 func parseFilter(text string, attrs []string) (filter, error) {
 	if len(text) > maxFilter {
 		return nil, fmt.Errorf("it has more than %d bytes", maxFilter)
@@ -60,7 +60,7 @@ type filterToken struct {
 	text string
 }
 
-// word tells whether the token is a word of the language.
+// word reports whether the token is the word w.
 func (t filterToken) word(w string) bool { return t.kind == filterWord && strings.EqualFold(t.text, w) }
 
 func (p *filterParser) or() (filter, error) {
@@ -154,7 +154,7 @@ func (p *filterParser) comparison(attr string) (filter, error) {
 	}, nil
 }
 
-// skip takes the next token away if it is the word.
+// skip consumes the next token if it is the word.
 func (p *filterParser) skip(word string) bool {
 	before := p.rest
 	t, err := p.next()
@@ -189,7 +189,7 @@ func (p *filterParser) next() (filterToken, error) {
 	return filterToken{filterWord, word}, nil
 }
 
-// quoted reads a value; a backslash makes the next byte part of it.
+// quoted reads a quoted value. A backslash makes the next byte part of it.
 func (p *filterParser) quoted(quote byte) (filterToken, error) {
 	var out strings.Builder
 	for i := 1; i < len(p.rest); i++ {

@@ -11,22 +11,22 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// keptGroup is a group that somebody made: a scope that users can be given, also
-// while nobody has it.
+// keptGroup is a group that an administrator created: a scope that can be given to
+// users. It exists even if no user has it.
 type keptGroup struct {
 	Name        string
 	Description string
 	CreatedAt   time.Time
 }
 
-// groupBody is what a request says about a group; nil members stay as they are.
+// groupBody is the request body about a group. If members is nil, they do not change.
 type groupBody struct {
 	DisplayName string         `json:"displayName"`
 	Description string         `json:"description"`
 	Members     *[]groupMember `json:"members"`
 }
 
-// createGroup makes a scope that users can be given.
+// createGroup creates a scope that can be given to users.
 func (s *groupHandlers) createGroup(r *http.Request) (reply, error) {
 	return s.changeGroup(r, EventGroupCreate, func(b groupBody) (string, error) {
 		if _, err := s.groupNamed(b.DisplayName); err == nil {
@@ -36,7 +36,7 @@ func (s *groupHandlers) createGroup(r *http.Request) (reply, error) {
 	})
 }
 
-// putGroup gives a group other members, and another description where it is kept.
+// putGroup replaces the members of a group, and the description of a created group.
 func (s *groupHandlers) putGroup(r *http.Request) (reply, error) {
 	return s.changeGroup(r, EventGroupUpdate, func(b groupBody) (string, error) {
 		id := r.PathValue("id")
@@ -48,8 +48,8 @@ func (s *groupHandlers) putGroup(r *http.Request) (reply, error) {
 	})
 }
 
-// changeGroup does what both share. Only who may do everything can: the scope
-// could be any.
+// changeGroup is the common part of both. Only administrators can use it, because it
+// can grant any scope.
 func (s *groupHandlers) changeGroup(r *http.Request, kind string, name func(b groupBody) (string, error)) (reply, error) {
 	p, err := s.permitted(r, "uaa.admin")
 	if err != nil {
@@ -97,7 +97,8 @@ func (s *groupHandlers) keepGroup(tx *store.Tx, id string, b groupBody) error {
 	return s.accounts.With(tx).setMembers(id, *b.Members)
 }
 
-// setMembers gives a scope to exactly these users, besides those who have it anyway.
+// setMembers gives a scope to exactly these users, in addition to those who have it by
+// default.
 func (a *Accounts) setMembers(scope string, members []groupMember) error {
 	want := map[string]bool{}
 	for _, m := range members {
@@ -128,8 +129,7 @@ func (a *Accounts) setMembers(scope string, members []groupMember) error {
 	return nil
 }
 
-// deleteGroup takes a scope from everybody. One that the platform asks for itself
-// stays.
+// deleteGroup removes a scope from all users. It refuses scopes that dew itself checks.
 func (s *groupHandlers) deleteGroup(r *http.Request) (reply, error) {
 	p, err := s.permitted(r, "uaa.admin")
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *groupHandlers) deleteGroup(r *http.Request) (reply, error) {
 	return reply{body: g}, nil
 }
 
-// listMembers tells who has a scope.
+// listMembers returns the users that have a scope.
 func (s *groupHandlers) listMembers(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
 		return reply{}, err
@@ -160,24 +160,24 @@ func (s *groupHandlers) listMembers(r *http.Request) (reply, error) {
 	return reply{body: g.Members}, err
 }
 
-// groupPatch is what a request changes of a group: what it does not name stays.
+// groupPatch is the request body of a PATCH of a group. Missing keys do not change.
 type groupPatch struct {
 	DisplayName *string       `json:"displayName"`
 	Description *string       `json:"description"`
 	Members     []memberPatch `json:"members"`
 	Meta        struct {
-		Attributes []string `json:"attributes"` // to be emptied
+		Attributes []string `json:"attributes"` // attributes to clear
 	} `json:"meta"`
 }
 
-// memberPatch is somebody who comes into a group, or leaves it.
+// memberPatch is a user to add to a group or to remove from it.
 type memberPatch struct {
 	groupMember
-	Operation string `json:"operation"` // "delete": leaves
+	Operation string `json:"operation"` // "delete" removes the user
 }
 
-// patchGroup lets members come and go, and changes what a group is said to be. A
-// group has no version, so whatever If-Match says will do; but it must be there.
+// patchGroup adds and removes members, and changes the description of a group. A group
+// has no version, so any If-Match value is accepted, but the header is required.
 func (s *groupHandlers) patchGroup(r *http.Request) (reply, error) {
 	p, err := s.permitted(r, "uaa.admin")
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *groupHandlers) patchGroup(r *http.Request) (reply, error) {
 	return reply{body: g}, err
 }
 
-// check refuses what cannot be changed of a group.
+// check refuses changes that a group does not allow.
 func (b groupPatch) check(id string) error {
 	if b.DisplayName != nil && *b.DisplayName != id {
 		return &Invalid{Key: "displayName", Message: "is the group's id and stays as it is: make another group"}
@@ -222,7 +222,7 @@ func (b groupPatch) check(id string) error {
 	return checkText("description", *b.Description)
 }
 
-// applyPatch empties first and changes then, as the platform does.
+// applyPatch first clears attributes and then changes values, as UAA does.
 func (s *groupHandlers) applyPatch(tx *store.Tx, g group, b groupPatch) error {
 	body := groupBody{Description: g.Description}
 	members, err := s.accounts.With(tx).members(g.ID)
@@ -250,7 +250,7 @@ func (s *groupHandlers) applyPatch(tx *store.Tx, g group, b groupPatch) error {
 	return s.keepGroup(tx, g.ID, body)
 }
 
-// members are the users who were given a scope.
+// members returns the users who were given a scope.
 func (a *Accounts) members(scope string) ([]groupMember, error) {
 	users, err := a.Users()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// group is a scope that users can have, and who has it. Every scope is a group
-// whose id is its name.
+// group is a scope that users can have, with its members. Every scope is a group whose
+// id is its name.
 type group struct {
 	ID          string        `json:"id"`
 	DisplayName string        `json:"displayName"`
@@ -24,7 +24,7 @@ type groupMember struct {
 	Origin string `json:"origin"`
 }
 
-// groups returns every scope that somebody has or could be given by name.
+// groups returns every scope that a user has or could be given by name.
 func (s *groupHandlers) groups() ([]group, error) {
 	users, err := s.accounts.Users()
 	if err != nil {
@@ -55,12 +55,12 @@ func (s *groupHandlers) groups() ([]group, error) {
 	return out, nil
 }
 
-// ownScopes are those that the platform itself asks for.
+// ownScopes returns the scopes that dew itself checks.
 func ownScopes() []string {
 	return slices.Concat(defaultScopes, adminGroups, []string{ScopeAdminReadOnly, ScopeGlobalAuditor})
 }
 
-// groupNamed is one of the groups.
+// groupNamed returns the group with an id.
 func (s *groupHandlers) groupNamed(id string) (group, error) {
 	all, err := s.groups()
 	if err != nil {
@@ -122,10 +122,10 @@ func (s *groupHandlers) addMember(r *http.Request) (reply, error) {
 	return reply{status: http.StatusCreated, body: groupMember{Value: b.Value, Type: "USER", Origin: OriginUAA}}, err
 }
 
-// errMember says that a user is in a group, or is not, already.
+// errMember says that a user already is, or is not, in a group.
 var errMember = errors.New("nothing to change")
 
-// removeMember takes a scope from a user.
+// removeMember removes a scope from a user.
 func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
 	scope := r.PathValue("id")
 	u, err := s.changeGroups(r, func() (string, error) { return r.PathValue("member"), nil }, func(u *User) error {
@@ -142,8 +142,8 @@ func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
 	return reply{body: groupMember{Value: u.GUID, Type: "USER", Origin: u.Origin}}, err
 }
 
-// changeGroups changes what a user may do. Only who may do everything can: the
-// scope could be any.
+// changeGroups changes the scopes of a user. Only administrators can use it, because it
+// can grant any scope.
 func (s *groupHandlers) changeGroups(r *http.Request, member func() (string, error), change func(u *User) error) (User, error) {
 	p, err := s.caller(r)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 
 const maxBody = 64 << 10
 
-// reply is what an endpoint answers.
+// reply is the response of an endpoint.
 type reply struct {
-	status   int // 0: 200
+	status   int // 0 means 200
 	location string
 	etag     string
-	body     any // nil: none
+	body     any // nil for none
 }
 
-// endpoint decodes, asks, and says what to answer.
+// endpoint decodes a request, checks permissions, and returns the response.
 type endpoint func(r *http.Request) (reply, error)
 
 func (s *Server) routes() http.Handler {
@@ -37,7 +37,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// endpoints are all that there are. The description has a row for each.
+// endpoints returns all endpoints. The description has a row for each.
 func (s *Server) endpoints() map[string]endpoint {
 	return map[string]endpoint{
 		"GET /uaa/login":                            s.info,
@@ -81,7 +81,7 @@ func (s *Server) endpoints() map[string]endpoint {
 	}
 }
 
-// unknown tells a path that is not there from a method that it does not know.
+// unknown returns 404 for an unknown path and 405 for a known path with another method.
 func unknown(mux *http.ServeMux, r *http.Request) error {
 	var allowed []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -100,11 +100,11 @@ func unknown(mux *http.ServeMux, r *http.Request) error {
 	return &problem{status: http.StatusNotFound, code: "not_found", description: "There is nothing at this path"}
 }
 
-// serve turns what an endpoint returns into a response.
+// serve turns the result of an endpoint into a response.
 func (s *kernel) serve(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		// Tokens, codes and accounts are nobody's to keep.
+		// Tokens, codes and accounts must not be cached.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		var rep reply
@@ -148,13 +148,13 @@ func (s *kernel) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	}
 }
 
-// problem is an error with the platform's words for it.
+// problem is an error in the format of UAA.
 type problem struct {
 	status      int
 	code        string
 	description string
-	scope       string // what would have been enough
-	allow       string // methods
+	scope       string // scopes that would have been sufficient
+	allow       string // allowed methods
 	challenge   string // how to authenticate
 }
 
@@ -207,7 +207,7 @@ func badRequest(description string) *problem {
 	return &problem{status: http.StatusBadRequest, code: "invalid_request", description: description}
 }
 
-// caller is who makes the request.
+// caller returns the principal that makes the request.
 func (s *kernel) caller(r *http.Request) (Principal, error) {
 	if p, ok := FromContext(r.Context()); ok {
 		return p, nil
@@ -222,14 +222,14 @@ func (s *kernel) caller(r *http.Request) (Principal, error) {
 	return s.Verify(token)
 }
 
-// bearer takes the token out of a header.
+// bearer extracts the token from a header.
 func bearer(header string) (string, bool) {
 	scheme, token, ok := strings.Cut(header, " ")
 	token = strings.TrimSpace(token)
 	return token, ok && strings.EqualFold(scheme, "bearer") && token != ""
 }
 
-// permitted returns the caller, if it has one of the scopes.
+// permitted returns the caller if it has one of the scopes.
 func (s *kernel) permitted(r *http.Request, scopes ...string) (Principal, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -248,8 +248,8 @@ func demand(p Principal, scopes ...string) error {
 	}
 }
 
-// withinOwn refuses to hand out what the caller does not have, unless it may hand
-// out everything.
+// withinOwn refuses to grant scopes that the caller does not have, unless the caller
+// has one of the scopes in unless.
 func withinOwn(p Principal, wanted []string, unless ...string) error {
 	if p.hasAny(unless...) {
 		return nil
@@ -280,7 +280,7 @@ func decode(r *http.Request, v any) error {
 	return nil
 }
 
-// asRequest is an error of reading a body: never the server's fault.
+// asRequest converts an error of reading a body into a client error.
 func asRequest(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
@@ -291,7 +291,7 @@ func asRequest(err error) error {
 	return badRequest("The body cannot be read")
 }
 
-// record tells what was done or refused.
+// record reports a change that was made or refused.
 func (s *kernel) record(e event, err error) {
 	if s.cfg.Record == nil {
 		return
@@ -309,7 +309,7 @@ type event struct {
 	target, name string
 }
 
-// The kinds of events. A refused one ends in ".refused".
+// The kinds of events. The kind of a refused change has the suffix ".refused".
 const (
 	EventUserCreate   = "audit.user.create"
 	EventUserUpdate   = "audit.user.update"
@@ -326,7 +326,7 @@ const (
 	EventClientDelete = "audit.client.delete"
 )
 
-// peer is the machine that a request comes from.
+// peer returns the address of the machine that a request comes from.
 func peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -335,7 +335,7 @@ func peer(r *http.Request) string {
 	return host
 }
 
-// show makes what came in short enough to be repeated.
+// show shortens a text from a request so that a message can quote it.
 func show(text string) string {
 	const most = 100
 	if runes := []rune(text); len(runes) > most {
@@ -344,7 +344,7 @@ func show(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// pick leaves only some attributes of a resource; id is always there.
+// pick returns only some attributes of a resource, and always id.
 func pick(resource any, attributes []string) (any, error) {
 	if len(attributes) == 0 {
 		return resource, nil

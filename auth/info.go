@@ -9,12 +9,11 @@ import (
 	"net/http"
 )
 
-// dialect is the version of the platform's own server whose answers these are
-// like. The command line compares it.
+// dialect is the UAA version whose answers dew imitates. The command line compares it.
 const dialect = "77.20.0"
 
-// info tells how to log in. The command line asks for every prompt that it finds,
-// so there are no others.
+// info describes how to log in. The command line shows every prompt that it finds, so
+// there are no others.
 func (s *oauthHandlers) info(*http.Request) (reply, error) {
 	base := s.cfg.PublicURL + "/uaa"
 	return reply{body: map[string]any{
@@ -34,7 +33,7 @@ func (s *oauthHandlers) healthz(*http.Request) (reply, error) {
 	return reply{body: map[string]string{"status": "ok"}}, nil
 }
 
-// publicKey is a key as a verifier of tokens wants it.
+// publicKey is a key in the format that verifiers of tokens expect.
 type publicKey struct {
 	Type      string `json:"kty"`
 	Use       string `json:"use"`

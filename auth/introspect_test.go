@@ -5,10 +5,9 @@ import (
 	"testing/synctest"
 )
 
-// What a token says is told to services alone, and a token that is not good is told
-// to be so.
+// Only services can inspect a token, and an invalid token is reported as inactive.
 func TestIntrospect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
+	synctest.Test(t, func(t *testing.T) { // failures delay the next attempt
 		w := newWorld(t)
 		admin := w.admin()
 		w.client("service", "s", "uaa.resource")

@@ -18,13 +18,13 @@ import (
 
 const keyBits = 2048
 
-// key signs tokens, or only tells whether one was signed by it.
+// key signs tokens, or only verifies them.
 type key struct {
 	id      string
 	private *rsa.PrivateKey
 }
 
-// keyring is every key in the folder: the last one signs, all verify.
+// keyring holds every key in the folder: the last one signs, all verify.
 type keyring []key
 
 func (r keyring) signer() key { return r[len(r)-1] }
@@ -37,10 +37,10 @@ func (r keyring) find(id string) (key, bool) {
 	return r[i], true
 }
 
-// loadKeys reads the files token-*.pem of a folder in the order of their names,
-// which begin with the time when they were made. It makes the first one. Another
-// file with a later name takes over at the next start, while tokens of the earlier
-// ones are still believed until those files are removed.
+// loadKeys reads the files token-*.pem of a folder in the order of their names, which
+// start with their creation time. It creates the first one. Another file with a later
+// name takes over at the next start. Tokens of the earlier keys stay valid until those
+// files are removed.
 func loadKeys(dir string) (keyring, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)
@@ -144,7 +144,7 @@ func parseKey(raw []byte) (*rsa.PrivateKey, error) {
 	return private, nil
 }
 
-// keyID follows from the key itself, so that a file may be renamed.
+// keyID derives the id from the key itself, so that a file can be renamed.
 func keyID(public *rsa.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -154,9 +154,9 @@ func keyID(public *rsa.PublicKey) (string, error) {
 	return "key-" + hex.EncodeToString(sum[:8]), nil
 }
 
-// writeFile makes a file that only its owner reads, whole or not at all.
+// writeFile atomically writes a file that only its owner can read.
 func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // with mode 0600
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
@@ -171,7 +171,7 @@ func writeFile(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes a rename last.
+// syncDir makes a rename durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

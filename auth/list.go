@@ -14,7 +14,7 @@ const (
 	maxCount     = 500
 )
 
-// listing is how resources of one kind are filtered, sorted and shown.
+// listing defines how resources of one kind are filtered, sorted and shown.
 type listing[T any] struct {
 	schema string
 	// attrs are the attributes to filter and sort by, in lower case.
@@ -32,7 +32,7 @@ type scimList struct {
 	Schemas      []string `json:"schemas"`
 }
 
-// page returns what a request asks for of all.
+// page returns the part of all that a request selects.
 func (l listing[T]) page(r *http.Request, all []T) (reply, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

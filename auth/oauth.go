@@ -19,8 +19,8 @@ import (
 
 const lockedText = "Your account has been locked because of too many failed attempts to login."
 
-// tokenReply is the answer of the token endpoint. The type is in lower case
-// because the command line compares it so.
+// tokenReply is the answer of the token endpoint. The type is in lower case because the
+// command line compares it so.
 type tokenReply struct {
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"`
@@ -30,15 +30,15 @@ type tokenReply struct {
 	JTI          string `json:"jti"`
 }
 
-// grant is a request for a token, from a client that has proved who it is.
+// grant is a request for a token from an authenticated client.
 type grant struct {
 	client Client
 	form   url.Values
-	origin string // that knows the user
+	origin string // origin that stores the user
 	peer   string
 }
 
-// token gives tokens.
+// token issues tokens.
 func (s *oauthHandlers) token(r *http.Request) (reply, error) {
 	form, err := readForm(r)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *oauthHandlers) grantPassword(ctx context.Context, g grant) (tokenReply,
 	if g.form.Has("passcode") {
 		var p Principal
 		u, p, err = s.passcodeUser(ctx, g.form.Get("passcode"), g.peer)
-		// A token with few scopes gives no passcode to more.
+		// A passcode has no more scopes than the token that requested it.
 		allowed = func(scope string) bool { return p.Has(scope) && g.client.allows(scope) }
 	} else {
 		u, err = s.login(ctx, login{name: g.form.Get("username"), origin: g.origin, password: g.form.Get("password"), peer: g.peer})
@@ -105,17 +105,17 @@ func (s *oauthHandlers) grantPassword(ctx context.Context, g grant) (tokenReply,
 	return s.give(s.userClaims(u, g.client, ses), refresh)
 }
 
-// login is a try of a user to get in.
+// login is a login attempt of a user.
 type login struct{ name, origin, password, peer string }
 
-// login checks a password, slowly where it was wrong before.
+// login checks a password. It waits if earlier attempts failed.
 func (s *kernel) login(ctx context.Context, l login) (User, error) {
 	origin := cmp.Or(l.origin, OriginUAA)
 	known, err := s.accounts.UserByName(l.name, origin)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return User{}, err
 	}
-	// Nobody could unlock the ones who run the place.
+	// No one could unlock the administrators.
 	runs := slices.Contains(known.Groups, ScopeAdmin) || slices.Contains(known.Groups, "uaa.admin")
 	var u User
 	err = s.throttle.try(ctx, attempt{name: origin + "\x00" + l.name, peer: l.peer, lockable: !runs}, func() (err error) {
@@ -125,7 +125,7 @@ func (s *kernel) login(ctx context.Context, l login) (User, error) {
 	return u, rejected(err)
 }
 
-// rejected is why somebody was not let in, in the platform's words.
+// rejected converts a failed login into a UAA error.
 func rejected(err error) error {
 	switch {
 	case err == nil:
@@ -148,11 +148,11 @@ func invalidClient(description string) *problem {
 	return &problem{status: http.StatusUnauthorized, code: "invalid_client", description: description, challenge: `Basic realm="UAA/client"`}
 }
 
-// passcodeUser uses a passcode up, and tells whom it was given to.
+// passcodeUser redeems a passcode, and returns the user that it was given to.
 func (s *kernel) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
 	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() (err error) {
 		if p, err = s.passcodes.take(code); err != nil {
-			return ErrBadPassword // it counts like one
+			return ErrBadPassword // it counts like a wrong password
 		}
 		if p, err = s.again(p); err != nil {
 			return err
@@ -167,7 +167,7 @@ func (s *kernel) passcodeUser(ctx context.Context, code, peer string) (u User, p
 }
 
 // grantClient gives a client a token in its own name. There is no refresh token: a
-// client that still has its secret can ask again.
+// client that still has its secret can request another token.
 func (s *oauthHandlers) grantClient(_ context.Context, g grant) (tokenReply, error) {
 	scopes, err := narrow(g.client.Authorities, g.form.Get("scope"))
 	if err != nil {
@@ -176,9 +176,9 @@ func (s *oauthHandlers) grantClient(_ context.Context, g grant) (tokenReply, err
 	return s.give(s.clientClaims(g.client, scopes), "")
 }
 
-// grantRefresh renews a login. The refresh token stays the same, so that commands
-// that run side by side do not end each other's session; it is in every answer,
-// because the command line keeps what it finds there.
+// grantRefresh renews a login. The refresh token stays the same, so that parallel
+// commands do not revoke each other's session. It is in every answer, because the
+// command line stores the token that it finds there.
 func (s *oauthHandlers) grantRefresh(_ context.Context, g grant) (tokenReply, error) {
 	token := g.form.Get("refresh_token")
 	if token == "" {
@@ -217,7 +217,7 @@ func (s *oauthHandlers) give(c *claims, refresh string) (tokenReply, error) {
 	}, nil
 }
 
-// narrow returns the scopes that were asked for, or all.
+// narrow returns the requested scopes, or all allowed ones if none are requested.
 func narrow(allowed []string, asked string) ([]string, error) {
 	wanted := strings.Fields(asked)
 	if len(wanted) == 0 {
@@ -233,7 +233,7 @@ func narrow(allowed []string, asked string) ([]string, error) {
 	return out, nil
 }
 
-// client returns the client that a request for a token comes from.
+// client returns the client that requests a token.
 func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error) {
 	id, secret, err := clientCredentials(r.Header.Get("Authorization"), form)
 	if err != nil {
@@ -249,7 +249,8 @@ func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error)
 	if err == nil && secret == "" {
 		return Client{}, invalidClient("The client secret is missing: log in again with it")
 	}
-	// A client is slowed down and never locked: it would be a service that stops.
+	// A client is slowed down but never locked, because a locked client would be a
+	// service outage.
 	err = s.throttle.try(r.Context(), attempt{name: "client\x00" + id, peer: peer(r)}, func() error {
 		c, err = s.accounts.CheckSecret(id, secret)
 		return err
@@ -260,8 +261,8 @@ func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error)
 	return c, rejected(err)
 }
 
-// clientCredentials finds id and secret of a client, in the header or in the form.
-// Both together must not contradict each other.
+// clientCredentials finds id and secret of a client, in the header or in the form. If
+// both have them, they must match.
 func clientCredentials(header string, form url.Values) (id, secret string, err error) {
 	if strings.TrimSpace(header) == "" {
 		if form.Get("client_id") == "" {
@@ -282,7 +283,7 @@ func clientCredentials(header string, form url.Values) (id, secret string, err e
 	return id, secret, nil
 }
 
-// basic reads a header of the Basic scheme.
+// basic parses a header of the Basic scheme.
 func basic(header string) (user, password string, ok bool) {
 	scheme, encoded, found := strings.Cut(strings.TrimSpace(header), " ")
 	if !found || !strings.EqualFold(scheme, "basic") {
@@ -295,8 +296,8 @@ func basic(header string) (user, password string, ok bool) {
 	return strings.Cut(string(raw), ":")
 }
 
-// readForm reads the parameters out of the body. Those in the address are ignored:
-// it would stand in logs.
+// readForm reads the parameters from the body. It ignores those in the URL, because
+// URLs are written to logs.
 func readForm(r *http.Request) (url.Values, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
@@ -309,7 +310,7 @@ func readForm(r *http.Request) (url.Values, error) {
 	return parseForm(string(raw))
 }
 
-// parseForm refuses what two readers could understand differently.
+// parseForm refuses forms that two parsers could read differently.
 func parseForm(body string) (url.Values, error) {
 	form, err := url.ParseQuery(body)
 	if err != nil {

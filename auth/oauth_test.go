@@ -65,7 +65,7 @@ func TestTokenEndpoint(t *testing.T) {
 		"refresh, unknown token":  {cf, []string{"grant_type", "refresh_token", "refresh_token", "x"}, 401, "invalid_token"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.s.throttle = newThrottle() // the cases are not about waiting
+			w.s.throttle = newThrottle() // these cases do not test the delay
 			a := w.form(tc.opts, tc.pairs...)
 			a.want(t, name, tc.code, tc.problem)
 			if tc.code != 200 {
@@ -119,7 +119,7 @@ func TestTokenEndpointRefusesForms(t *testing.T) {
 			w.do("POST", "/uaa/oauth/token", tc.body, append(cf, tc.opts...)...).want(t, name, tc.code, "invalid_request")
 		})
 	}
-	// Credentials in the address would stand in logs: they do not count.
+	// Credentials in the URL would be written to logs, so they are ignored.
 	w.do("POST", "/uaa/oauth/token?grant_type=password&username=admin&password="+adminPassword, "", append(cf, isForm)...).
 		want(t, "in the address", 400, "invalid_request")
 }
@@ -138,8 +138,7 @@ func TestLoginHint(t *testing.T) {
 	}
 }
 
-// A refresh token comes back with every answer, lives on after a restart, and ends
-// after its time.
+// Every answer has the refresh token. The token survives a restart and expires.
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -180,7 +179,8 @@ func TestRefreshBelongsToItsClient(t *testing.T) {
 	}
 }
 
-// Refresh tokens are kept as hashes, not too many of a user, and none for ever.
+// Refresh tokens are stored as hashes. Their number per user is limited, and all of
+// them expire.
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -318,7 +318,7 @@ func TestAuthorize(t *testing.T) {
 }
 
 func TestCheckToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
+	synctest.Test(t, func(t *testing.T) { // failures delay the next attempt
 		w := newWorld(t)
 		admin := w.admin()
 		w.client("service", "s", "uaa.resource")

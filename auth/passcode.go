@@ -11,12 +11,12 @@ import (
 
 const (
 	codeValidity = 5 * time.Minute
-	maxCodes     = 100   // of one principal, in one box
-	maxAllCodes  = 10000 // in one box
+	maxCodes     = 100   // of one principal, in one codeBox
+	maxAllCodes  = 10000 // of all principals, in one codeBox
 )
 
-// codeBox keeps one-time codes. They live for minutes and only in memory: a
-// restart of the daemon costs a new one.
+// codeBox stores one-time codes. They are valid for minutes and only in memory, so a
+// restart of the daemon invalidates them.
 type codeBox struct {
 	mu    sync.Mutex
 	codes map[[sha256.Size]byte]issued // guarded by mu
@@ -29,8 +29,8 @@ type issued struct {
 
 func newCodeBox() *codeBox { return &codeBox{codes: map[[sha256.Size]byte]issued{}} }
 
-// put returns a new code for p. The oldest one of p makes room; a box that is full
-// of others' codes takes no more.
+// put returns a new code for p. If p has too many, it drops p's oldest one. A box that
+// is full of codes of other principals refuses new codes.
 func (b *codeBox) put(p Principal) (string, error) {
 	code := rand.Text()
 	at := time.Now()
@@ -62,7 +62,7 @@ func (b *codeBox) put(p Principal) (string, error) {
 	return code, nil
 }
 
-// take uses a code up. Looking it up by its hash tells nothing by how long it takes.
+// take redeems a code. The lookup by hash reveals nothing through its duration.
 func (b *codeBox) take(code string) (Principal, error) {
 	key := sha256.Sum256([]byte(code))
 	b.mu.Lock()
@@ -75,12 +75,12 @@ func (b *codeBox) take(code string) (Principal, error) {
 	return c.p, nil
 }
 
-// Code returns a code that stands for p at the ssh door, once, for five minutes.
+// Code returns a code that authenticates p to the ssh proxy, once, within five minutes.
 func (s *tokens) Code(p Principal) (string, error) { return s.codes.put(p) }
 
-// Redeem uses a code up and returns who it stands for, as they are now. It returns
-// ErrBadCode for a code that is wrong, used or too old, and for one whose owner
-// has gone or logged out since.
+// Redeem uses up a code and returns its principal with the present permissions. It
+// returns ErrBadCode for a wrong, used or expired code. It does the same if the owner
+// was deleted or has logged out since.
 func (s *tokens) Redeem(code string) (Principal, error) {
 	p, err := s.codes.take(code)
 	if err != nil {
@@ -89,13 +89,14 @@ func (s *tokens) Redeem(code string) (Principal, error) {
 	return s.again(p)
 }
 
-// Current returns somebody who was let in as they are now: without the scopes that
-// they have lost. It returns an error when they have gone or logged out since.
+// Current returns an authenticated principal in its present state, without the scopes
+// that it has lost. It returns an error if the account was deleted or has logged out
+// since.
 func (s *tokens) Current(p Principal) (Principal, error) { return s.again(p) }
 
-// again looks at the account behind somebody once more.
+// again checks the account of a principal again.
 func (s *tokens) again(p Principal) (Principal, error) {
-	if p.sig == "" { // a door vouched for p: there is no account behind it
+	if p.sig == "" { // the listener authenticated p, so there is no account
 		return p, nil
 	}
 	fresh, err := s.current(p)

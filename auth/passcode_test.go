@@ -102,7 +102,7 @@ func TestPasscode(t *testing.T) {
 				t.Errorf("login with it: %s", b.raw)
 			}
 			grant().want(t, "again", 401, "unauthorized")
-			// A passcode is none of the ssh door's codes.
+			// A passcode is not a code for the ssh proxy.
 			if _, err := w.s.Redeem(must(w.s.passcodes.put(must(w.s.Verify(access))))); !errors.Is(err, ErrBadCode) {
 				t.Errorf("Redeem of a passcode: %v", err)
 			}
@@ -110,7 +110,7 @@ func TestPasscode(t *testing.T) {
 	}
 }
 
-// Who has a token with few scopes does not get more with a passcode.
+// A user with a restricted token does not get more scopes through a passcode.
 func TestPasscodeKeepsScopes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

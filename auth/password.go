@@ -11,13 +11,13 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// maxPassword is where bcrypt stops reading: what follows would not count.
+// maxPassword is the number of bytes that bcrypt reads. It would ignore the rest.
 const maxPassword = 72
 
-// hasher turns passwords into what may be kept.
+// hasher hashes passwords and compares them with hashes.
 type hasher struct {
 	cost  int
-	dummy func() []byte // the hash of a password that nobody knows
+	dummy func() []byte // the hash of a random password
 }
 
 func newHasher(cost int) hasher {
@@ -47,19 +47,19 @@ func (h hasher) hash(key, password string) ([]byte, error) {
 	return hash, nil
 }
 
-// matches takes as long when there is no hash, so that nobody learns which names
-// there are.
+// matches takes the same time if there is no hash, so that an attacker cannot find out
+// which names exist.
 func (h hasher) matches(hash []byte, password string) bool {
 	known := hash != nil && password != "" && len(password) <= maxPassword
 	if !known {
 		hash = h.dummy()
 	}
-	// A long password is cut only to be refused in the same time.
+	// A password that is too long is cut only so that the refusal takes the same time.
 	err := bcrypt.CompareHashAndPassword(hash, []byte(password)[:min(len(password), maxPassword)])
 	return err == nil && known
 }
 
-// fingerprint is a short name for a list of facts.
+// fingerprint returns a short hash of a list of values.
 func fingerprint(facts ...string) string {
 	h := sha256.New()
 	for _, f := range facts {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Scopes that dew itself asks for.
+// Scopes that dew itself checks.
 const (
 	ScopeAdmin         = "cloud_controller.admin"
 	ScopeAdminReadOnly = "cloud_controller.admin_read_only"
@@ -15,29 +15,29 @@ const (
 	ScopeWrite         = "cloud_controller.write"
 )
 
-// Principal is who asks, as a verified token says.
+// Principal is the authenticated caller, according to a verified token.
 type Principal struct {
 	ID      string // guid of the user, or id of the client
 	Name    string
-	Client  string // id of the client that the token was given to
+	Client  string // id of the client that the token was issued to
 	IsUser  bool
 	Scopes  []string
 	JTI     string
 	Expires time.Time
 
-	// sig is the state of the account when the token was given: see signature.
+	// sig is the state of the account when the token was issued: see signature.
 	sig string
-	// session is the refresh token that belongs to the token, if one does.
+	// session is the id of the session that the token belongs to, if there is one.
 	session string
 }
 
-// Has tells whether the token carries a scope.
+// Has reports whether the token has a scope.
 func (p Principal) Has(scope string) bool { return slices.Contains(p.Scopes, scope) }
 
-// Admin tells whether everything is allowed.
+// Admin reports whether the principal is an administrator.
 func (p Principal) Admin() bool { return p.Has(ScopeAdmin) }
 
-// GlobalReader tells whether everything may be seen.
+// GlobalReader reports whether the principal can read all resources.
 func (p Principal) GlobalReader() bool {
 	return p.hasAny(ScopeAdmin, ScopeAdminReadOnly, ScopeGlobalAuditor)
 }
@@ -46,8 +46,9 @@ func (p Principal) hasAny(scopes ...string) bool { return slices.ContainsFunc(sc
 
 type principalKey struct{}
 
-// NewContext returns ctx with the principal that a door has already checked. The
-// handler of a Server believes it, so only a door that knows its peer may do so.
+// NewContext returns ctx with a principal that a listener has already authenticated.
+// The handler of a Server trusts it, so only a listener that identifies its peer can
+// use it.
 func NewContext(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
@@ -58,14 +59,14 @@ func FromContext(ctx context.Context) (Principal, bool) {
 	return p, ok
 }
 
-// defaultScopes is what every user has.
+// defaultScopes are the scopes of every user.
 var defaultScopes = []string{
 	"openid", ScopeRead, ScopeWrite, "password.write", "uaa.user",
 	"notification_preferences.read", "notification_preferences.write",
 	"cloud_controller_service_permissions.read",
 }
 
-// adminGroups is what the first user has besides.
+// adminGroups are the additional scopes of the first user.
 var adminGroups = []string{
 	ScopeAdmin, "uaa.admin", "scim.read", "scim.write",
 	"clients.read", "clients.write", "clients.admin", "clients.secret",

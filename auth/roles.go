@@ -12,10 +12,10 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// RoleType is what a role allows, in the platform's words.
+// RoleType is the type of a role, with the names of Cloud Foundry.
 type RoleType string
 
-// The roles of the platform.
+// The role types of Cloud Foundry.
 const (
 	OrgUser        RoleType = "organization_user"
 	OrgManager     RoleType = "organization_manager"
@@ -32,33 +32,33 @@ var (
 	spaceRoles = []RoleType{SpaceManager, SpaceDeveloper, SpaceAuditor, SpaceSupporter}
 )
 
-// RoleTypes returns every role there is.
+// RoleTypes returns all role types.
 func RoleTypes() []RoleType { return slices.Concat(orgRoles, spaceRoles) }
 
-// OfOrg tells whether a role is one in an organization.
+// OfOrg reports whether a role belongs to an organization.
 func (t RoleType) OfOrg() bool { return slices.Contains(orgRoles, t) }
 
-// OfSpace tells whether a role is one in a space.
+// OfSpace reports whether a role belongs to a space.
 func (t RoleType) OfSpace() bool { return slices.Contains(spaceRoles, t) }
 
-// Role gives a user something to do in one place.
+// Role gives a user permissions in one organization or space.
 type Role struct {
 	GUID       string
 	Type       RoleType
 	User       string // guid of a user, or id of a client
-	Org, Space string // guids; exactly one is set, as the type says
+	Org, Space string // guids; exactly one is set, depending on the type
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 }
 
-// Roles remembers who has which role where.
+// Roles stores the roles of users in organizations and spaces.
 type Roles struct {
 	db    *store.DB
-	tx    *store.Tx // nil: each method is a transaction of its own
+	tx    *store.Tx // nil means that each method is its own transaction
 	roles *store.Bucket[Role]
 }
 
-// NewRoles returns the roles that live in db.
+// NewRoles returns the roles that are stored in db.
 func NewRoles(db *store.DB) *Roles {
 	return &Roles{db: db, roles: store.In(db, "roles",
 		store.Index("user", func(r Role) string { return r.User }),
@@ -74,8 +74,9 @@ func (r *Roles) With(tx *store.Tx) *Roles {
 	return &Roles{db: r.db, tx: tx, roles: r.roles.With(tx)}
 }
 
-// Put keeps a new role and returns it with guid and times. Roles never change: a
-// second one of the same user, type and place, or with the same guid, is ErrTaken.
+// Put stores a new role and returns it with guid and times. Roles never change: a
+// second role with the same user, type and org or space, or with the same guid, is
+// ErrTaken.
 func (r *Roles) Put(role Role) (Role, error) {
 	if err := role.check(); err != nil {
 		return role, err

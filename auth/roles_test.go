@@ -26,7 +26,7 @@ func TestRolesPut(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		role Role
-		key  string // of what is invalid
+		key  string // key of the invalid field
 		want error
 	}{
 		{name: "org", role: Role{GUID: "r1", Type: OrgManager, User: "u1", Org: "o1"}},

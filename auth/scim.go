@@ -17,7 +17,7 @@ const (
 	timeFormat  = "2006-01-02T15:04:05.000Z"
 )
 
-// scimUser is a user as others see it.
+// scimUser is a user as the API returns it.
 type scimUser struct {
 	ID                   string      `json:"id"`
 	Meta                 scimMeta    `json:"meta"`
@@ -73,7 +73,8 @@ func showUser(u User) scimUser {
 
 func stamp(t time.Time) string { return t.UTC().Format(timeFormat) }
 
-// userAttrs can be filtered and sorted by; the first is what lists are sorted by.
+// userAttrs are the attributes to filter and sort by. Lists are sorted by the first one
+// by default.
 var userAttrs = []string{
 	"username", "id", "origin", "email", "emails", "emails.value", "active", "verified",
 	"familyname", "name.familyname", "givenname", "name.givenname", "created", "meta.created", "lastmodified", "meta.lastmodified",
@@ -105,7 +106,7 @@ func userAttr(u User, attr string) []string {
 	return nil
 }
 
-// userBody is what a request says about a user; nil is what it does not say.
+// userBody is the request body about a user. Nil means that the key is missing.
 type userBody struct {
 	ID       string  `json:"id"`
 	UserName *string `json:"userName"`
@@ -119,11 +120,11 @@ type userBody struct {
 	Active   *bool        `json:"active"`
 	Verified *bool        `json:"verified"`
 	Meta     struct {
-		Attributes []string `json:"attributes"` // to be emptied
+		Attributes []string `json:"attributes"` // attributes to clear
 	} `json:"meta"`
 }
 
-// apply changes u as the body says.
+// apply changes u according to the body.
 func (b userBody) apply(u *User) {
 	set(&u.Name, b.UserName)
 	set(&u.Active, b.Active)
@@ -154,7 +155,7 @@ func primary(emails []scimEmail) string {
 	return emails[i].Value
 }
 
-// scimProblem is an error about a user in the platform's words.
+// scimProblem converts an error about a user into a UAA error.
 func scimProblem(err error) error {
 	if invalid, ok := errors.AsType[*Invalid](err); ok {
 		return &problem{status: http.StatusBadRequest, code: "invalid_scim_resource", description: invalid.text("userName")}
@@ -168,7 +169,7 @@ func scimProblem(err error) error {
 	return err
 }
 
-// text leaves out the key that the message speaks of itself.
+// text leaves out the key if the message already names it.
 func (e *Invalid) text(known string) string {
 	if e.Key == known {
 		return e.Message
@@ -230,7 +231,7 @@ func (s *userHandlers) createUser(r *http.Request) (reply, error) {
 		})
 	}
 	if err != nil {
-		u.GUID = "" // nobody has it
+		u.GUID = "" // no user has this guid
 	}
 	s.record(event{EventUserCreate, p, u.GUID, u.Name}, err)
 	if err != nil {
@@ -265,7 +266,7 @@ func (s *userHandlers) patchUser(r *http.Request) (reply, error) {
 	})
 }
 
-// changeUser does what PUT and PATCH share.
+// changeUser is the common part of PUT and PATCH.
 func (s *userHandlers) changeUser(r *http.Request, change func(b userBody, u *User) error) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -295,7 +296,7 @@ func (s *userHandlers) changeUser(r *http.Request, change func(b userBody, u *Us
 	return userReply(http.StatusOK, u), nil
 }
 
-// matches refuses a change of something that has changed since it was read.
+// matches refuses to change a resource that has changed since the client read it.
 func matches(header string, version int) error {
 	tag := strings.Trim(strings.TrimPrefix(header, "W/"), `"`)
 	if tag == "" || tag == "*" || tag == strconv.Itoa(version) {
@@ -307,7 +308,7 @@ func matches(header string, version int) error {
 	}
 }
 
-// deleteUser removes a user with everything that was allowed to it.
+// deleteUser removes a user with all its roles.
 func (s *userHandlers) deleteUser(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -331,14 +332,14 @@ func (s *userHandlers) deleteUser(r *http.Request) (reply, error) {
 	return userReply(http.StatusOK, u), nil
 }
 
-// newPassword is what a request says of a password.
+// newPassword is the request body about a password.
 type newPassword struct {
 	Password    string `json:"password"`
 	OldPassword string `json:"oldPassword,omitempty"`
 }
 
-// putPassword changes a password: one's own with the old one, or, for an
-// administrator, anybody's.
+// putPassword changes a password. Users need their old password; an administrator can
+// set any password.
 func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
@@ -369,8 +370,8 @@ func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	return reply{body: map[string]string{"status": "ok", "message": "password updated"}}, nil
 }
 
-// mayChangePassword returns the user whose password it is. Who may not change it
-// is not told whether there is one.
+// mayChangePassword returns the user whose password is changed. A caller without
+// permission gets the same error whether or not the user exists.
 func (s *userHandlers) mayChangePassword(p Principal, id string) (User, error) {
 	if own := p.IsUser && p.ID == id && p.Has("password.write"); !own {
 		if err := demand(p, "uaa.admin"); err != nil {
@@ -380,7 +381,8 @@ func (s *userHandlers) mayChangePassword(p Principal, id string) (User, error) {
 	return s.accounts.User(id)
 }
 
-// invalidPassword is an Invalid about a password as the command line reads it.
+// invalidPassword converts an Invalid about a password into the form that the command
+// line reads.
 func invalidPassword(err error) error {
 	if invalid, ok := errors.AsType[*Invalid](err); ok {
 		return &problem{status: http.StatusUnprocessableEntity, code: "invalid_password", description: "The password " + invalid.Message + "."}

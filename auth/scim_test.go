@@ -138,7 +138,7 @@ func TestListUsers(t *testing.T) {
 }
 
 func TestPasswordOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
+	synctest.Test(t, func(t *testing.T) { // failures delay the next attempt
 		w := newWorld(t)
 		bob, eve := w.user("bob", "secret"), w.user("eve", "secret")
 		token, _ := w.tokens("bob", "secret")
@@ -203,7 +203,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// A group that is made is a scope that users can be given; it goes with its last use.
+// A created group is a scope that can be given to users. It is deleted with its last
+// use.
 func TestMadeGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -259,7 +260,7 @@ func FuzzFilter(f *testing.F) {
 				return []string{value}
 			})
 		}
-		// Whatever a name is: quoted, it is found and nothing else is said with it.
+		// Any name can be quoted: the filter finds it and has no other effect.
 		quoted := `userName eq "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 		exact, err := parseFilter(quoted, userAttrs)
 		if len(quoted) > maxFilter {

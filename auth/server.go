@@ -16,28 +16,28 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// AdminName is the user that the first start makes.
+// AdminName is the user that the first start creates.
 const AdminName = "admin"
 
-// The clients that are always there.
+// The built-in clients.
 const (
 	ClientCF  = "cf"        // the command line, which has no secret
-	ClientSSH = "ssh-proxy" // the ssh door, for which one-time codes are made
+	ClientSSH = "ssh-proxy" // the ssh proxy, which one-time codes are issued for
 )
 
-// Config is what a Server needs.
+// Config holds the settings of a Server.
 type Config struct {
 	DB            *store.DB
 	Keys          string // folder of the signing keys, 0700
 	AdminPassword string // file with the first password of admin, 0600
-	Domain        string // of admin's mail address
-	PublicURL     string // of the API, without a slash at its end
+	Domain        string // domain of admin's mail address
+	PublicURL     string // URL of the API, without a trailing slash
 	Logger        *slog.Logger
-	Cost          int // of bcrypt; 0: its default
+	Cost          int // bcrypt cost, 0 for its default
 
-	// Record is told of every change of a user or client that was made or refused:
-	// the kind of event, who wanted it, and guid and name of whom it was about. It
-	// may be nil.
+	// Record is called for every change of a user or client that was made or refused.
+	// It gets the kind of event, the caller, and guid and name of the changed account.
+	// It can be nil.
 	Record func(kind string, who Principal, target, name string)
 }
 
@@ -51,7 +51,8 @@ type Server struct {
 	handler http.Handler
 }
 
-// kernel is what all handlers use: who calls, what they are permitted, the answer.
+// kernel holds the common parts of all handlers: authentication, permissions and
+// responses.
 type kernel struct {
 	*tokens
 	log       *slog.Logger
@@ -69,21 +70,21 @@ type (
 	clientHandlers struct{ *kernel }
 )
 
-// tokens makes, checks and revokes tokens and one-time codes.
+// tokens issues, verifies and revokes tokens and one-time codes.
 type tokens struct {
 	cfg      Config
 	issuer   string
 	keys     keyring
 	accounts *Accounts
 	revoked  *store.Bucket[revocation]
-	codes    *codeBox // for the ssh door
+	codes    *codeBox // for the ssh proxy
 
 	mu    sync.Mutex
 	swept time.Time // guarded by mu
 }
 
-// Open returns the server that lives in c.DB. At the first start it makes a signing
-// key, the user admin, and the clients of the platform.
+// Open returns the server that is stored in c.DB. The first start creates a signing
+// key, the user admin, and the built-in clients.
 func Open(c Config) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -124,10 +125,10 @@ func (s *Server) Accounts() *Accounts { return s.accounts }
 // Handler serves everything under /uaa/.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// makeAdmin makes the first user where nobody runs the place. One that was renamed
-// or deleted does not come back as long as there is another: the password in the
-// file may be known to many. It is on disk before the user is, so that a start that
-// was cut short loses nothing.
+// makeAdmin creates the first user if there is no administrator. It does not create a
+// renamed or deleted admin again as long as there is another administrator: many people
+// could know the password. It writes the password to disk before it creates the user,
+// so that an interrupted start loses nothing.
 func (s *Server) makeAdmin() error {
 	users, err := s.accounts.Users()
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Server) makeAdmin() error {
 	}
 	for _, u := range users {
 		if fold(u.Name) == AdminName && u.Origin == OriginUAA || u.Active && slices.Contains(u.Groups, ScopeAdmin) {
-			return nil // it is there, and its password is its own matter
+			return nil // admin exists and keeps its password, or there is another administrator
 		}
 	}
 	password, err := s.adminPassword()
@@ -169,8 +170,8 @@ func (s *Server) adminPassword() (string, error) {
 	return password, nil
 }
 
-// FirstPassword returns the password in the file, for as long as it is admin's. It
-// returns ErrNotFound when admin has another one, or is gone.
+// FirstPassword returns the password in the file as long as it is admin's password. It
+// returns ErrNotFound if admin has another password or does not exist.
 func (s *Server) FirstPassword() (string, error) {
 	raw, err := os.ReadFile(s.cfg.AdminPassword)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -187,8 +188,8 @@ func (s *Server) FirstPassword() (string, error) {
 	return password, err
 }
 
-// UserToken returns a token of the user with a name, without the password. It is
-// for a door that knows by other means who asks.
+// UserToken returns a token of the user with a name, without the password. It is for
+// listeners that identify the caller by other means.
 func (s *Server) UserToken(name string) (string, error) {
 	u, err := s.accounts.UserByName(name, OriginUAA)
 	if err != nil {
@@ -227,5 +228,5 @@ func (s *Server) makeClients() error {
 	return nil
 }
 
-// builtIn tells the clients that the platform does not work without.
+// builtIn reports whether dew needs the client.
 func builtIn(client string) bool { return client == ClientCF || client == ClientSSH }

@@ -20,7 +20,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// The first start makes a key, a user and two clients; the second makes nothing.
+// The first start creates a key, a user and two clients. The second start creates
+// nothing.
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, dir: t.TempDir()}
@@ -84,8 +85,8 @@ func TestAdminPasswordFile(t *testing.T) {
 	}
 }
 
-// Whoever renamed or deleted admin and is an administrator does not find it again
-// after the next start, with a password that others know.
+// If admin was renamed or deleted and another administrator exists, the next start does
+// not create admin again. Others could know its password.
 func TestAdminDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,10 +103,10 @@ func TestAdminDoesNotComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.open()
-	w.tokens(AdminName, adminPassword) // nobody else could let anybody in
+	w.tokens(AdminName, adminPassword) // no administrator was left, so it was created again
 }
 
-// The file is believed as long as it is right.
+// FirstPassword returns the password in the file only as long as it is right.
 func TestFirstPassword(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -163,7 +164,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// The newest key signs, all verify; a removed one is not believed any more.
+// The newest key signs and all keys verify. Tokens of a removed key are refused.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +195,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// What is published is the key that signs.
+// The published key is the one that signs.
 func TestPublishedKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -276,7 +277,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
-// Whatever comes in, the server is not to blame.
+// Bad input never causes a server error.
 func TestBadInputIsNeverAServerError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -311,12 +312,12 @@ func TestBadInputIsNeverAServerError(t *testing.T) {
 	}
 }
 
-// local is a request through a door that knows its peer.
+// local sends a request through a listener that identifies its peer.
 func local(r *http.Request) {
 	*r = *r.WithContext(NewContext(r.Context(), Principal{ID: "uid-0", Name: "root", IsUser: true, Scopes: []string{"uaa.admin"}}))
 }
 
-// A door that knows its peer needs no token.
+// A listener that identifies its peer needs no token.
 func TestPrincipalOfADoor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

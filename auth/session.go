@@ -14,25 +14,24 @@ import (
 
 const (
 	refreshValidity = 30 * 24 * time.Hour
-	maxSessions     = 100 // of one user
+	maxSessions     = 100 // per user
 	sweepEvery      = time.Hour
 )
 
-// session is a login that can be renewed. Its refresh token is not kept, only the
-// hash that finds it.
+// session is a login that can be renewed. Only the hash of its refresh token is stored.
 type session struct {
 	ID        string // hash of the refresh token
 	User      string
 	Client    string
 	Scopes    []string
 	Grant     string
-	Signature string // of the user, when it began
+	Signature string // signature of the user at login
 	CreatedAt time.Time
 	Expires   time.Time
 }
 
-// begin keeps a new session and returns it with its refresh token. A user's oldest
-// sessions make room.
+// begin stores a new session and returns it with its refresh token. It deletes the
+// user's oldest sessions beyond the limit.
 func (a *Accounts) begin(s session) (session, string, error) {
 	token := rand.Text() + rand.Text() + "-r"
 	s.ID = sessionID(token)
@@ -58,7 +57,7 @@ func (a *Accounts) begin(s session) (session, string, error) {
 	return s, token, nil
 }
 
-// resume returns the session of a refresh token, if it has not ended.
+// resume returns the session of a refresh token, if it has not expired.
 func (a *Accounts) resume(token string) (session, error) {
 	s, err := a.sessions.Get(sessionID(token))
 	if errors.Is(err, store.ErrNotFound) {
@@ -73,7 +72,7 @@ func (a *Accounts) resume(token string) (session, error) {
 	return s, nil
 }
 
-// endSessions ends every session of a user or of a client.
+// endSessions deletes every session of a user or of a client.
 func (a *Accounts) endSessions(index, value string) error {
 	all, err := a.sessions.By(index, value)
 	if err != nil {
@@ -92,14 +91,13 @@ func sessionID(token string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// revocation says that a token is not to be believed. It is kept as long as the
-// token could be.
+// revocation says that a token is revoked. It is stored until the token expires.
 type revocation struct {
 	JTI     string
 	Expires time.Time
 }
 
-// revoke makes a token, and the session that it came from, end now.
+// revoke revokes a token and the session that it came from.
 func (s *tokens) revoke(r revocation, session string) error {
 	return s.cfg.DB.Update(func(tx *store.Tx) error {
 		if err := s.revoked.With(tx).Put(r.JTI, r); err != nil {
@@ -115,7 +113,7 @@ func (s *tokens) revoke(r revocation, session string) error {
 	})
 }
 
-// sweep forgets sessions and revocations that are over, once in a while.
+// sweep deletes expired sessions and revocations, once in a while.
 func (s *tokens) sweep() error {
 	s.mu.Lock()
 	at := time.Now()
@@ -135,7 +133,7 @@ func (s *tokens) sweep() error {
 	})
 }
 
-// drop deletes the values that need not be kept.
+// drop deletes the values for which keep returns false.
 func drop[T any](b *store.Bucket[T], keep func(v T) (key string, ok bool)) error {
 	all, err := b.All()
 	if err != nil {

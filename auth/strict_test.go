@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Two values for one key, and text that is not UTF-8, are refused: programs differ in
-// what they make of them.
+// Two values for one key, and text that is not UTF-8, are refused, because programs
+// read them differently.
 func TestUnclearBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

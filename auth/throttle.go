@@ -16,49 +16,49 @@ const (
 	maxDelay    = 2 * time.Second
 	maxQueue    = 10 * time.Second
 	maxWatched  = 10000 // pairs of name and peer
-	maxChecking = 4     // passwords at the same time: each costs a core for a while
+	maxChecking = 4     // concurrent password checks: each uses a CPU core for a while
 )
 
-// What a login is refused with before the password is looked at.
+// Errors of a login that is refused before the password is checked.
 var (
 	errLocked  = errors.New("too many failed attempts")
 	errCrowded = errors.New("too many attempts at the same time")
 )
 
-// throttle slows down who guesses passwords. Every failure makes the next attempt
-// on the same name from the same peer wait longer, one after the other; after
-// lockAfter failures in lockWindow there is no attempt at all. Who runs the place
-// is never locked out, only slowed down: nobody else could unlock them.
+// throttle slows down password guessing. Every failure makes the next attempt on the
+// same name from the same peer wait longer, one after the other. After lockAfter
+// failures in lockWindow all attempts are refused. Administrators are slowed down but
+// never locked out, because no one else could unlock them.
 type throttle struct {
-	checking chan struct{} // held while a password is compared
+	checking chan struct{} // a slot is held while a password is compared
 
 	mu      sync.Mutex
 	watched map[[sha256.Size]byte]*watched // guarded by mu
 }
 
-// watched is one name as one peer tries it.
+// watched holds the failures of one name from one peer.
 type watched struct {
 	failures []time.Time // the last ones, oldest first
-	next     time.Time   // when the next attempt may be made
+	next     time.Time   // time of the next allowed attempt
 }
 
 func newThrottle() *throttle {
 	return &throttle{checking: make(chan struct{}, maxChecking), watched: map[[sha256.Size]byte]*watched{}}
 }
 
-// attempt is one try on a name from a peer.
+// attempt is one login attempt on a name from a peer.
 type attempt struct {
 	name, peer string
 	lockable   bool
 }
 
-// key is short however long a name somebody sends: many of them are kept.
+// key is short even for a long name, because many keys are stored.
 func (a attempt) key() [sha256.Size]byte {
 	return sha256.Sum256([]byte(fold(a.name) + "\x00" + a.peer))
 }
 
-// try runs check in its turn. check's ErrBadPassword counts as a failure, success
-// makes failures forgotten.
+// try runs check when it is this attempt's turn. An ErrBadPassword from check counts as
+// a failure. Success clears the failures.
 func (t *throttle) try(ctx context.Context, a attempt, check func() error) error {
 	for {
 		wait, err := t.turn(a)
@@ -73,9 +73,9 @@ func (t *throttle) try(ctx context.Context, a attempt, check func() error) error
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		// Whoever came when there was no failure yet, and waited only for a core,
-		// takes a turn like the others if there has been one since: a thousand
-		// guesses at the same time are no quicker than one after the other.
+		// An attempt that came before the first failure and waited only for a core
+		// takes a turn if there has been a failure since. So a thousand guesses at the
+		// same time are no faster than one after the other.
 		if wait > 0 || !t.waiting(a) {
 			break
 		}
@@ -104,7 +104,7 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// turn says how long to wait, and makes the next one wait longer.
+// turn returns how long to wait, and makes the next attempt wait longer.
 func (t *throttle) turn(a attempt) (time.Duration, error) {
 	at := time.Now()
 	t.mu.Lock()
@@ -127,7 +127,7 @@ func (t *throttle) turn(a attempt) (time.Duration, error) {
 	return wait, nil
 }
 
-// waiting tells whether an attempt that came now would have to wait.
+// waiting reports whether an attempt that came now would have to wait.
 func (t *throttle) waiting(a attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +169,7 @@ func (t *throttle) note(a attempt, err error) {
 	}
 }
 
-// room keeps the number of pairs bounded: names of nobody cost nothing to invent.
+// room limits the number of pairs, because an attacker can invent any number of names.
 func (t *throttle) room(at time.Time) {
 	if len(t.watched) < maxWatched {
 		return
@@ -179,7 +179,7 @@ func (t *throttle) room(at time.Time) {
 			delete(t.watched, k)
 		}
 	}
-	for k := range t.watched { // any: better than to grow, or to stop watching
+	for k := range t.watched { // any entry: better than to grow without limit, or to stop watching
 		if len(t.watched) < maxWatched {
 			return
 		}
@@ -187,7 +187,7 @@ func (t *throttle) room(at time.Time) {
 	}
 }
 
-// forget drops the failures that are too old to count.
+// forget drops failures that are too old to count.
 func (w *watched) forget(at time.Time) {
 	for len(w.failures) > 0 && at.Sub(w.failures[0]) >= lockWindow {
 		w.failures = w.failures[1:]

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Five failures lock a name for a while, also one that nobody has; not the ones who
-// could unlock it.
+// Five failures lock a name for a while, even a name that does not exist.
+// Administrators are not locked, because they can unlock others.
 func TestLockout(t *testing.T) {
 	for name, tc := range map[string]struct {
 		password string
@@ -46,8 +46,8 @@ func TestLockout(t *testing.T) {
 	}
 }
 
-// Failures make the next attempt wait, each longer, and success ends that; another
-// peer or name does not wait.
+// Failures make the next attempt wait, each time longer. Success resets the delay.
+// Another peer or name does not wait.
 func TestThrottleDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := newThrottle()
@@ -74,7 +74,7 @@ func TestThrottleDelays(t *testing.T) {
 	})
 }
 
-// A crowd of guesses is not quicker than a queue of them, and the queue is short.
+// Concurrent guesses are no faster than sequential ones, and their queue is short.
 func TestThrottleCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := newThrottle()
@@ -85,7 +85,7 @@ func TestThrottleCrowd(t *testing.T) {
 		for range 200 {
 			wg.Go(func() {
 				err := th.try(t.Context(), attempt{name: "admin", peer: "p"}, func() error {
-					time.Sleep(50 * time.Millisecond) // what a hash takes
+					time.Sleep(50 * time.Millisecond) // the duration of a hash
 					return ErrBadPassword
 				})
 				mu.Lock()

@@ -16,13 +16,13 @@ import (
 
 const (
 	userAccessValidity   = 10 * time.Minute
-	clientAccessValidity = 12 * time.Hour // cf cannot renew it: it forgets the secret
+	clientAccessValidity = 12 * time.Hour // cf cannot renew it, because it does not store the secret
 	maxToken             = 16 << 10
 	zone                 = "uaa"
 )
 
-// claims is what a token says. Those of a user come with user_name, user_id and
-// origin, of which the command line needs all or none.
+// claims are the claims of a token. Those of a user include user_name, user_id and
+// origin; the command line needs all or none of them.
 type claims struct {
 	JTI         string           `json:"jti"`
 	Subject     string           `json:"sub"`
@@ -47,25 +47,26 @@ type claims struct {
 	Audience    jwt.ClaimStrings `json:"aud"`
 }
 
-// GetExpirationTime is for jwt, like the ones that follow.
+// GetExpirationTime implements jwt.Claims, like the methods below.
 func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return c.Expires, nil }
 
-// GetIssuedAt returns when the token was given.
+// GetIssuedAt returns when the token was issued.
 func (c *claims) GetIssuedAt() (*jwt.NumericDate, error) { return c.IssuedAt, nil }
 
-// GetNotBefore returns nothing: a token holds as soon as it is given.
+// GetNotBefore returns nothing: a token is valid as soon as it is issued.
 func (c *claims) GetNotBefore() (*jwt.NumericDate, error) { return nil, nil }
 
-// GetIssuer returns who gave the token.
+// GetIssuer returns the issuer of the token.
 func (c *claims) GetIssuer() (string, error) { return c.Issuer, nil }
 
-// GetSubject returns whom the token is about.
+// GetSubject returns the user or client that the token is about.
 func (c *claims) GetSubject() (string, error) { return c.Subject, nil }
 
-// GetAudience returns whom the token is for.
+// GetAudience returns the services that the token is for.
 func (c *claims) GetAudience() (jwt.ClaimStrings, error) { return c.Audience, nil }
 
-// principal is who the claims are about, as they were.
+// principal returns the principal of the claims, in the state when the token was
+// issued.
 func (c *claims) principal() Principal {
 	p := Principal{
 		ID: c.ClientID, Name: c.ClientID, Client: c.ClientID, Scopes: c.Scope,
@@ -77,7 +78,7 @@ func (c *claims) principal() Principal {
 	return p
 }
 
-// userClaims is a token of a user, given to a client.
+// userClaims returns the claims of a user's token for a client.
 func (s *tokens) userClaims(u User, c Client, ses session) *claims {
 	out := s.newClaims(c, cmp.Or(c.AccessValidity, userAccessValidity))
 	out.Subject, out.UserID, out.UserName, out.Origin, out.Email = u.GUID, u.GUID, u.Name, u.Origin, u.Email
@@ -87,7 +88,7 @@ func (s *tokens) userClaims(u User, c Client, ses session) *claims {
 	return out
 }
 
-// clientClaims is a token of a client in its own name.
+// clientClaims returns the claims of a client's token in its own name.
 func (s *tokens) clientClaims(c Client, scopes []string) *claims {
 	out := s.newClaims(c, cmp.Or(c.AccessValidity, clientAccessValidity))
 	out.Subject, out.Authorities = c.ID, slices.Clone(scopes)
@@ -104,8 +105,8 @@ func (s *tokens) newClaims(c Client, life time.Duration) *claims {
 	}
 }
 
-// setScope also says whom the token is for: the client, and every service that a
-// scope of it speaks of.
+// setScope also sets the audience of the token: the client, and every service that one
+// of the scopes names.
 func (c *claims) setScope(scopes []string) {
 	c.Scope = slices.Clone(scopes)
 	if c.Scope == nil {
@@ -134,9 +135,8 @@ func (s *tokens) sign(c *claims) (string, error) {
 	return signed, nil
 }
 
-// Verify returns who a token stands for, with the scopes that they still have. It
-// returns ErrExpired, ErrRevoked or ErrInvalidToken when the token is not to be
-// believed.
+// Verify returns the principal of a token, with the scopes that it still has. It
+// returns ErrExpired, ErrRevoked or ErrInvalidToken if the token is not valid.
 func (s *tokens) Verify(token string) (Principal, error) {
 	c, err := s.parse(token)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *tokens) Verify(token string) (Principal, error) {
 	return s.current(c.principal())
 }
 
-// parse checks what the token itself tells.
+// parse checks the token itself, without the store.
 func (s *tokens) parse(token string) (*claims, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalidToken, maxToken)
@@ -174,7 +174,7 @@ func (s *tokens) keyOf(t *jwt.Token) (any, error) {
 	return &k.private.PublicKey, nil
 }
 
-// current checks what only the store tells, and returns p as it is now.
+// current checks the state in the store, and returns p in its present state.
 func (s *tokens) current(p Principal) (Principal, error) {
 	_, err := s.revoked.Get(p.JTI)
 	if err == nil {
@@ -186,8 +186,8 @@ func (s *tokens) current(p Principal) (Principal, error) {
 	return s.account(p)
 }
 
-// account returns p as its user and client are now: without the scopes that they
-// have lost, or ErrRevoked when they have gone or have a new password.
+// account returns p in the present state of its user and client, without lost scopes.
+// It returns ErrRevoked if one of them was deleted or has a new password.
 func (s *tokens) account(p Principal) (Principal, error) {
 	c, err := s.accounts.Client(p.Client)
 	if errors.Is(err, ErrNotFound) {
@@ -218,7 +218,8 @@ func (s *tokens) account(p Principal) (Principal, error) {
 	return p, nil
 }
 
-// allowedTo tells the scopes that a client may have in the name of a user.
+// allowedTo returns a function that reports whether a client can have a scope in the
+// name of a user.
 func allowedTo(u User, c Client) func(scope string) bool {
 	own := u.Scopes()
 	return func(scope string) bool { return slices.Contains(own, scope) && c.allows(scope) }

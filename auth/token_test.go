@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// claimsOf reads a token like the command line does: without a look at who signed it.
+// claimsOf reads a token as the command line does, without verifying the signature.
 func claimsOf(t testing.TB, token string) map[string]any {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -101,7 +101,7 @@ func TestAdminToken(t *testing.T) {
 	}
 }
 
-// sign makes a token as somebody else would.
+// sign creates a token as another issuer would.
 func sign(t testing.TB, method jwt.SigningMethod, key any, kid any, c jwt.MapClaims) string {
 	t.Helper()
 	tok := jwt.NewWithClaims(method, c)
@@ -115,7 +115,7 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, kid any, c jwt.MapCla
 	return signed
 }
 
-// Only what this server signed in its one way, for itself, is believed.
+// Verify accepts only tokens that this server signed for itself with its one algorithm.
 func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,7 +207,7 @@ func TestTokenExpires(t *testing.T) {
 	})
 }
 
-// What happens to an account happens to its tokens at once.
+// Changes of an account affect its tokens at once.
 func TestTokenEndsWithItsAccount(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -266,7 +266,7 @@ func TestClientTokenEndsWithItsAccount(t *testing.T) {
 	}
 }
 
-// A right that is taken away is gone from the tokens that are out.
+// A revoked scope is removed at once from tokens that were issued earlier.
 func TestScopesShrinkAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// OriginUAA is the origin of the users whose passwords are kept here.
+// OriginUAA is the origin of the users whose passwords dew stores.
 const OriginUAA = "uaa"
 
 const maxName = 255
@@ -23,58 +23,58 @@ const maxName = 255
 type User struct {
 	GUID       string
 	Name       string
-	Origin     string // who knows the password; OriginUAA: dew itself
+	Origin     string // system that checks the password: OriginUAA is dew itself
 	Email      string
 	GivenName  string
 	FamilyName string
-	Hash       []byte   // bcrypt; nil: no password is right
-	Groups     []string // scopes besides the ones that every user has
+	Hash       []byte   // bcrypt. Nil means that no password is right.
+	Groups     []string // scopes in addition to the default ones
 	Active     bool
 	Verified   bool
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	PasswordAt time.Time // when the password was set
-	Version    int       // counts the changes
+	Version    int       // number of changes
 	Epoch      int       // tokens of another epoch are revoked
 }
 
-// Scopes is everything that the user may ask for.
+// Scopes returns all scopes that the user can request.
 func (u User) Scopes() []string {
 	all := slices.Concat(defaultScopes, u.Groups)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// signature changes when every token of the user must end.
+// signature changes when all tokens of the user must become invalid.
 func (u User) signature() string {
 	return fingerprint("user", u.GUID, string(u.Hash), fmt.Sprint(u.Epoch))
 }
 
-// NewUser is what a user is made of.
+// NewUser holds the values of a user to create.
 type NewUser struct {
-	GUID       string // empty: a new one
+	GUID       string // empty means a new one
 	Name       string
-	Origin     string // empty: OriginUAA
+	Origin     string // empty means OriginUAA
 	Email      string
 	GivenName  string
 	FamilyName string
-	Password   string // empty only where another origin knows it
+	Password   string // empty only if another origin checks it
 	Groups     []string
 	Inactive   bool
 }
 
-// Accounts remembers users and clients, and the sessions that end with them.
+// Accounts stores users and clients, and the sessions that are deleted with them.
 type Accounts struct {
 	db       *store.DB
-	tx       *store.Tx // nil: each method is a transaction of its own
+	tx       *store.Tx // nil means that each method is its own transaction
 	hasher   hasher
 	users    *store.Bucket[User]
 	clients  *store.Bucket[Client]
 	sessions *store.Bucket[session]
 }
 
-// NewAccounts returns the accounts that live in db. cost is bcrypt's; 0 stands for
-// its default.
+// NewAccounts returns the accounts that are stored in db. cost is the bcrypt cost, 0
+// for its default.
 func NewAccounts(db *store.DB, cost int) *Accounts {
 	return &Accounts{
 		db:     db,
@@ -90,8 +90,8 @@ func NewAccounts(db *store.DB, cost int) *Accounts {
 	}
 }
 
-// With returns the accounts inside tx. Hashing a password takes a while, in which
-// nobody else can write: set passwords outside where that is possible.
+// With returns the accounts inside tx. Hashing a password takes a while and blocks
+// other writers: set passwords outside the transaction where possible.
 func (a *Accounts) With(tx *store.Tx) *Accounts {
 	c := *a
 	c.tx = tx
@@ -102,8 +102,8 @@ func (a *Accounts) With(tx *store.Tx) *Accounts {
 // User returns the user with guid.
 func (a *Accounts) User(guid string) (User, error) { return get(a.users, "user", guid) }
 
-// UserByName returns the user with the name, whose capitals do not count, and the
-// origin; "" stands for OriginUAA.
+// UserByName returns the user with the name, ignoring case, and the origin. An empty
+// origin means OriginUAA.
 func (a *Accounts) UserByName(name, origin string) (User, error) {
 	origin = cmp.Or(origin, OriginUAA)
 	found, err := a.users.By("name and origin", fold(name)+"\x00"+fold(origin))
@@ -137,8 +137,8 @@ func (a *Accounts) Users() ([]User, error) {
 	return all, nil
 }
 
-// CreateUser keeps a new user. It returns ErrTaken when the origin has one with
-// the name, or when the guid is known.
+// CreateUser stores a new user. It returns ErrTaken if the origin already has a user
+// with the name, or if the guid exists.
 func (a *Accounts) CreateUser(n NewUser) (User, error) {
 	u := User{
 		GUID: n.GUID, Name: n.Name, Origin: cmp.Or(n.Origin, OriginUAA), Email: n.Email,
@@ -167,8 +167,8 @@ func (a *Accounts) CreateUser(n NewUser) (User, error) {
 	})
 }
 
-// isFree refuses an id that a user or a client has. Roles are given to ids of
-// both: one with the id of another would have the other's roles.
+// isFree refuses an id that a user or a client has. Roles are given to the ids of both,
+// so an account with the id of another would have the other's roles.
 func (a *Accounts) isFree(id string) error {
 	if _, err := a.User(id); !errors.Is(err, ErrNotFound) {
 		return cmp.Or(err, fmt.Errorf("user %s: %w", id, ErrTaken))
@@ -179,8 +179,8 @@ func (a *Accounts) isFree(id string) error {
 	return nil
 }
 
-// UpdateUser changes a user in one transaction. Guid, password and times are not
-// fn's to change.
+// UpdateUser changes a user in one transaction. fn cannot change guid, password and
+// times.
 func (a *Accounts) UpdateUser(guid string, fn func(u *User) error) (u User, err error) {
 	err = a.update(func(a *Accounts) error {
 		old, err := a.User(guid)
@@ -203,7 +203,7 @@ func (a *Accounts) UpdateUser(guid string, fn func(u *User) error) (u User, err 
 	return u, err
 }
 
-// SetPassword gives a user another password, which ends all tokens of the user.
+// SetPassword sets another password for a user, which revokes all tokens of the user.
 func (a *Accounts) SetPassword(guid, password string) error {
 	hash, err := a.hasher.hash("password", password)
 	if err != nil {
@@ -224,8 +224,8 @@ func (a *Accounts) SetPassword(guid, password string) error {
 	})
 }
 
-// CheckPassword returns the user with name and password, or ErrBadPassword, which
-// takes as long for a name that nobody has.
+// CheckPassword returns the user with name and password, or ErrBadPassword. It takes
+// the same time for an unknown name.
 func (a *Accounts) CheckPassword(name, password string) (User, error) {
 	return a.checkPassword(name, OriginUAA, password)
 }
@@ -241,8 +241,8 @@ func (a *Accounts) checkPassword(name, origin, password string) (User, error) {
 	return u, nil
 }
 
-// DeleteUser removes a user, whose tokens end with it. Roles are another matter:
-// delete them in the same transaction.
+// DeleteUser removes a user and revokes its tokens. It does not delete roles: delete
+// them in the same transaction.
 func (a *Accounts) DeleteUser(guid string) error {
 	return a.update(func(a *Accounts) error {
 		if _, err := a.User(guid); err != nil {
@@ -294,7 +294,7 @@ func (u User) check() error {
 	return checkScopes("groups", u.Groups)
 }
 
-// checkGUID lets in what can stand in a path and in a key.
+// checkGUID accepts only ids that are valid in a path and in a key.
 func checkGUID(guid string) error {
 	ok := guid != "" && len(guid) <= maxName && !strings.ContainsFunc(guid, func(r rune) bool {
 		return r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r))
@@ -305,7 +305,7 @@ func checkGUID(guid string) error {
 	return nil
 }
 
-// checkText keeps out what could break a log line, a header or a mail.
+// checkText refuses characters that could break a log line, a header or a mail.
 func checkText(key, value string) error {
 	switch {
 	case len(value) > maxName:
@@ -323,10 +323,10 @@ func (a *Accounts) update(fn func(a *Accounts) error) error {
 	return a.db.Update(func(tx *store.Tx) error { return fn(a.With(tx)) })
 }
 
-// fold is a name as it is compared.
+// fold returns a name in the form that is compared.
 func fold(name string) string { return strings.ToLower(name) }
 
-// get reads a value that must be there.
+// get reads a value that must exist.
 func get[T any](b *store.Bucket[T], noun, key string) (v T, err error) {
 	v, err = b.Get(key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -338,6 +338,6 @@ func get[T any](b *store.Bucket[T], noun, key string) (v T, err error) {
 	return v, nil
 }
 
-// now is without what would not survive the store: what is returned is equal to
-// what will be read.
+// now returns the time without the parts that the store would lose, so that returned
+// values equal stored ones.
 func now() time.Time { return time.Now().UTC().Round(0) }

@@ -27,7 +27,7 @@ const (
 	adminPassword = "first-password"
 )
 
-// testKeys are made once: making one takes longer than most tests.
+// testKeys are created once, because creating one takes longer than most tests.
 var testKeys = sync.OnceValue(func() (keys [2]*rsa.PrivateKey) {
 	for i := range keys {
 		k, err := rsa.GenerateKey(rand.Reader, keyBits)
@@ -43,7 +43,7 @@ func keyPEM(k *rsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)})
 }
 
-// world is a server with its files, and what it recorded.
+// world is a server with its files and the events it recorded.
 type world struct {
 	t      testing.TB
 	dir    string
@@ -52,7 +52,7 @@ type world struct {
 	events []string
 }
 
-// hashed hashes each password once: with the race detector a hash takes its time.
+// hashed hashes each password once, because a hash is slow with the race detector.
 var hashed = func() func(password string) []byte {
 	var known sync.Map
 	return func(password string) []byte {
@@ -68,7 +68,7 @@ var hashed = func() func(password string) []byte {
 	}
 }()
 
-// newWorld is a server that was started before: admin is there.
+// newWorld returns a server that was started before, so that admin exists.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
@@ -112,7 +112,7 @@ func (w *world) config() Config {
 	}
 }
 
-// open starts the server, or starts it again.
+// open starts or restarts the server.
 func (w *world) open() {
 	w.t.Helper()
 	if w.db != nil {
@@ -128,7 +128,7 @@ func (w *world) open() {
 	}
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	code   int
 	header http.Header
@@ -155,7 +155,7 @@ func basicAuth(user, password string) option {
 	return func(r *http.Request) { r.SetBasicAuth(user, password) }
 }
 
-// do sends a request; body is sent as it is when it is a string, else as JSON.
+// do sends a request. It sends a string body unchanged, and any other body as JSON.
 func (w *world) do(method, path string, body any, opts ...option) answer {
 	w.t.Helper()
 	var raw []byte
@@ -191,7 +191,7 @@ func (w *world) do(method, path string, body any, opts ...option) answer {
 
 var isForm = header("Content-Type", "application/x-www-form-urlencoded")
 
-// form asks the token endpoint; pairs are keys and values.
+// form sends a request to the token endpoint. pairs are keys and values.
 func (w *world) form(opts []option, pairs ...string) answer {
 	w.t.Helper()
 	v := url.Values{}
@@ -201,10 +201,10 @@ func (w *world) form(opts []option, pairs ...string) answer {
 	return w.do("POST", "/uaa/oauth/token", v.Encode(), append([]option{isForm}, opts...)...)
 }
 
-// cf is how the command line tells who it is.
+// cf is how the command line authenticates itself.
 var cf = []option{basicAuth("cf", "")}
 
-// tokens is a login.
+// tokens logs in and returns the tokens.
 func (w *world) tokens(name, password string) (access, refresh string) {
 	w.t.Helper()
 	a := w.form(cf, "grant_type", "password", "username", name, "password", password)
@@ -214,7 +214,7 @@ func (w *world) tokens(name, password string) (access, refresh string) {
 	return a.text("access_token"), a.text("refresh_token")
 }
 
-// admin returns a token without the way through a login.
+// admin returns an administrator's token without a login.
 func (w *world) admin() string {
 	w.t.Helper()
 	token, err := w.s.UserToken(AdminName)
@@ -246,7 +246,7 @@ func (w *world) user(name, password string, groups ...string) User {
 	return u
 }
 
-// client makes a client and returns a token of it.
+// client creates a client and returns one of its tokens.
 func (w *world) client(id, secret string, authorities ...string) string {
 	w.t.Helper()
 	c := Client{ID: id, Hash: hashed(secret), GrantTypes: []string{GrantClient}, Authorities: authorities, CreatedAt: now(), UpdatedAt: now()}
