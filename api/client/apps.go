@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// NoApp is an app that is not there.
+// NoApp is the error for an app that does not exist.
 type NoApp struct{ Name string }
 
 func (n *NoApp) Error() string { return fmt.Sprintf("there is no app %q", n.Name) }
@@ -49,7 +49,7 @@ func (c Apps) ByName(ctx context.Context, name string) (v3.App, error) {
 	return as[0], nil
 }
 
-// Create makes an app without bits.
+// Create creates an app without files.
 func (c Apps) Create(ctx context.Context, body v3.CreateApp) (v3.App, error) {
 	var a v3.App
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps", body, &a)
@@ -72,7 +72,7 @@ func (c Apps) Delete(ctx context.Context, guid string) error {
 	return c.follow(ctx, h)
 }
 
-// Manifest reads the manifest that makes the app as it is now, in YAML.
+// Manifest reads the manifest of the app's present state, in YAML.
 func (c Apps) Manifest(ctx context.Context, guid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -91,14 +91,14 @@ func (c Apps) Manifest(ctx context.Context, guid string) ([]byte, error) {
 	return b, nil
 }
 
-// Act starts, stops or restarts an app: it changes the wish and does not wait.
+// Act starts, stops or restarts an app. It changes the desired state and does not wait.
 func (c Apps) Act(ctx context.Context, guid string, action Action) (v3.App, error) {
 	var a v3.App
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps/"+escape(guid)+"/actions/"+string(action), nil, &a)
 	return a, err
 }
 
-// Action is something that an app can be told.
+// Action is a change of an app's state.
 type Action string
 
 // The actions of an app.
@@ -108,20 +108,21 @@ const (
 	Restart Action = "restart"
 )
 
-// CrashMails tells whether crashes of an app are told by mail.
+// CrashMails reports whether dew sends mail when an app crashes.
 func (c Apps) CrashMails(ctx context.Context, app string) (bool, error) {
 	var m v3.CrashMails
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/apps/"+escape(app)+"/crash-mails", nil, &m)
 	return m.Enabled, err
 }
 
-// SetCrashMails switches the mails about crashes of an app.
+// SetCrashMails enables or disables the mails about crashes of an app.
 func (c Apps) SetCrashMails(ctx context.Context, app string, enabled bool) error {
 	_, err := c.call(ctx, http.MethodPut, "/dew/v1/apps/"+escape(app)+"/crash-mails", v3.CrashMails{Enabled: enabled}, nil)
 	return err
 }
 
-// ByGUID lists the apps that have one of the guids, in all spaces that one sees.
+// ByGUID lists the apps that have one of the guids, in all spaces that the caller can
+// see.
 func (c Apps) ByGUID(ctx context.Context, guids ...string) ([]v3.App, error) {
 	return listByGUID[v3.App](ctx, c.transport, "/v3/apps", guids)
 }
@@ -133,7 +134,7 @@ func manifest(path string, yaml []byte) Request {
 	}
 }
 
-// DiffManifest tells what applying the manifest would change.
+// DiffManifest returns the changes that applying the manifest would make.
 func (c Apps) DiffManifest(ctx context.Context, space string, yaml []byte) ([]v3.Difference, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -142,7 +143,7 @@ func (c Apps) DiffManifest(ctx context.Context, space string, yaml []byte) ([]v3
 	return d.Diff, err
 }
 
-// ApplyManifest applies the manifest, all of it or nothing, and waits for it.
+// ApplyManifest applies the manifest, all of it or nothing, and waits until it is done.
 func (c Apps) ApplyManifest(ctx context.Context, space string, yaml []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -160,7 +161,7 @@ func (c Apps) Env(ctx context.Context, app string) (v3.Env, error) {
 	return e, err
 }
 
-// UpdateEnv sets variables of the app; nil unsets.
+// UpdateEnv sets variables of the app. A nil value unsets a variable.
 func (c Apps) UpdateEnv(ctx context.Context, app string, vars map[string]*string) error {
 	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(app)+"/environment_variables", v3.UpdateEnvVars{Var: vars}, nil)
 	return err
@@ -173,14 +174,14 @@ func (c Apps) Events(ctx context.Context, app string, n int) ([]v3.Event, error)
 	})
 }
 
-// SSHEnabled tells whether the instances of an app may be entered, and why not.
+// SSHEnabled reports whether SSH to the instances of an app is allowed, and why not.
 func (c Apps) SSHEnabled(ctx context.Context, app string) (v3.SSHEnabled, error) {
 	var e v3.SSHEnabled
 	_, err := c.call(ctx, http.MethodGet, "/v3/apps/"+escape(app)+"/ssh_enabled", nil, &e)
 	return e, err
 }
 
-// SetFeature switches a feature of an app.
+// SetFeature enables or disables a feature of an app.
 func (c Apps) SetFeature(ctx context.Context, app, feature string, enabled bool) (v3.AppFeature, error) {
 	var f v3.AppFeature
 	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(app)+"/features/"+escape(feature), v3.UpdateAppFeature{Enabled: &enabled}, &f)

@@ -9,14 +9,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// CreateBuildpack makes a buildpack that waits for its bits.
+// CreateBuildpack creates a buildpack that waits for its files.
 func (c Bits) CreateBuildpack(ctx context.Context, body v3.CreateBuildpack) (v3.Buildpack, error) {
 	var b v3.Buildpack
 	_, err := c.call(ctx, http.MethodPost, "/v3/buildpacks", body, &b)
 	return b, err
 }
 
-// UpdateBuildpack changes what a body names of a buildpack.
+// UpdateBuildpack changes the fields of a buildpack that the body names.
 func (c Bits) UpdateBuildpack(ctx context.Context, guid string, body v3.UpdateBuildpack) (v3.Buildpack, error) {
 	var b v3.Buildpack
 	_, err := c.call(ctx, http.MethodPatch, "/v3/buildpacks/"+escape(guid), body, &b)
@@ -28,12 +28,12 @@ func (c Bits) DeleteBuildpack(ctx context.Context, guid string) error {
 	return c.remove(ctx, "/v3/buildpacks/"+escape(guid))
 }
 
-// UploadBuildpack gives a buildpack the zip in a file.
+// UploadBuildpack uploads a zip file to a buildpack.
 func (c Bits) UploadBuildpack(ctx context.Context, guid, name string, bits func(io.Writer) error) error {
 	return c.uploadFile(ctx, "/v3/buildpacks/"+escape(guid)+"/upload", name, bits)
 }
 
-// StackDetails lists the stacks, also those that are not ready, the default first.
+// StackDetails lists all stacks, even those that are not ready, the default first.
 func (c Bits) StackDetails(ctx context.Context) ([]v3.StackDetails, error) {
 	var s v3.Stacks
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/stacks", nil, &s)
@@ -47,14 +47,14 @@ func (c Bits) StackDetail(ctx context.Context, guid string) (v3.StackDetails, er
 	return s, err
 }
 
-// MakeStack begins to make a stack; StackDetail tells how far it is.
+// MakeStack starts to create a stack. StackDetail returns its progress.
 func (c Bits) MakeStack(ctx context.Context, body v3.MakeStack) (v3.StackDetails, error) {
 	var s v3.StackDetails
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/stacks", body, &s)
 	return s, err
 }
 
-// UploadStack makes a stack of a file.
+// UploadStack creates a stack from a file.
 func (c Bits) UploadStack(ctx context.Context, name string, file io.Reader) (v3.StackDetails, error) {
 	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
@@ -72,7 +72,7 @@ func (c Bits) RemoveStack(ctx context.Context, guid string) error {
 	return err
 }
 
-// UpdateStack changes who may use a stack.
+// UpdateStack changes the state of a stack, which decides which apps can use it.
 func (c Bits) UpdateStack(ctx context.Context, guid string, body v3.UpdateStack) (v3.Stack, error) {
 	var out v3.Stack
 	_, err := c.call(ctx, http.MethodPatch, "/v3/stacks/"+escape(guid), body, &out)

@@ -12,36 +12,36 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Socket is the name of the daemon's socket below its folder of run-time files.
+// Socket is the name of the daemon's socket in its folder of run-time files.
 const Socket = "dew.sock"
 
 const (
 	dialTimeout = 6 * time.Second
-	callTimeout = time.Minute // of everything but uploads and streams
+	callTimeout = time.Minute // timeout of all calls except uploads and streams
 	maxAnswer   = 64 << 20
-	allPages    = "5000" // the largest page there is
+	allPages    = "5000" // the largest page size
 )
 
-// Options say where the daemon is, and who asks.
+// Options say where the daemon is, and how the client authenticates.
 type Options struct {
-	Run       string       // folder of the daemon's run-time files: its socket is asked
-	URL       string       // instead of Run: the listener
-	Tokens    Tokens       // sign the requests; nil: nothing does
-	TLS       *tls.Config  // for an https listener; nil: the system's authorities
-	Space     Space        // where apps are looked for; nil: everywhere
-	UserAgent string       // who asks
-	Warn      func(string) // hears what the daemon warns of; may be nil
+	Run       string       // folder of the daemon's run-time files, which has its socket
+	URL       string       // URL of the listener, instead of Run
+	Tokens    Tokens       // authenticate the requests, nil for none
+	TLS       *tls.Config  // for an https listener, nil for the system's certificate authorities
+	Space     Space        // space whose apps are listed, nil for all spaces
+	UserAgent string       // name of the calling program
+	Warn      func(string) // is called with the daemon's warnings, can be nil
 }
 
-// Space gives the guid of the space that apps, processes and routes are listed
-// of. It is asked when it is needed, and each time.
+// Space returns the guid of the space whose apps, processes and routes are listed. It
+// is called each time the guid is needed.
 type Space func(ctx context.Context) (string, error)
 
-// Client asks one daemon; its calls are grouped by subject. It is safe for
-// concurrent use.
+// Client calls one daemon. Its calls are grouped by subject. It is safe for concurrent
+// use.
 type Client struct{ *transport }
 
-// New gives a client; nothing is asked yet.
+// New returns a client. It sends no request yet.
 func New(o Options) (*Client, error) {
 	t, err := newTransport(o)
 	if err != nil {
@@ -53,11 +53,10 @@ func New(o Options) (*Client, error) {
 // Apps are the calls about apps: their settings, environment and deployments.
 func (c *Client) Apps() Apps { return Apps{c.transport} }
 
-// Processes are the calls about what apps run: processes, instances and tasks.
+// Processes are the calls about processes, instances and tasks of apps.
 func (c *Client) Processes() Processes { return Processes{c.transport} }
 
-// Bits are the calls about what apps run from: packages, builds, droplets,
-// buildpacks and stacks.
+// Bits are the calls about packages, builds, droplets, buildpacks and stacks.
 func (c *Client) Bits() Bits { return Bits{c.transport} }
 
 // Routes are the calls about routes and domains.
@@ -75,7 +74,7 @@ func (c *Client) Orgs() Orgs { return Orgs{c.transport} }
 // Users are the calls about users, roles, OAuth clients and tokens.
 func (c *Client) Users() Users { return Users{c.transport} }
 
-// Logs are the calls about the lines that apps and services print.
+// Logs are the calls about the log lines of apps and services.
 func (c *Client) Logs() Logs { return Logs{c.transport} }
 
 // Daemon are the calls about the daemon itself and about everything it runs.
@@ -105,7 +104,7 @@ type (
 	Daemon struct{ *transport }
 )
 
-// Select gives a client whose list of the resources at path has only those with
+// Select returns a client whose list of the resources at path has only those with
 // matching labels. An empty selector matches everything.
 func (c *Client) Select(path, selector string) *Client {
 	if selector == "" {
@@ -116,21 +115,21 @@ func (c *Client) Select(path, selector string) *Client {
 	return &Client{&t}
 }
 
-// Address is the socket or address that is asked.
+// Address is the socket or URL of the daemon.
 func (c *Client) Address() string { return c.address }
 
-// SpaceGUID gives the guid of the client's space; empty if it has none.
+// SpaceGUID returns the guid of the client's space, or an empty string if it has none.
 func (c *Client) SpaceGUID(ctx context.Context) (string, error) { return c.spaceGUID(ctx) }
 
-// Error is an answer that is not a success.
+// Error is a response that is not a success.
 type Error struct {
 	Status int
 	Code   int
 	Title  string
-	Detail string // of all errors in the answer, one per line
+	Detail string // details of all errors in the response, one per line
 }
 
-// Error gives the daemon's own sentence.
+// Error returns the daemon's own message.
 func (e *Error) Error() string {
 	if e.Detail == "" {
 		return fmt.Sprintf("the daemon answered %d %s", e.Status, http.StatusText(e.Status))
@@ -138,14 +137,14 @@ func (e *Error) Error() string {
 	return e.Detail
 }
 
-// NotFound tells whether err is the daemon's word that something is not there. A
-// call that it does not know is another matter.
+// NotFound reports whether err says that a resource does not exist. An endpoint that
+// the daemon does not have is a different error.
 func NotFound(err error) bool {
 	e := (*Error)(nil)
 	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Detail != v3.DetailUnknownRequest
 }
 
-// Unreachable is a daemon that cannot be asked.
+// Unreachable is the error for a daemon that cannot be reached.
 type Unreachable struct {
 	Address string
 	Err     error
@@ -156,11 +155,11 @@ func (u *Unreachable) Error() string {
 	return fmt.Sprintf("cannot reach dewd at %s: %v", u.Address, u.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Request is a request in full; Path may have a query. It is signed with a token
-// unless its header has an Authorization or it is to be Anonymous.
+// Request is a request. Path can have a query. It is sent with a token unless its
+// header has an Authorization or Anonymous is set.
 type Request struct {
 	Method    string
 	Path      string
@@ -169,9 +168,9 @@ type Request struct {
 	Anonymous bool
 }
 
-// Send sends a request and gives the answer whatever its status. The caller
-// closes its body. A token that the daemon refuses is renewed, and the request
-// sent again, once; not so an upload, which cannot be read twice.
+// Send sends a request and returns the response whatever its status. The caller closes
+// its body. If the daemon refuses the token, Send renews it and sends the request once
+// more. It does not repeat an upload, which cannot be read twice.
 func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	return c.send(ctx, r)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// ask gives a client of a handler, and what the daemon warned of.
+// ask returns a client of a handler, and the daemon's warnings.
 func ask(t *testing.T, h http.HandlerFunc) (*Client, *[]string) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -74,7 +74,7 @@ func TestUnreachable(t *testing.T) {
 	if _, err = c.Apps().List(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("the end of ctx became %v", err)
 	}
-	// A daemon that dies in the midst of an answer is not an answer.
+	// A response that breaks off because the daemon dies is an error.
 	c, _ = ask(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, "{")
@@ -109,14 +109,15 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// "There is no such call" must not be taken for "it is gone already".
+// An endpoint that does not exist must not be mistaken for a resource that is already
+// deleted.
 func TestUnknownCall(t *testing.T) {
 	if NotFound(&Error{Status: http.StatusNotFound, Detail: v3.DetailUnknownRequest}) {
 		t.Error("an unknown call counts as a missing thing")
 	}
 }
 
-// Pages are followed through the door that was asked, whatever host they name.
+// The client requests further pages from its own address, whatever host they name.
 func TestPages(t *testing.T) {
 	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
 		page := v3.List[v3.App]{Resources: []v3.App{{Name: "a"}}}
@@ -206,7 +207,7 @@ func TestUpload(t *testing.T) {
 				break
 			}
 			if err != nil {
-				return // it was broken off
+				return // it was aborted
 			}
 			b, err := io.ReadAll(p)
 			if err != nil {
@@ -227,18 +228,18 @@ func TestUpload(t *testing.T) {
 	if _, err := c.Bits().UploadPackage(t.Context(), "p", []v3.Resource{{Path: "a"}}, nil); err != nil || len(parts) != 1 {
 		t.Errorf("got %q, %v", parts, err)
 	}
-	// A file that cannot be read is told as that, not as a broken connection.
+	// A file that cannot be read is reported as such, not as a broken connection.
 	unreadable := errors.New("cannot read a")
 	if _, err := c.Bits().UploadPackage(t.Context(), "p", nil, func(io.Writer) error { return unreadable }); !errors.Is(err, unreadable) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The daemon may refuse before it has read everything.
+// The daemon can refuse an upload before it has read everything.
 func TestUploadRefused(t *testing.T) {
 	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
-		// The connection stays until the client leaves: who closes it with bytes unread
-		// may take the answer away from a client that is slow to read it.
+		// The connection stays open until the client closes it. Closing it with unread
+		// bytes could discard the response before a slow client has read it.
 		answer := http.NewResponseController(w)
 		err := answer.EnableFullDuplex()
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -246,7 +247,7 @@ func TestUploadRefused(t *testing.T) {
 		if err := errors.Join(err, answer.Flush()); err != nil {
 			t.Error(err)
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // until the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // until the client closes the connection
 	})
 	block := make([]byte, 64<<10)
 	_, err := c.Bits().UploadPackage(t.Context(), "p", nil, func(w io.Writer) error {

@@ -10,59 +10,60 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Root reads the document that names the daemon's doors.
+// Root reads the root document, which has the addresses of all APIs.
 func (c Daemon) Root(ctx context.Context) (v3.Root, error) {
 	var r v3.Root
 	_, err := c.call(ctx, http.MethodGet, "/", nil, &r)
 	return r, err
 }
 
-// FeatureFlags lists what administrators can switch.
+// FeatureFlags lists the feature flags.
 func (c Daemon) FeatureFlags(ctx context.Context) ([]v3.FeatureFlag, error) {
 	return list[v3.FeatureFlag](ctx, c.transport, "/v3/feature_flags", nil)
 }
 
-// SetFeatureFlag switches a feature.
+// SetFeatureFlag enables or disables a feature flag.
 func (c Daemon) SetFeatureFlag(ctx context.Context, name string, enabled bool) (v3.FeatureFlag, error) {
 	var f v3.FeatureFlag
 	_, err := c.call(ctx, http.MethodPatch, "/v3/feature_flags/"+escape(name), v3.UpdateFeatureFlag{Enabled: &enabled}, &f)
 	return f, err
 }
 
-// Status reads what the daemon is and does.
+// Status reads the status of the daemon.
 func (c Daemon) Status(ctx context.Context) (v3.Status, error) {
 	var s v3.Status
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/status", nil, &s)
 	return s, err
 }
 
-// Shutdown lets the daemon leave.
+// Shutdown stops the daemon.
 func (c Daemon) Shutdown(ctx context.Context, s v3.Shutdown) error {
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/shutdown", s, nil)
 	return err
 }
 
-// AdminToken gives a token of the administrator, at the socket alone.
+// AdminToken returns an administrator's token. It works only over the socket.
 func (c Daemon) AdminToken(ctx context.Context) (string, error) {
 	var t v3.LocalToken
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/token", nil, &t)
 	return t.Token, err
 }
 
-// Credentials reads how other programs reach the daemon as its administrator.
+// Credentials reads the addresses and credentials that other programs need to act as
+// the administrator.
 func (c Daemon) Credentials(ctx context.Context) (v3.Credentials, error) {
 	var cr v3.Credentials
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/credentials", nil, &cr)
 	return cr, err
 }
 
-// MailFilter chooses mails of the inbox. Empty fields choose all.
+// MailFilter selects mails of the inbox. Empty fields match all mails.
 type MailFilter struct {
 	To      string // address, or guid of the user
 	Kind    string
-	Subject string // a part of it
-	After   uint64 // only newer ones, by their seq
-	Limit   int    // of a list; 0: as many as the daemon gives
+	Subject string // substring of the subject
+	After   uint64 // only mails with a higher seq
+	Limit   int    // maximum number of mails in a list, 0 for the daemon's default
 }
 
 func (f MailFilter) query() url.Values {
@@ -95,11 +96,11 @@ func (c Daemon) Mail(ctx context.Context, id string) (v3.Mail, error) {
 	return m, err
 }
 
-// mailWait is how long one request waits: less than a request may take.
+// mailWait is how long one request waits. It is less than the timeout of a request.
 const mailWait = 20 * time.Second
 
-// WaitForMail returns the first mail that f chooses, whether it is there already
-// or comes until ctx ends.
+// WaitForMail returns the first mail that matches f. If there is none yet, it waits for
+// one until ctx is done.
 func (c Daemon) WaitForMail(ctx context.Context, f MailFilter) (v3.Mail, error) {
 	q := f.query()
 	q.Set("timeout", mailWait.String())
@@ -114,14 +115,14 @@ func (c Daemon) WaitForMail(ctx context.Context, f MailFilter) (v3.Mail, error) 
 	}
 }
 
-// InboxLink makes a link to the inbox for a browser, which opens once.
+// InboxLink creates a link to the inbox for a browser. The link works once.
 func (c Daemon) InboxLink(ctx context.Context) (string, error) {
 	var l v3.InboxLink
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/inbox/link", nil, &l)
 	return l.URL, err
 }
 
-// Labels reads the labels of what a path names.
+// Labels reads the labels of the resource at a path.
 func (c Daemon) Labels(ctx context.Context, path string) (map[string]*string, error) {
 	var out struct {
 		Metadata v3.Metadata `json:"metadata"`
@@ -130,8 +131,8 @@ func (c Daemon) Labels(ctx context.Context, path string) (map[string]*string, er
 	return out.Metadata.Labels, err
 }
 
-// SetLabels changes labels of what a path names; null takes one away. It waits where
-// that takes a while.
+// SetLabels changes labels of the resource at a path. A null value removes a label. It
+// waits until the change is done.
 func (c Daemon) SetLabels(ctx context.Context, path string, labels map[string]*string) error {
 	body := struct {
 		Metadata struct {
@@ -146,27 +147,27 @@ func (c Daemon) SetLabels(ctx context.Context, path string, labels map[string]*s
 	return c.follow(ctx, h)
 }
 
-// EnvVarGroup reads the variables that all instances ("running") or builds
-// ("staging") have.
+// EnvVarGroup reads the variables that all instances ("running") or builds ("staging")
+// have.
 func (c Daemon) EnvVarGroup(ctx context.Context, name string) (v3.EnvVarGroup, error) {
 	var out v3.EnvVarGroup
 	_, err := c.call(ctx, http.MethodGet, "/v3/environment_variable_groups/"+escape(name), nil, &out)
 	return out, err
 }
 
-// UpdateEnvVarGroup changes such variables; null takes one away.
+// UpdateEnvVarGroup changes such variables. A null value removes a variable.
 func (c Daemon) UpdateEnvVarGroup(ctx context.Context, name string, vars map[string]*string) error {
 	_, err := c.call(ctx, http.MethodPatch, "/v3/environment_variable_groups/"+escape(name), map[string]any{"var": vars}, nil)
 	return err
 }
 
-// AppUsage lists what apps took, newest first; since leaves out what is older, if it
-// is a time.
+// AppUsage lists the usage events of apps, newest first. If since is not zero, older
+// events are left out.
 func (c Daemon) AppUsage(ctx context.Context, since time.Time) ([]v3.AppUsageEvent, error) {
 	return list[v3.AppUsageEvent](ctx, c.transport, "/v3/app_usage_events", newestSince(since))
 }
 
-// ServiceUsage lists what services took in the same way.
+// ServiceUsage lists the usage events of services in the same way.
 func (c Daemon) ServiceUsage(ctx context.Context, since time.Time) ([]v3.ServiceUsageEvent, error) {
 	return list[v3.ServiceUsageEvent](ctx, c.transport, "/v3/service_usage_events", newestSince(since))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// CreateDeployment begins to replace the instances of an app.
+// CreateDeployment starts to replace the instances of an app.
 func (c Apps) CreateDeployment(ctx context.Context, body v3.CreateDeployment) (v3.Deployment, error) {
 	var d v3.Deployment
 	_, err := c.call(ctx, http.MethodPost, "/v3/deployments", body, &d)
@@ -23,8 +23,8 @@ func (c Apps) Deployment(ctx context.Context, guid string) (v3.Deployment, error
 	return d, err
 }
 
-// ActiveDeployment finds the deployment of an app that is not done; false: there is
-// none.
+// ActiveDeployment finds the unfinished deployment of an app. It returns false if there
+// is none.
 func (c Apps) ActiveDeployment(ctx context.Context, app string) (v3.Deployment, bool, error) {
 	q := newest()
 	q.Set("app_guids", filter(app))
@@ -36,13 +36,13 @@ func (c Apps) ActiveDeployment(ctx context.Context, app string) (v3.Deployment, 
 	return ds[0], true, nil
 }
 
-// CancelDeployment goes back to what was there before a deployment.
+// CancelDeployment restores the state before a deployment.
 func (c Apps) CancelDeployment(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodPost, "/v3/deployments/"+escape(guid)+"/actions/cancel", nil, nil)
 	return err
 }
 
-// ContinueDeployment lets a canary that is paused go on.
+// ContinueDeployment continues a paused canary deployment.
 func (c Apps) ContinueDeployment(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodPost, "/v3/deployments/"+escape(guid)+"/actions/continue", nil, nil)
 	return err
@@ -53,7 +53,8 @@ func (c Apps) Revisions(ctx context.Context, app string) ([]v3.Revision, error) 
 	return list[v3.Revision](ctx, c.transport, "/v3/apps/"+escape(app)+"/revisions", url.Values{"order_by": {"-created_at"}})
 }
 
-// RevisionAt finds the revision of an app with that number; false: there is none.
+// RevisionAt finds the revision of an app with a version number. It returns false if
+// there is none.
 func (c Apps) RevisionAt(ctx context.Context, app string, version int) (v3.Revision, bool, error) {
 	vs, err := list[v3.Revision](ctx, c.transport, "/v3/apps/"+escape(app)+"/revisions", url.Values{"versions": {strconv.Itoa(version)}})
 	if err != nil || len(vs) == 0 {

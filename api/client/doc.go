@@ -1,8 +1,8 @@
-// Package client asks a dew daemon, over its socket or its listener, in the
-// shapes of package v3.
+// Package client sends requests to a dew daemon, over its socket or its listener. It uses
+// the types of package v3.
 //
 //	client.go     a client and its calls by subject          transport.go  one request, errors, warnings, lists
-//	tokens.go     what requests are signed with              jobs.go       jobs that continue after an answer
+//	tokens.go     tokens of requests                         jobs.go       jobs that continue after a response
 //	apps.go  deployments.go                                  Apps
 //	processes.go  tasks.go                                   Processes
 //	packages.go  buildpacks.go                               Bits

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// runs is where daemons have their folders of run-time files.
+// runs is the parent of the daemons' folders of run-time files.
 const runs = "/run/"
 
-// Daemons lists the folders of run-time files below /run in which a daemon listens.
-// It asks none of them: systemd would start a daemon for the question.
+// Daemons lists the folders of run-time files under /run in which a daemon listens. It
+// connects to none of them, because systemd would start a daemon for the connection.
 func Daemons() []string {
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
@@ -20,7 +20,7 @@ func Daemons() []string {
 	return daemonsIn(string(text))
 }
 
-// daemonsIn reads the kernel's list of sockets.
+// daemonsIn parses the kernel's list of sockets.
 func daemonsIn(text string) []string {
 	// Num RefCount Protocol Flags Type St Inode Path
 	const flags, path, listening = 3, 7, "00010000"

@@ -14,8 +14,8 @@ const (
 	maxPause   = 50 * time.Millisecond
 )
 
-// Poll asks again and again, at first in quick succession, until done says so,
-// fails, or ctx ends.
+// Poll calls done repeatedly, at first in quick succession, until done returns true or
+// an error, or ctx is done.
 func Poll(ctx context.Context, done func() (bool, error)) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		ok, err := done()
@@ -32,7 +32,7 @@ func Poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// follow waits for the job that an answer names, if it does.
+// follow waits for the job that a response names, if there is one.
 func (t *transport) follow(ctx context.Context, h http.Header) error {
 	location := h.Get("Location")
 	if location == "" {
@@ -57,7 +57,7 @@ func (t *transport) follow(ctx context.Context, h http.Header) error {
 	})
 }
 
-// jobError is a failed job's errors, as if its request had been refused.
+// jobError returns a failed job's errors in the form of a refused request.
 func jobError(j v3.Job) error {
 	if len(j.Errors) == 0 {
 		return errors.New("the job " + j.Operation + " failed and did not say why")
@@ -72,10 +72,10 @@ func jobError(j v3.Job) error {
 	return e
 }
 
-// Job is an operation that a broker works on. The zero value is one that has ended.
+// Job is an operation that a broker is executing. The zero value is a finished one.
 type Job struct{ location string }
 
-// Ended tells whether there is nothing to wait for.
+// Ended reports whether the operation has finished.
 func (j Job) Ended() bool { return j.location == "" }
 
 func (t *transport) begin(ctx context.Context, method, path string, body any) (Job, error) {

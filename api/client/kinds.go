@@ -8,17 +8,17 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Kind is a kind of resources that have names and are kept at one path.
+// Kind is a kind of named resources at one path.
 type Kind[T any] struct {
-	Noun string // as people call one: "org quota"
-	Path string // where they are
+	Noun string // name for people, such as "org quota"
+	Path string // path of the resources
 	Name func(T) string
 	GUID func(T) string
 
 	name, value string // of a filter, if there is one
 }
 
-// The kinds of resources that are records on this platform.
+// The kinds of resources that are only records in dew.
 var (
 	OrgQuotas      = Kind[v3.Quota]{Noun: "org quota", Path: "/v3/organization_quotas", Name: quotaName, GUID: quotaGUID}
 	SpaceQuotas    = Kind[v3.Quota]{Noun: "space quota", Path: "/v3/space_quotas", Name: quotaName, GUID: quotaGUID}
@@ -36,8 +36,7 @@ func quotaName(q v3.Quota) string { return q.Name }
 
 func quotaGUID(q v3.Quota) string { return q.GUID }
 
-// Where is the kind with a filter: only those are listed and found that it lets
-// through.
+// Where returns the kind with a filter. It lists and finds only resources that match.
 func (k Kind[T]) Where(name, value string) Kind[T] {
 	k.name, k.value = name, value
 	return k
@@ -51,49 +50,49 @@ func (k Kind[T]) query(name, value string) url.Values {
 	return q
 }
 
-// List lists them by name.
+// List lists the resources by name.
 func (k Kind[T]) List(ctx context.Context, c *Client) ([]T, error) {
 	return list[T](ctx, c.transport, k.Path, k.query("order_by", "name"))
 }
 
-// ByName finds one, or fails with *Missing.
+// ByName finds a resource, or fails with *Missing.
 func (k Kind[T]) ByName(ctx context.Context, c *Client, name string) (T, error) {
 	all, err := list[T](ctx, c.transport, k.Path, k.query("names", filter(name)))
 	return first(all, err, &Missing{Kind: k.Noun, Name: name})
 }
 
-// Create makes one.
+// Create creates a resource.
 func (k Kind[T]) Create(ctx context.Context, c *Client, body any) (T, error) {
 	var out T
 	_, err := c.call(ctx, http.MethodPost, k.Path, body, &out)
 	return out, err
 }
 
-// Update changes one.
+// Update changes a resource.
 func (k Kind[T]) Update(ctx context.Context, c *Client, guid string, body any) (T, error) {
 	var out T
 	_, err := c.call(ctx, http.MethodPatch, k.Path+"/"+escape(guid), body, &out)
 	return out, err
 }
 
-// Delete deletes one and waits until it is gone.
+// Delete deletes a resource and waits until it is gone.
 func (k Kind[T]) Delete(ctx context.Context, c *Client, guid string) error {
 	return c.remove(ctx, k.Path+"/"+escape(guid))
 }
 
-// Relate adds resources to a relationship of one.
+// Relate adds resources to a relationship of a resource.
 func (k Kind[T]) Relate(ctx context.Context, c *Client, guid string, to Relation) error {
 	return c.relate(ctx, k.Path+"/"+escape(guid), to)
 }
 
-// Unrelate takes a resource out of a relationship of one.
+// Unrelate removes resources from a relationship of a resource.
 func (k Kind[T]) Unrelate(ctx context.Context, c *Client, guid string, to Relation) error {
 	return c.unrelate(ctx, k.Path+"/"+escape(guid), to)
 }
 
-// Relation is a relationship of a resource, and the guids at its other end.
+// Relation is a relationship of a resource, and the guids of the related resources.
 type Relation struct {
-	Name  string // "organizations"
+	Name  string // such as "organizations"
 	GUIDs []string
 }
 

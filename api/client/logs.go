@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	readLimit     = 1000             // of lines in one read
+	readLimit     = 1000             // lines per read
 	quietLimit    = 45 * time.Second // three heartbeats
-	patience      = 2 * time.Minute  // with a daemon that is away
-	maxEvent      = 1 << 20          // a line has at most 64 KiB; its JSON is longer
-	verifyTimeout = 10 * time.Minute // a large log on a slow disk
+	patience      = 2 * time.Minute  // how long an unreachable daemon is retried
+	maxEvent      = 1 << 20          // a line has at most 64 KiB, its JSON is longer
+	verifyTimeout = 10 * time.Minute // enough for a large log on a slow disk
 )
 
-// Since reads the lines of an app from a moment on, oldest first. The next call
-// asks from behind the last line's time: no two lines have the same.
+// Since reads the lines of an app from time t on, oldest first. Each further request
+// starts after the last line's time, because no two lines have the same time.
 func (c Logs) Since(ctx context.Context, app string, t time.Time) ([]v3.Line, error) {
 	var lines []v3.Line
 	for {
@@ -39,7 +39,7 @@ func (c Logs) Since(ctx context.Context, app string, t time.Time) ([]v3.Line, er
 	}
 }
 
-// FirstSince reads the first of these lines, and tells whether there may be more.
+// FirstSince reads the first of these lines, and reports whether there could be more.
 func (c Logs) FirstSince(ctx context.Context, app string, t time.Time) (lines []v3.Line, more bool, err error) {
 	q := url.Values{"envelope_types": {"LOG"}, "limit": {strconv.Itoa(readLimit)}, "start_time": {strconv.FormatInt(t.UnixNano(), 10)}}
 	var r v3.LogCacheRead
@@ -61,7 +61,7 @@ func lineOf(e v3.LogCacheEnvelope) v3.Line {
 	return l
 }
 
-// Verify has the daemon read an app's whole log and check it.
+// Verify makes the daemon read an app's whole log and check it.
 func (c Logs) Verify(ctx context.Context, app string) (v3.LogReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -70,41 +70,42 @@ func (c Logs) Verify(ctx context.Context, app string) (v3.LogReport, error) {
 	return r, err
 }
 
-// LogQuery says which lines of an app are wanted. What is empty does not narrow.
+// LogQuery selects lines of an app. Empty fields do not restrict the selection.
 type LogQuery struct {
-	Newest         int // how many of the newest to begin with, with Crash of each process; negative: all
+	Newest         int // how many of the newest lines to start with (with Crash: per process), negative for all
 	Follow         bool
 	Source         string
-	Process        string // type
+	Process        string // process type
 	Sidecar        string
 	NoSidecars     bool
-	NoPlatform     bool // only what the app's own processes printed
+	NoPlatform     bool // only lines printed by the app's own processes
 	Instance       *int
-	Stream         string // OUT, ERR
+	Stream         string // OUT or ERR
 	Contains       string
 	Since, Until   time.Time
 	SinceLastStart bool
-	Crash          int  // 1: the newest
-	Service        bool // the guid is a service instance's
+	Crash          int  // 1 is the newest crash
+	Service        bool // the guid is of a service instance
 
-	// Place is where Logs begins if it is known, and where it ended after it returns.
-	// It may be nil.
+	// Place is the position where Stream starts, if it is known. Stream sets it to the
+	// position where it stopped. It can be nil.
 	Place *LogPlace
 
-	// Notice hears that the daemon went away, and that it came back. It may be nil.
+	// Notice is called when the daemon becomes unreachable and when it is reachable
+	// again. It can be nil.
 	Notice func(text string)
 }
 
-// LogPlace is a place in a log: Seq is the number of the line before it.
+// LogPlace is a position in a log. Seq is the number of the line before it.
 type LogPlace struct {
 	Seq   uint64
 	Known bool
 }
 
-// NoticeBack is the notice that the daemon is there again.
+// NoticeBack is the notice that the daemon is reachable again.
 const NoticeBack = "dewd is back"
 
-// resource is the part of the path that says whose lines they are.
+// resource is the part of the path that selects an app or a service instance.
 func (q LogQuery) resource() string {
 	if q.Service {
 		return "services"
@@ -112,8 +113,8 @@ func (q LogQuery) resource() string {
 	return "apps"
 }
 
-// values are the query parameters. Who comes back says which line it had last;
-// where it began does not matter any more.
+// values returns the query parameters. A client that reconnects sends the number of its
+// last line, so the start no longer matters.
 func (q LogQuery) values(back bool) url.Values {
 	v := url.Values{}
 	set := func(name, value string, wanted bool) {
@@ -140,10 +141,10 @@ func (q LogQuery) values(back bool) url.Values {
 	return v
 }
 
-// Stream hands out an app's lines, in order and none twice, until all that was
-// asked for is there, each says no, or ctx ends. A line is valid until the next.
-// When the connection breaks it goes on behind the last line, unless the daemon
-// is away for minutes.
+// Stream calls each with an app's lines, in order and none twice. It returns when all
+// selected lines are delivered, each returns an error, or ctx is done. A line is valid
+// until the next one. If the connection breaks, Stream continues after the last line,
+// unless the daemon is unreachable for minutes.
 func (c Logs) Stream(ctx context.Context, app string, q LogQuery, each Lines) error {
 	f := follower{t: c.transport, app: app, q: q, each: each}
 	if q.Place != nil {
@@ -165,7 +166,7 @@ func (c Logs) Stream(ctx context.Context, app string, q LogQuery, each Lines) er
 		case f.seen.IsZero() || f.ended(err) || time.Since(f.seen) > patience:
 			return err
 		}
-		if !f.joined { // a stream that only broke off may be there again at once
+		if !f.joined { // a stream that only broke off can possibly reconnect at once
 			f.reportLost(err)
 		}
 		f.joined = false
@@ -177,32 +178,32 @@ func (c Logs) Stream(ctx context.Context, app string, q LogQuery, each Lines) er
 	}
 }
 
-// Lines is who reads lines.
+// Lines has the callbacks of a reader of lines.
 type Lines struct {
 	Line  func(l *v3.Line) error
-	Flush func() error // there is a pause; may be nil
+	Flush func() error // called when no more lines are buffered; can be nil
 }
 
-// errReader marks what the reader of lines said, which no other try changes.
+// errReader marks an error of the reader, for which a retry is useless.
 type errReader struct{ error }
 
 func (e errReader) Unwrap() error { return e.error }
 
-// follower remembers where a stream stands.
+// follower holds the position of a stream.
 type follower struct {
 	t    *transport
 	app  string
 	q    LogQuery
 	each Lines
-	last uint64    // number up to which all lines are handed out, or not wanted
+	last uint64    // lines up to this number are delivered or not selected
 	back bool      // last is known
-	seen time.Time // when the daemon last said anything, or nobody listened
-	away bool      // that it is gone was told
+	seen time.Time // last time the daemon sent data, or the reader was busy
+	away bool      // the loss of the daemon was reported
 
-	joined bool // the last connection came about
+	joined bool // the last connection was established
 }
 
-// ended tells whether asking again would give the same answer.
+// ended reports whether a retry would give the same result.
 func (f *follower) ended(err error) bool {
 	if r := (errReader{}); errors.As(err, &r) {
 		return true
@@ -211,7 +212,7 @@ func (f *follower) ended(err error) bool {
 	return errors.As(err, &e) && e.Status < http.StatusInternalServerError
 }
 
-// reportLost tells once that the daemon is away.
+// reportLost reports once that the daemon is unreachable.
 func (f *follower) reportLost(err error) {
 	if !f.away {
 		f.away = true
@@ -219,7 +220,8 @@ func (f *follower) reportLost(err error) {
 	}
 }
 
-// once reads one connection to its end; nil is the end of all that was asked for.
+// once reads one connection to its end. It returns nil when all selected lines are
+// delivered.
 func (f *follower) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -238,7 +240,7 @@ func (f *follower) once(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusBadRequest {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // what there is of the sentence
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // as much of the message as there is
 		return errorOf(resp.StatusCode, b)
 	}
 	f.joined = true
@@ -253,8 +255,8 @@ func (f *follower) once(ctx context.Context) error {
 	return &Unreachable{Address: f.t.address, Err: fmt.Errorf("the log stream ended: %w", err)}
 }
 
-// heardReader reads from the daemon and notes when it last heard of it. The limit for
-// silence counts only while it reads: printing lines can take longer.
+// heardReader reads from the daemon and records when it last received data. The limit
+// for silence counts only while it reads, because printing lines can take longer.
 type heardReader struct {
 	f     *follower
 	r     io.Reader
@@ -264,7 +266,7 @@ type heardReader struct {
 
 func (e *heardReader) Read(b []byte) (int, error) {
 	if e.heard {
-		e.f.seen = time.Now() // until now nobody listened
+		e.f.seen = time.Now() // until now the reader was busy
 	}
 	e.quiet.Reset(quietLimit)
 	n, err := e.r.Read(b)
@@ -276,7 +278,7 @@ func (e *heardReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// reportBack tells once that the daemon is there again.
+// reportBack reports once that the daemon is reachable again.
 func (f *follower) reportBack() {
 	if f.away {
 		f.away = false
@@ -284,7 +286,7 @@ func (f *follower) reportBack() {
 	}
 }
 
-// deliver hands out one line that was not handed out before.
+// deliver passes on a line that was not delivered before.
 func (f *follower) deliver(l *v3.Line) error {
 	if l.Seq <= f.last && f.back {
 		return nil
@@ -296,8 +298,8 @@ func (f *follower) deliver(l *v3.Line) error {
 	return nil
 }
 
-// advance notes where the stream stands. The daemon knows best: a log may be shorter
-// than it was, after a power cut.
+// advance records the position of the stream. It trusts the daemon, because a log can
+// be shorter after a power cut.
 func (f *follower) advance(seq uint64) {
 	f.last, f.back = seq, true
 	if f.q.Place != nil {
@@ -312,7 +314,7 @@ func (f *follower) flush() error {
 	return nil
 }
 
-// records reads lines in their short form.
+// records reads lines in their binary form.
 func (f *follower) records(body io.Reader) error {
 	r := v3.NewLineReader(body)
 	for {
@@ -361,7 +363,7 @@ func (f *follower) events(body io.Reader) error {
 	return err
 }
 
-// event hands out what one event says; a heartbeat says where the stream stands.
+// event handles one event. A heartbeat has the position of the stream.
 func (f *follower) event(e event) error {
 	if e.data == nil {
 		if seq, err := strconv.ParseUint(e.id, 10, 63); err == nil {
@@ -376,13 +378,13 @@ func (f *follower) event(e event) error {
 	return f.deliver(&l)
 }
 
-// event is a server-sent event; one without data only has an id.
+// event is a server-sent event. An event without data has only an id.
 type event struct {
 	id, kind string
 	data     []byte
 }
 
-// events reads server-sent events.
+// events parses server-sent events.
 func events(r io.Reader, each func(event) error) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 64<<10), maxEvent)
@@ -417,7 +419,7 @@ func (e *event) take(line []byte) {
 		e.kind = string(value)
 	case "data":
 		if e.data == nil {
-			e.data = append([]byte{}, value...) // empty is not nil
+			e.data = append([]byte{}, value...) // empty data is not nil
 			return
 		}
 		e.data = append(append(e.data, '\n'), value...)

@@ -52,7 +52,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// logsOf collects the texts of up to n lines; the last one ends the reading.
+// logsOf collects the texts of up to n lines. It stops reading after the last one.
 func logsOf(ctx context.Context, c *Client, app string, q LogQuery, n int) ([]string, error) {
 	enough := errors.New("enough")
 	var got []string
@@ -85,8 +85,8 @@ var forms = map[string]struct {
 	"short": {v3.LinesType, func(l v3.Line) []byte { return v3.AppendLine(nil, &l) }, func(seq uint64) []byte { return v3.AppendBeat(nil, seq) }, v3.AppendEnd(nil)},
 }
 
-// A stream that breaks off goes on behind the last line, without a line twice, and
-// tells of it.
+// A stream that breaks off continues after the last line, delivers no line twice, and
+// reports the interruption.
 func TestLogsResume(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -121,8 +121,8 @@ func TestLogsResume(t *testing.T) {
 	}
 }
 
-// A client that had no line when the daemon went away goes on where it began, and
-// one whose log is shorter than it was reads what is new in it.
+// A client that had no line when the connection broke continues where it started. A
+// client whose log became shorter reads the new lines.
 func TestLogsPlace(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestLogsPlace(t *testing.T) {
 	}
 }
 
-// Who takes long over a line is no reason to give the daemon up.
+// A slow reader is not mistaken for an unreachable daemon.
 func TestEarWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestEarWaits(t *testing.T) {
 			if _, err := io.ReadFull(e, make([]byte, 2)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(patience + quietLimit) // it is read, in its own time
+			time.Sleep(patience + quietLimit) // a slow reader
 		}
 		if ctx.Err() != nil {
 			t.Error("the daemon was given up while nobody listened")
@@ -169,7 +169,7 @@ func TestEarWaits(t *testing.T) {
 	})
 }
 
-// never says nothing until its context ends.
+// never sends nothing until its context is done.
 type never struct{ ctx context.Context }
 
 func (n never) Read([]byte) (int, error) {
@@ -177,7 +177,7 @@ func (n never) Read([]byte) (int, error) {
 	return 0, n.ctx.Err()
 }
 
-// The end of all that was asked for is the end, and nothing else is.
+// A stream finishes only when all selected lines are delivered.
 func TestLogsEnd(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func FuzzEvents(f *testing.F) {
 			Flush: func() error { return nil },
 		}}
 		err := f.events(strings.NewReader(text))
-		_ = err // what is no event is an error, never a panic
+		_ = err // invalid events are an error, never a panic
 		if lines > strings.Count(text, "data") {
 			t.Errorf("%d lines of %q", lines, text)
 		}

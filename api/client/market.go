@@ -8,20 +8,20 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Marketplace are plans with the offerings that they belong to.
+// Marketplace holds plans and the offerings that they belong to.
 type Marketplace struct {
 	Plans     []v3.ServicePlan
 	Offerings map[string]v3.ServiceOffering // by guid
-	Brokers   map[string]string             // names by guid
+	Brokers   map[string]string             // broker names by guid
 }
 
-// MarketplaceQuery narrows the marketplace; what is empty does not.
+// MarketplaceQuery selects plans. Empty fields do not restrict the selection.
 type MarketplaceQuery struct {
 	Offering, Plan, Broker string // names
-	All                    bool   // also what cannot be had, and elsewhere
+	All                    bool   // include plans that are not available in the client's space
 }
 
-// Search reads what can be had in the client's space.
+// Search reads the plans that are available in the client's space.
 func (c Market) Search(ctx context.Context, m MarketplaceQuery) (Marketplace, error) {
 	out := Marketplace{Offerings: map[string]v3.ServiceOffering{}, Brokers: map[string]string{}}
 	q := url.Values{"include": {"service_offering"}, "fields[service_offering.service_broker]": {"name,guid"}, "order_by": {"name"}, "per_page": {allPages}}
@@ -93,7 +93,7 @@ func (c Market) BrokerByName(ctx context.Context, name string) (v3.ServiceBroker
 	return first(all, err, &Missing{Kind: "service broker", Name: name})
 }
 
-// CreateBroker makes a broker known, and waits until its catalog is.
+// CreateBroker registers a broker, and waits until its catalog is read.
 func (c Market) CreateBroker(ctx context.Context, n v3.CreateServiceBroker) error {
 	h, err := c.call(ctx, http.MethodPost, "/v3/service_brokers", n, nil)
 	if err != nil {
@@ -111,12 +111,12 @@ func (c Market) UpdateBroker(ctx context.Context, guid string, u v3.UpdateServic
 	return c.follow(ctx, h)
 }
 
-// DeleteBroker forgets a broker, and waits until it is gone.
+// DeleteBroker deletes a broker, and waits until it is gone.
 func (c Market) DeleteBroker(ctx context.Context, guid string) error {
 	return c.remove(ctx, "/v3/service_brokers/"+escape(guid))
 }
 
-// Plans lists the plans of an offering, or of all when it is empty.
+// Plans lists the plans of an offering, or of all offerings if it is empty.
 func (c Market) Plans(ctx context.Context, offering string) ([]v3.ServicePlan, error) {
 	q := url.Values{"order_by": {"name"}}
 	if offering != "" {
@@ -125,7 +125,7 @@ func (c Market) Plans(ctx context.Context, offering string) ([]v3.ServicePlan, e
 	return list[v3.ServicePlan](ctx, c.transport, "/v3/service_plans", q)
 }
 
-// Offerings lists the offerings by name, of all brokers when broker is empty.
+// Offerings lists the offerings by name, of all brokers if broker is empty.
 func (c Market) Offerings(ctx context.Context, name, broker string) ([]v3.ServiceOffering, error) {
 	q := url.Values{"order_by": {"name"}}
 	if name != "" {
@@ -137,33 +137,33 @@ func (c Market) Offerings(ctx context.Context, name, broker string) ([]v3.Servic
 	return list[v3.ServiceOffering](ctx, c.transport, "/v3/service_offerings", q)
 }
 
-// PlanVisibility reads who may have a plan.
+// PlanVisibility reads which orgs can use a plan.
 func (c Market) PlanVisibility(ctx context.Context, plan string) (v3.PlanVisibility, error) {
 	var v v3.PlanVisibility
 	_, err := c.call(ctx, http.MethodGet, "/v3/service_plans/"+escape(plan)+"/visibility", nil, &v)
 	return v, err
 }
 
-// ShowPlan lets further people have a plan.
+// ShowPlan makes a plan visible to more orgs.
 func (c Market) ShowPlan(ctx context.Context, plan string, v v3.PlanVisibility) error {
 	_, err := c.call(ctx, http.MethodPost, "/v3/service_plans/"+escape(plan)+"/visibility", v, nil)
 	return err
 }
 
-// SetPlanVisibility says anew who may have a plan.
+// SetPlanVisibility replaces the visibility of a plan.
 func (c Market) SetPlanVisibility(ctx context.Context, plan string, v v3.PlanVisibility) error {
 	_, err := c.call(ctx, http.MethodPatch, "/v3/service_plans/"+escape(plan)+"/visibility", v, nil)
 	return err
 }
 
-// HidePlan takes a plan away from an organization.
+// HidePlan removes an organization from the visibility of a plan.
 func (c Market) HidePlan(ctx context.Context, plan, org string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/service_plans/"+escape(plan)+"/visibility/"+escape(org), nil, nil)
 	return err
 }
 
-// PurgeOffering forgets an offering and all that anybody has of it, without
-// a word to its broker.
+// PurgeOffering deletes an offering with all its service instances and bindings,
+// without a request to its broker.
 func (c Market) PurgeOffering(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/service_offerings/"+escape(guid)+"?purge=true", nil, nil)
 	return err

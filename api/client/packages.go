@@ -20,7 +20,7 @@ import (
 
 const uploadTimeout = time.Hour
 
-// MatchResources tells which files the daemon has already.
+// MatchResources returns the files that the daemon already has.
 func (c Bits) MatchResources(ctx context.Context, rs []v3.Resource) ([]v3.Resource, error) {
 	var all []v3.Resource
 	for part := range slices.Chunk(rs, v3.MaxResources) {
@@ -33,7 +33,7 @@ func (c Bits) MatchResources(ctx context.Context, rs []v3.Resource) ([]v3.Resour
 	return all, nil
 }
 
-// CreatePackage makes a package of an app that waits for its upload.
+// CreatePackage creates a package of an app that waits for its upload.
 func (c Bits) CreatePackage(ctx context.Context, app string) (v3.Package, error) {
 	var p v3.Package
 	body := v3.CreatePackage{Type: v3.PackageBits, Relationships: v3.PackageRelationships{App: v3.To(app)}}
@@ -48,8 +48,7 @@ func (c Bits) Package(ctx context.Context, guid string) (v3.Package, error) {
 	return p, err
 }
 
-// NewestPackage reads the package that was uploaded last; ok is false when the
-// app has none.
+// NewestPackage reads the newest package of an app. ok is false if the app has none.
 func (c Bits) NewestPackage(ctx context.Context, app string) (p v3.Package, ok bool, err error) {
 	q := newest()
 	q.Set("states", v3.PackageReady)
@@ -60,29 +59,30 @@ func (c Bits) NewestPackage(ctx context.Context, app string) (p v3.Package, ok b
 	return ps[0], true, nil
 }
 
-// UploadPackage gives a package its files: the resources that the daemon has, and a zip
-// of the others that bits writes while it is sent. No bits: all are known.
+// UploadPackage uploads the files of a package: the resources that the daemon has, and
+// a zip of the others. bits writes the zip while it is sent; nil means that the daemon
+// has all files.
 func (c Bits) UploadPackage(ctx context.Context, guid string, known []v3.Resource, bits func(io.Writer) error) (v3.Package, error) {
 	var p v3.Package
 	err := c.upload(ctx, "/v3/packages/"+escape(guid)+"/upload", files{known, bits}, &p)
 	return p, err
 }
 
-// UploadFolder sends a folder as a buildpack for the apps of the space, like the files
-// of a package, and gives the name by which apps use it.
+// UploadFolder uploads a folder as a buildpack for the apps of the space, like the
+// files of a package. It returns the name by which apps use it.
 func (c Bits) UploadFolder(ctx context.Context, space, name string, known []v3.Resource, bits func(io.Writer) error) (string, error) {
 	var f v3.UploadedFolder
 	err := c.upload(ctx, "/dew/v1/spaces/"+escape(space)+"/buildpacks?"+url.Values{"name": {name}}.Encode(), files{known, bits}, &f)
 	return f.Name, err
 }
 
-// files are what an upload carries.
+// files are the contents of an upload.
 type files struct {
 	known []v3.Resource
 	bits  func(io.Writer) error
 }
 
-// upload sends files as a form and reads the answer into out.
+// upload sends files as a form and reads the response into out.
 func (t *transport) upload(ctx context.Context, path string, f files, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadTimeout, fmt.Errorf("the upload took longer than %s", uploadTimeout))
 	defer cancel()
@@ -91,22 +91,22 @@ func (t *transport) upload(ctx context.Context, path string, f files, out any) e
 	written := make(chan error, 1)
 	go func() {
 		err := writeForm(form, f.known, f.bits)
-		w.CloseWithError(err) // nil is the end of the body
+		w.CloseWithError(err) // nil closes the body normally
 		written <- err
 	}()
 	_, err := t.exchange(ctx, Request{
 		Method: http.MethodPost, Path: path, Body: r,
 		Header: http.Header{"Content-Type": {form.FormDataContentType()}, "Accept": {"application/json"}},
 	}, out)
-	_ = r.Close() // an answer before the end of the body: nobody reads the rest
+	_ = r.Close() // the response can come before the end of the body; the rest is discarded
 	if werr := <-written; err != nil && werr != nil && ctx.Err() == nil {
 		return uploadError(err, werr)
 	}
 	return err
 }
 
-// uploadError chooses whose fault is told: the daemon's sentence if there is one,
-// else what kept us from writing, which is what broke the request.
+// uploadError chooses the error to report: the daemon's message if there is one,
+// otherwise the write error, which broke the request.
 func uploadError(asked, written error) error {
 	if e := (*Error)(nil); errors.As(asked, &e) || errors.Is(written, io.ErrClosedPipe) {
 		return asked
@@ -154,13 +154,12 @@ func (c Bits) Build(ctx context.Context, guid string) (v3.Build, error) {
 	return b, err
 }
 
-// StagedBuilds lists the builds of an app that gave a droplet, newest first.
+// StagedBuilds lists the builds of an app that produced a droplet, newest first.
 func (c Bits) StagedBuilds(ctx context.Context, app string) ([]v3.Build, error) {
 	return list[v3.Build](ctx, c.transport, "/v3/apps/"+escape(app)+"/builds", url.Values{"order_by": {"-created_at"}, "states": {v3.BuildStaged}})
 }
 
-// StagingBuilds lists the builds that are not finished, oldest first: those of one
-// app, or of all.
+// StagingBuilds lists the unfinished builds, oldest first, of one app or of all.
 func (c Bits) StagingBuilds(ctx context.Context, app string) ([]v3.Build, error) {
 	q := url.Values{"order_by": {"created_at"}, "states": {v3.BuildStaging}}
 	if app != "" {
@@ -169,14 +168,14 @@ func (c Bits) StagingBuilds(ctx context.Context, app string) ([]v3.Build, error)
 	return list[v3.Build](ctx, c.transport, "/v3/builds", q)
 }
 
-// Droplet reads the droplet that an app runs; NotFound when it has none.
+// Droplet reads the current droplet of an app. The error is NotFound if it has none.
 func (c Bits) Droplet(ctx context.Context, app string) (v3.Droplet, error) {
 	var d v3.Droplet
 	_, err := c.call(ctx, http.MethodGet, "/v3/apps/"+escape(app)+"/droplets/current", nil, &d)
 	return d, err
 }
 
-// SetDroplet says which droplet an app runs from its next start on.
+// SetDroplet sets the droplet that an app runs from its next start on.
 func (c Bits) SetDroplet(ctx context.Context, app, droplet string) error {
 	body := v3.CurrentDroplet{Data: &v3.GUID{GUID: droplet}}
 	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(app)+"/relationships/current_droplet", body, nil)
@@ -188,7 +187,7 @@ func (c Bits) Packages(ctx context.Context, app string) ([]v3.Package, error) {
 	return list[v3.Package](ctx, c.transport, "/v3/apps/"+escape(app)+"/packages", url.Values{"order_by": {"-created_at"}})
 }
 
-// CopyPackage gives an app the package of another one.
+// CopyPackage copies a package of another app to an app.
 func (c Bits) CopyPackage(ctx context.Context, source, app string) (v3.Package, error) {
 	var p v3.Package
 	body := v3.CopyPackage{Relationships: v3.PackageRelationships{App: v3.To(app)}}
@@ -196,7 +195,7 @@ func (c Bits) CopyPackage(ctx context.Context, source, app string) (v3.Package, 
 	return p, err
 }
 
-// DownloadDroplet writes the files of a droplet as a compressed tar.
+// DownloadDroplet writes the files of a droplet to to as a compressed tar.
 func (c Bits) DownloadDroplet(ctx context.Context, guid string, to io.Writer) error {
 	resp, err := c.send(ctx, Request{Method: http.MethodGet, Path: "/v3/droplets/" + escape(guid) + "/download"})
 	if err != nil {
@@ -216,14 +215,14 @@ func (c Bits) DownloadDroplet(ctx context.Context, guid string, to io.Writer) er
 	return nil
 }
 
-// CreateDroplet makes a droplet of an app that waits for its files.
+// CreateDroplet creates a droplet of an app that waits for its files.
 func (c Bits) CreateDroplet(ctx context.Context, app string) (v3.Droplet, error) {
 	var d v3.Droplet
 	_, err := c.call(ctx, http.MethodPost, "/v3/droplets", v3.CreateDroplet{Relationships: v3.DropletRelationships{App: v3.To(app)}}, &d)
 	return d, err
 }
 
-// UploadDroplet gives a droplet the compressed tar in a file.
+// UploadDroplet uploads a compressed tar file to a droplet.
 func (c Bits) UploadDroplet(ctx context.Context, guid, name string) error {
 	return c.uploadFile(ctx, "/v3/droplets/"+escape(guid)+"/upload", filepath.Base(name), func(w io.Writer) error {
 		f, err := os.Open(name)
@@ -236,7 +235,7 @@ func (c Bits) UploadDroplet(ctx context.Context, guid, name string) error {
 	})
 }
 
-// uploadFile sends one file as a form and waits for the job that takes it in.
+// uploadFile sends one file as a form and waits for the job that processes it.
 func (t *transport) uploadFile(ctx context.Context, path, name string, bits func(io.Writer) error) error {
 	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
@@ -258,7 +257,7 @@ func (t *transport) uploadFile(ctx context.Context, path, name string, bits func
 		Method: http.MethodPost, Path: path, Body: r,
 		Header: http.Header{"Content-Type": {form.FormDataContentType()}, "Accept": {"application/json"}},
 	}, nil)
-	_ = r.Close() // an answer before the end of the body: nobody reads the rest
+	_ = r.Close() // the response can come before the end of the body; the rest is discarded
 	if werr := <-written; err != nil && werr != nil && ctx.Err() == nil {
 		return uploadError(err, werr)
 	}
@@ -268,7 +267,7 @@ func (t *transport) uploadFile(ctx context.Context, path, name string, bits func
 	return t.follow(ctx, h)
 }
 
-// CreateImagePackage makes a package of an app that is an image.
+// CreateImagePackage creates a package of an app from an image.
 func (c Bits) CreateImagePackage(ctx context.Context, app string, image v3.DockerData) (v3.Package, error) {
 	var p v3.Package
 	body := struct {

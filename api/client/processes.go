@@ -19,8 +19,8 @@ func (c Processes) List(ctx context.Context, app string) ([]v3.Process, error) {
 	return ps, err
 }
 
-// All lists the processes of all apps of the client's space, web first,
-// each with its instances.
+// All lists the processes of all apps of the client's space, web first, each with its
+// instances.
 func (c Processes) All(ctx context.Context) ([]v3.Process, error) {
 	q, err := c.spaceQuery(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c Processes) Get(ctx context.Context, guid string) (v3.Process, error) {
 	return p, err
 }
 
-// Stats reads how the instances of a process do.
+// Stats reads the state and the resource usage of the instances of a process.
 func (c Processes) Stats(ctx context.Context, process string) ([]v3.InstanceStats, error) {
 	var s v3.Stats
 	_, err := c.call(ctx, http.MethodGet, "/v3/processes/"+escape(process)+"/stats", nil, &s)
@@ -61,21 +61,21 @@ func (c Processes) Sidecars(ctx context.Context, process string) ([]v3.Sidecar, 
 	return list[v3.Sidecar](ctx, c.transport, "/v3/processes/"+escape(process)+"/sidecars", nil)
 }
 
-// Scale changes how many instances a process type has, and how large they are.
+// Scale changes the number of instances of a process type, and their size.
 func (c Processes) Scale(ctx context.Context, app, processType string, s v3.Scale) (v3.Process, error) {
 	var p v3.Process
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps/"+escape(app)+"/processes/"+escape(processType)+"/actions/scale", s, &p)
 	return p, err
 }
 
-// RestartInstance ends one instance; the daemon starts it again.
+// RestartInstance stops one instance. The daemon starts it again.
 func (c Processes) RestartInstance(ctx context.Context, app, processType string, index int) error {
 	path := fmt.Sprintf("/v3/apps/%s/processes/%s/instances/%d", escape(app), escape(processType), index)
 	_, err := c.call(ctx, http.MethodDelete, path, nil, nil)
 	return err
 }
 
-// newest is the query for one thing, the newest.
+// newest is the query for only the newest resource.
 func newest() url.Values {
 	return url.Values{"order_by": {"-created_at"}, "page": {"1"}, "per_page": {"1"}}
 }
@@ -93,8 +93,8 @@ func (c Processes) Crashes(ctx context.Context, app string) ([]v3.Crash, error) 
 	return all, err
 }
 
-// NewestCrashes lists the newest exit records of an app, count at most, and tells
-// how many there are; 0: all.
+// NewestCrashes lists the newest exit records of an app, at most count or all if count
+// is 0. It also returns their total number.
 func (c Processes) NewestCrashes(ctx context.Context, app string, count int) (newest []v3.Crash, total int, err error) {
 	q := url.Values{"per_page": {allPages}}
 	if most, _ := strconv.Atoi(allPages); count > 0 && count < most {

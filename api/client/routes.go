@@ -18,7 +18,7 @@ func (c Routes) List(ctx context.Context) ([]v3.Route, error) {
 	return list[v3.Route](ctx, c.transport, "/v3/routes", q)
 }
 
-// OfApp lists the routes that lead to an app.
+// OfApp lists the routes that have an app as a destination.
 func (c Routes) OfApp(ctx context.Context, app string) ([]v3.Route, error) {
 	return list[v3.Route](ctx, c.transport, "/v3/apps/"+escape(app)+"/routes", nil)
 }
@@ -32,8 +32,7 @@ func (c Routes) Delete(ctx context.Context, guid string) error {
 	return c.follow(ctx, h)
 }
 
-// AtPort finds the TCP route of a domain that has the port, or fails with
-// *Missing.
+// AtPort finds the TCP route of a domain that has the port, or fails with *Missing.
 func (c Routes) AtPort(ctx context.Context, d v3.Domain, port int) (v3.Route, error) {
 	number := strconv.Itoa(port)
 	q := url.Values{"domain_guids": {filter(d.GUID)}, "ports": {filter(number)}}
@@ -41,8 +40,8 @@ func (c Routes) AtPort(ctx context.Context, d v3.Domain, port int) (v3.Route, er
 	return first(all, err, &Missing{Kind: "route", Name: d.Name + ":" + number})
 }
 
-// CreateTCP makes a TCP route in the client's space that leads nowhere yet. Port
-// 0 is any that is free.
+// CreateTCP creates a TCP route without destinations in the client's space. Port 0
+// means any free port.
 func (c Routes) CreateTCP(ctx context.Context, domain string, port int) (v3.Route, error) {
 	var wished *v3.Int
 	if port != 0 {
@@ -52,15 +51,14 @@ func (c Routes) CreateTCP(ctx context.Context, domain string, port int) (v3.Rout
 	return c.Create(ctx, domain, v3.CreateRoute{Port: wished})
 }
 
-// RouterGroups lists what gives TCP routes their ports.
+// RouterGroups lists the router groups, which have the ports of TCP routes.
 func (c Routes) RouterGroups(ctx context.Context) ([]v3.RouterGroup, error) {
 	var out []v3.RouterGroup
 	_, err := c.call(ctx, http.MethodGet, "/routing/v1/router_groups", nil, &out)
 	return out, err
 }
 
-// At finds the route for a domain's guid, host and path, or fails with
-// *Missing.
+// At finds the route for a domain's guid, host and path, or fails with *Missing.
 func (c Routes) At(ctx context.Context, d v3.Domain, host, path string) (v3.Route, error) {
 	q := url.Values{"domain_guids": {filter(d.GUID)}, "hosts": {filter(host)}, "paths": {filter(path)}}
 	all, err := list[v3.Route](ctx, c.transport, "/v3/routes", q)
@@ -71,7 +69,7 @@ func (c Routes) At(ctx context.Context, d v3.Domain, host, path string) (v3.Rout
 	return first(all, err, &Missing{Kind: "route", Name: name})
 }
 
-// Create makes a route in the client's space that leads nowhere yet.
+// Create creates a route without destinations in the client's space.
 func (c Routes) Create(ctx context.Context, domain string, body v3.CreateRoute) (v3.Route, error) {
 	space, err := c.spaceGUID(ctx)
 	if err != nil {
@@ -83,20 +81,20 @@ func (c Routes) Create(ctx context.Context, domain string, body v3.CreateRoute) 
 	return rt, err
 }
 
-// AddDestination makes a route lead to one more place.
+// AddDestination adds a destination to a route.
 func (c Routes) AddDestination(ctx context.Context, route string, d v3.NewDestination) (v3.Destinations, error) {
 	var out v3.Destinations
 	_, err := c.call(ctx, http.MethodPost, "/v3/routes/"+escape(route)+"/destinations", v3.ChangeDestinations{Destinations: []v3.NewDestination{d}}, &out)
 	return out, err
 }
 
-// RemoveDestination makes a route no longer lead to a place.
+// RemoveDestination removes a destination from a route.
 func (c Routes) RemoveDestination(ctx context.Context, route, destination string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/routes/"+escape(route)+"/destinations/"+escape(destination), nil, nil)
 	return err
 }
 
-// DeleteUnmapped deletes the routes of the client's space that lead nowhere, and
+// DeleteUnmapped deletes the routes of the client's space that have no destination, and
 // waits until they are gone.
 func (c Routes) DeleteUnmapped(ctx context.Context) error {
 	space, err := c.spaceGUID(ctx)
@@ -106,13 +104,13 @@ func (c Routes) DeleteUnmapped(ctx context.Context) error {
 	return c.remove(ctx, "/v3/spaces/"+escape(space)+"/routes?unmapped=true")
 }
 
-// RouteName is a route as one names it beside its domain.
+// RouteName identifies a route within its domain.
 type RouteName struct {
 	Host, Path string
-	Port       int // 0: none
+	Port       int // 0 for none
 }
 
-// Taken tells whether somebody has the route, also where one does not see it.
+// Taken reports whether the route exists, even in spaces that the caller cannot see.
 func (c Routes) Taken(ctx context.Context, domain string, n RouteName) (bool, error) {
 	q := url.Values{}
 	if n.Port != 0 {
@@ -138,19 +136,19 @@ func (c Routes) Update(ctx context.Context, guid string, body v3.UpdateRoute) (v
 	return out, err
 }
 
-// UpdateDestination changes what is spoken with a destination of a route.
+// UpdateDestination changes the protocol of a route destination.
 func (c Routes) UpdateDestination(ctx context.Context, route, destination, protocol string) error {
 	_, err := c.call(ctx, http.MethodPatch, "/v3/routes/"+escape(route)+"/destinations/"+escape(destination), v3.UpdateDestination{Protocol: &protocol}, nil)
 	return err
 }
 
-// Move makes a route another space's.
+// Move moves a route to another space.
 func (c Routes) Move(ctx context.Context, guid, space string) error {
 	_, err := c.call(ctx, http.MethodPatch, "/v3/routes/"+escape(guid)+"/relationships/space", v3.To(space), nil)
 	return err
 }
 
-// Shares are the guids of the spaces that a route is shared with.
+// Shares returns the guids of the spaces that a route is shared with.
 func (c Routes) Shares(ctx context.Context, guid string) ([]string, error) {
 	var out v3.SharedSpaces
 	_, err := c.call(ctx, http.MethodGet, "/v3/routes/"+escape(guid)+"/relationships/shared_spaces", nil, &out)
@@ -161,12 +159,12 @@ func (c Routes) Shares(ctx context.Context, guid string) ([]string, error) {
 	return spaces, err
 }
 
-// Share lets apps of another space have a route.
+// Share shares a route with another space, whose apps can then be destinations.
 func (c Routes) Share(ctx context.Context, guid, space string) error {
 	return c.relate(ctx, "/v3/routes/"+escape(guid), Relation{"shared_spaces", []string{space}})
 }
 
-// Unshare takes that back.
+// Unshare stops sharing a route with a space.
 func (c Routes) Unshare(ctx context.Context, guid, space string) error {
 	return c.unrelate(ctx, "/v3/routes/"+escape(guid), Relation{"shared_spaces", []string{space}})
 }

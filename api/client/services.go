@@ -9,13 +9,15 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Wait waits until the operation has ended, and fails if it failed.
+// Wait waits until the operation has finished. It returns an error if the operation
+// failed.
 func (c Services) Wait(ctx context.Context, j Job) error {
 	return c.follow(ctx, http.Header{"Location": {j.location}})
 }
 
-// Accepted waits until a broker has taken the operation on, or it has ended: what it
-// refuses at once is an error. What is left of it is for Wait.
+// Accepted waits until a broker has accepted the operation or the operation has
+// finished. A refusal is an error. If the returned Job is not finished, pass it to
+// Wait.
 func (c Services) Accepted(ctx context.Context, j Job) (Job, error) {
 	if j.Ended() {
 		return j, nil
@@ -47,8 +49,7 @@ func (c Services) List(ctx context.Context) ([]v3.ServiceInstance, error) {
 	return list[v3.ServiceInstance](ctx, c.transport, "/v3/service_instances", q)
 }
 
-// ByName finds a service instance of the client's space, or fails with
-// *Missing.
+// ByName finds a service instance of the client's space, or fails with *Missing.
 func (c Services) ByName(ctx context.Context, name string) (v3.ServiceInstance, error) {
 	q, err := c.spaceQuery(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (c Services) ByName(ctx context.Context, name string) (v3.ServiceInstance, 
 	return first(all, err, &Missing{Kind: "service instance", Name: name})
 }
 
-// Create makes a service instance in the client's space.
+// Create creates a service instance in the client's space.
 func (c Services) Create(ctx context.Context, n v3.CreateServiceInstance) (Job, error) {
 	space, err := c.spaceGUID(ctx)
 	if err != nil {
@@ -74,12 +75,12 @@ func (c Services) Update(ctx context.Context, guid string, u v3.UpdateServiceIns
 	return c.begin(ctx, http.MethodPatch, "/v3/service_instances/"+escape(guid), u)
 }
 
-// Delete deletes a service instance with all that is bound to it.
+// Delete deletes a service instance with all its bindings.
 func (c Services) Delete(ctx context.Context, guid string) (Job, error) {
 	return c.begin(ctx, http.MethodDelete, "/v3/service_instances/"+escape(guid), nil)
 }
 
-// Purge forgets a service instance without a word to its broker.
+// Purge deletes a service instance without a request to its broker.
 func (c Services) Purge(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/service_instances/"+escape(guid)+"?purge=true", nil, nil)
 	return err
@@ -92,7 +93,7 @@ func (c Services) Parameters(ctx context.Context, guid string) (json.RawMessage,
 	return p, err
 }
 
-// BindingQuery narrows bindings; what is empty does not.
+// BindingQuery selects bindings. Empty fields do not restrict the selection.
 type BindingQuery struct {
 	Type, Name    string // v3.BindingApp or v3.BindingKey
 	App, Instance string // guids
@@ -111,7 +112,7 @@ func (c Services) Bindings(ctx context.Context, b BindingQuery) ([]v3.ServiceCre
 	return list[v3.ServiceCredentialBinding](ctx, c.transport, "/v3/service_credential_bindings", q)
 }
 
-// Bind makes a credential binding.
+// Bind creates a credential binding.
 func (c Services) Bind(ctx context.Context, n v3.CreateCredentialBinding) (Job, error) {
 	return c.begin(ctx, http.MethodPost, "/v3/service_credential_bindings", n)
 }
@@ -128,22 +129,23 @@ func (c Services) BindingDetails(ctx context.Context, guid string) (v3.BindingDe
 	return d, err
 }
 
-// AppBindings tells what an app is bound to, and what of it came since it was
-// staged.
+// AppBindings returns the services that an app is bound to, and whether each binding is
+// newer than the app's droplet.
 func (c Services) AppBindings(ctx context.Context, app string) ([]v3.AppBinding, error) {
 	var b v3.AppBindings
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/apps/"+escape(app)+"/bindings", nil, &b)
 	return b.Bindings, err
 }
 
-// Snapshots lists the copies of the data of a service instance, newest first.
+// Snapshots lists the snapshots of a service instance, newest first.
 func (c Services) Snapshots(ctx context.Context, service string) ([]v3.ServiceSnapshot, error) {
 	var all v3.ServiceSnapshots
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/service_instances/"+escape(service)+"/snapshots", nil, &all)
 	return all.Snapshots, err
 }
 
-// TakeSnapshot copies the data of a service instance, and waits until that is done.
+// TakeSnapshot creates a snapshot of a service instance's data, and waits until it is
+// done.
 func (c Services) TakeSnapshot(ctx context.Context, service string) error {
 	j, err := c.begin(ctx, http.MethodPost, "/dew/v1/service_instances/"+escape(service)+"/snapshots", nil)
 	if err != nil {
@@ -152,7 +154,8 @@ func (c Services) TakeSnapshot(ctx context.Context, service string) error {
 	return c.Wait(ctx, j)
 }
 
-// Restore puts a copy back in the place of the data, and waits until that is done.
+// Restore replaces the data of a service instance by a snapshot, and waits until it is
+// done.
 func (c Services) Restore(ctx context.Context, service, snapshot string) error {
 	j, err := c.begin(ctx, http.MethodPost, "/dew/v1/service_instances/"+escape(service)+"/snapshots/"+escape(snapshot)+"/restore", nil)
 	if err != nil {
@@ -161,20 +164,20 @@ func (c Services) Restore(ctx context.Context, service, snapshot string) error {
 	return c.Wait(ctx, j)
 }
 
-// DeleteSnapshot removes a copy.
+// DeleteSnapshot deletes a snapshot.
 func (c Services) DeleteSnapshot(ctx context.Context, service, snapshot string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/dew/v1/service_instances/"+escape(service)+"/snapshots/"+escape(snapshot), nil, nil)
 	return err
 }
 
-// Share lets apps of another space be bound to a service instance.
+// Share allows apps of another space to be bound to a service instance.
 func (c Services) Share(ctx context.Context, guid, space string) error {
 	body := v3.ShareServiceInstance{Data: []v3.GUID{{GUID: space}}}
 	_, err := c.call(ctx, http.MethodPost, "/v3/service_instances/"+escape(guid)+"/relationships/shared_spaces", body, nil)
 	return err
 }
 
-// Unshare takes that back.
+// Unshare stops sharing a service instance with a space.
 func (c Services) Unshare(ctx context.Context, guid, space string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/service_instances/"+escape(guid)+"/relationships/shared_spaces/"+escape(space), nil, nil)
 	return err
@@ -195,7 +198,7 @@ func (c Services) SharedWith(ctx context.Context, guid string) ([]string, error)
 	return names, err
 }
 
-// RouteBindings lists the services that routes go through.
+// RouteBindings lists the route service bindings of routes.
 func (c Services) RouteBindings(ctx context.Context, routes ...string) ([]v3.ServiceRouteBinding, error) {
 	q := url.Values{}
 	if len(routes) > 0 {
@@ -204,12 +207,12 @@ func (c Services) RouteBindings(ctx context.Context, routes ...string) ([]v3.Ser
 	return list[v3.ServiceRouteBinding](ctx, c.transport, "/v3/service_route_bindings", q)
 }
 
-// BindRoute puts a service before a route.
+// BindRoute sends the requests of a route through a service first.
 func (c Services) BindRoute(ctx context.Context, n v3.CreateServiceRouteBinding) (Job, error) {
 	return c.begin(ctx, http.MethodPost, "/v3/service_route_bindings", n)
 }
 
-// UnbindRoute takes it away.
+// UnbindRoute stops sending the requests of a route through a service.
 func (c Services) UnbindRoute(ctx context.Context, guid string) (Job, error) {
 	return c.begin(ctx, http.MethodDelete, "/v3/service_route_bindings/"+escape(guid), nil)
 }

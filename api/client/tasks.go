@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// NoTask is a task that is not there.
+// NoTask is the error for a task that does not exist.
 type NoTask struct{ ID int }
 
 func (n *NoTask) Error() string { return fmt.Sprintf("there is no task %d", n.ID) }
@@ -46,7 +46,7 @@ func (c Processes) Task(ctx context.Context, guid string) (v3.Task, error) {
 	return t, err
 }
 
-// CancelTask asks a task to end.
+// CancelTask cancels a task.
 func (c Processes) CancelTask(ctx context.Context, guid string) (v3.Task, error) {
 	var t v3.Task
 	_, err := c.call(ctx, http.MethodPost, "/v3/tasks/"+escape(guid)+"/actions/cancel", nil, &t)

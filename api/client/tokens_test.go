@@ -20,13 +20,13 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// counted are tokens t1, t2, …; each renewal gives the next.
+// counted returns the tokens t1, t2, …; each renewal returns the next one.
 type counted struct {
 	mu      sync.Mutex
 	n       int
-	last    int // no more after it; 0: there is no end
+	last    int // last token, 0 for no limit
 	refused []string
-	err     error // of a renewal
+	err     error // error of a renewal
 }
 
 func (c *counted) Token(context.Context) (string, error) {
@@ -45,13 +45,13 @@ func (c *counted) Renew(_ context.Context, refused string) (string, error) {
 	return fmt.Sprintf("t%d", c.n), c.err
 }
 
-// askWith gives a client whose requests need the token want.
+// askWith returns a client whose requests need the token want.
 func askWith(t *testing.T, tokens Tokens, want string) (*Client, *[]string) {
 	t.Helper()
 	var mu sync.Mutex
 	bodies := &[]string{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body) // the client may leave
+		b, _ := io.ReadAll(r.Body) // the client can close the connection
 		mu.Lock()
 		*bodies = append(*bodies, r.Header.Get("Authorization")+" "+string(b))
 		mu.Unlock()
@@ -89,7 +89,7 @@ func TestRenew(t *testing.T) {
 }
 
 func TestRenewRefused(t *testing.T) {
-	c, bodies := askWith(t, &counted{last: -1}, "x") // never another one
+	c, bodies := askWith(t, &counted{last: -1}, "x") // never returns another one
 	_, err := c.Daemon().Root(t.Context())
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Status != 401 || len(*bodies) != 1 {
 		t.Errorf("got %v after %v", err, *bodies)
@@ -99,7 +99,8 @@ func TestRenewRefused(t *testing.T) {
 	if _, err := c.Daemon().Root(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	// What can be read only once is not sent again: half of it is gone.
+	// A body that can be read only once is not sent again, because a part of it is
+	// already consumed.
 	tokens := &counted{}
 	c, bodies = askWith(t, tokens, "t1")
 	resp, err := c.Send(t.Context(), Request{Method: http.MethodPost, Path: "/x", Body: io.LimitReader(strings.NewReader("body"), 4)})
@@ -111,7 +112,7 @@ func TestRenewRefused(t *testing.T) {
 	}
 }
 
-// Many requests at once all get through with one new token.
+// Many concurrent requests all succeed with one new token.
 func TestRenewTogether(t *testing.T) {
 	c, _ := askWith(t, &counted{last: 1}, "t1")
 	var all sync.WaitGroup
@@ -125,7 +126,7 @@ func TestRenewTogether(t *testing.T) {
 	all.Wait()
 }
 
-// A log stream whose token is refused goes on with another.
+// A log stream whose token is refused continues with another.
 func TestStreamRenews(t *testing.T) {
 	tokens := &counted{}
 	var mu sync.Mutex
@@ -137,7 +138,7 @@ func TestStreamRenews(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		served++ // and this token is not good any more
+		served++ // and this token is no longer valid
 		b, err := json.Marshal(v3.Line{Seq: uint64(served), Text: []byte("x"), Stream: "OUT"})
 		if err != nil {
 			t.Error(err)
@@ -198,7 +199,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// What belongs to a space is asked of the client's own.
+// Resources of a space are requested for the client's own space.
 func TestSpace(t *testing.T) {
 	broken := errors.New("no space")
 	var failing error

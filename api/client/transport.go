@@ -21,16 +21,16 @@ import (
 type transport struct {
 	http    *http.Client
 	base    *url.URL
-	address string // as people know it
-	tokens  Tokens // may be nil
-	space   Space  // may be nil
+	address string // shown to people
+	tokens  Tokens // can be nil
+	space   Space  // can be nil
 	agent   string
 	warn    func(string)
 
-	selectors map[string]string // of labels, by the path of a list
+	selectors map[string]string // label selectors, by the path of a list
 }
 
-// newTransport gives a transport; nothing is asked yet.
+// newTransport returns a transport. It sends no request yet.
 func newTransport(o Options) (*transport, error) {
 	t := &transport{tokens: o.Tokens, space: o.Space, agent: o.UserAgent, warn: o.Warn}
 	if t.warn == nil {
@@ -80,7 +80,7 @@ func (t *transport) send(ctx context.Context, r Request) (*http.Response, error)
 	if err == nil && fresh == token {
 		return resp, nil
 	}
-	_ = resp.Body.Close() // it is not wanted any more
+	_ = resp.Body.Close() // the response is no longer needed
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (t *transport) send(ctx context.Context, r Request) (*http.Response, error)
 	return t.do(ctx, again)
 }
 
-// signed is the request with a token; with none it is as it was.
+// signed returns the request with a token, or unchanged if the token is empty.
 func signed(req *http.Request, token string) *http.Request {
 	out := req.Clone(req.Context())
 	if token != "" {
@@ -120,7 +120,7 @@ func (t *transport) request(ctx context.Context, r Request) (*http.Request, erro
 	return req, nil
 }
 
-// do sends a request and hands on what the daemon warns of.
+// do sends a request and passes on the daemon's warnings.
 func (t *transport) do(ctx context.Context, req *http.Request) (*http.Response, error) {
 	resp, err := t.http.Do(req)
 	if err != nil {
@@ -132,22 +132,22 @@ func (t *transport) do(ctx context.Context, req *http.Request) (*http.Response, 
 	return resp, nil
 }
 
-// failed tells the end of ctx from a daemon that cannot be reached.
+// failed distinguishes a cancelled ctx from a daemon that cannot be reached.
 func (t *transport) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
-		err = u.Err // without the address, which is no real one
+		err = u.Err // without the URL, which is not a real one
 	}
 	if o := (*net.OpError)(nil); errors.As(err, &o) && o.Op == "dial" {
-		err = o.Err // the address is named once
+		err = o.Err // the message names the address only once
 	}
 	return &Unreachable{Address: t.address, Err: err}
 }
 
-// call sends body as JSON and reads the answer into out; both may be nil. It
-// returns the answer's header.
+// call sends body as JSON and reads the response into out. Both can be nil. It returns
+// the response's header.
 func (t *transport) call(ctx context.Context, method, path string, body, out any) (http.Header, error) {
 	r := Request{Method: method, Path: path, Header: http.Header{"Accept": {"application/json"}}}
 	if body != nil {
@@ -167,7 +167,7 @@ func (t *transport) call(ctx context.Context, method, path string, body, out any
 	return h, err
 }
 
-// exchange sends a request and reads a successful answer into out.
+// exchange sends a request and reads a successful response into out.
 func (t *transport) exchange(ctx context.Context, r Request, out any) (http.Header, error) {
 	resp, err := t.send(ctx, r)
 	if err != nil {
@@ -192,7 +192,7 @@ func (t *transport) exchange(ctx context.Context, r Request, out any) (http.Head
 	return resp.Header, nil
 }
 
-// errorOf reads the body of an answer that is not a success.
+// errorOf reads the body of a response that is not a success.
 func errorOf(status int, body []byte) *Error {
 	e := &Error{Status: status}
 	var es struct {
@@ -215,8 +215,8 @@ func errorOf(status int, body []byte) *Error {
 	return e
 }
 
-// warnings reads the header in which the platform warns: items between commas,
-// each query-escaped.
+// warnings parses the X-Cf-Warnings header: items separated by commas, each
+// query-escaped.
 func warnings(header string) []string {
 	var out []string
 	for item := range strings.SplitSeq(header, ",") {
@@ -257,8 +257,8 @@ func list[T any](ctx context.Context, t *transport, path string, q url.Values) (
 	return all, nil
 }
 
-// local is the part of an address behind the host: addresses in answers are the
-// listener's, and the address that was asked answers them as well.
+// local returns the part of a URL after the host. URLs in responses name the listener,
+// but the client's own address serves them as well.
 func local(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -267,11 +267,11 @@ func local(address string) string {
 	return u.RequestURI()
 }
 
-// escape makes a name safe inside a path.
+// escape makes a name safe in a path.
 func escape(s string) string { return url.PathEscape(s) }
 
-// filter escapes a value of a list filter: values are separated by commas first
-// and decoded then.
+// filter escapes the values of a list filter. The server splits at commas first and
+// decodes afterwards.
 func filter(values ...string) string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -280,7 +280,7 @@ func filter(values ...string) string {
 	return strings.Join(out, ",")
 }
 
-// spaceGUID is the guid of the client's space; empty if it has none.
+// spaceGUID is the guid of the client's space, or an empty string if it has none.
 func (t *transport) spaceGUID(ctx context.Context) (string, error) {
 	if t.space == nil {
 		return "", nil
@@ -288,7 +288,7 @@ func (t *transport) spaceGUID(ctx context.Context) (string, error) {
 	return t.space(ctx)
 }
 
-// spaceQuery is the list query for what is in the client's space.
+// spaceQuery is the list query for the resources in the client's space.
 func (t *transport) spaceQuery(ctx context.Context) (url.Values, error) {
 	if t.space == nil {
 		return url.Values{}, nil
@@ -306,13 +306,14 @@ func (t *transport) remove(ctx context.Context, path string) error {
 	return t.follow(ctx, h)
 }
 
-// Missing is something that was looked for by name and is not there, or that
-// one may not see.
+// Missing is the error for a resource that was looked up by name. It does not exist, or
+// the caller cannot see it.
 type Missing struct{ Kind, Name string }
 
 func (m *Missing) Error() string { return fmt.Sprintf("there is no %s %q", m.Kind, m.Name) }
 
-// first is the first of a list; an empty list is the error missing.
+// first returns the first item of a list. If the list is empty, it returns the error
+// missing.
 func first[T any](all []T, err error, missing error) (T, error) {
 	if err == nil && len(all) == 0 {
 		err = missing
@@ -323,7 +324,7 @@ func first[T any](all []T, err error, missing error) (T, error) {
 	return all[0], nil
 }
 
-// listByGUID lists those at a path that have one of the guids.
+// listByGUID lists the resources at a path that have one of the guids.
 func listByGUID[T any](ctx context.Context, t *transport, path string, guids []string) ([]T, error) {
 	var all []T
 	for some := range slices.Chunk(guids, batch) {
@@ -336,16 +337,16 @@ func listByGUID[T any](ctx context.Context, t *transport, path string, guids []s
 	return all, nil
 }
 
-// batch is how many guids one request names: an address has its limits.
+// batch is how many guids one request names, because the length of a URL is limited.
 const batch = 200
 
-// relate adds resources to a relationship of what a path names.
+// relate adds resources to a relationship of the resource at a path.
 func (t *transport) relate(ctx context.Context, path string, to Relation) error {
 	_, err := t.call(ctx, http.MethodPost, path+"/relationships/"+to.Name, to.body(), nil)
 	return err
 }
 
-// unrelate takes resources out of a relationship of what a path names.
+// unrelate removes resources from a relationship of the resource at a path.
 func (t *transport) unrelate(ctx context.Context, path string, to Relation) error {
 	for _, guid := range to.GUIDs {
 		if err := t.remove(ctx, path+"/relationships/"+to.Name+"/"+escape(guid)); err != nil {

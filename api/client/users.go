@@ -11,10 +11,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Origin of the users that the daemon keeps itself.
+// Origin is the origin of users whose passwords the daemon stores.
 const Origin = "uaa"
 
-// RoleQuery says which roles are meant; what is empty does not matter.
+// RoleQuery selects roles. Empty fields do not restrict the selection.
 type RoleQuery struct {
 	Type, User, Org, Space string // guids
 }
@@ -34,19 +34,19 @@ func (c Users) Roles(ctx context.Context, q RoleQuery) ([]v3.Role, error) {
 	return list[v3.Role](ctx, c.transport, "/v3/roles", q.values())
 }
 
-// CreateRole gives somebody a role.
+// CreateRole gives a role to a user.
 func (c Users) CreateRole(ctx context.Context, body v3.CreateRole) (v3.Role, error) {
 	var r v3.Role
 	_, err := c.call(ctx, http.MethodPost, "/v3/roles", body, &r)
 	return r, err
 }
 
-// DeleteRole takes a role away and waits until it is gone.
+// DeleteRole deletes a role and waits until it is gone.
 func (c Users) DeleteRole(ctx context.Context, guid string) error {
 	return c.remove(ctx, "/v3/roles/"+escape(guid))
 }
 
-// List lists the users that one may see.
+// List lists the users that the caller can see.
 func (c Users) List(ctx context.Context) ([]v3.User, error) {
 	return list[v3.User](ctx, c.transport, "/v3/users", nil)
 }
@@ -62,42 +62,41 @@ func (c Users) ByName(ctx context.Context, name string) (v3.User, error) {
 	return first(all, err, &Missing{Kind: "user", Name: name})
 }
 
-// Delete takes all roles of a user away; the account is another matter
-// (DeleteAccount).
+// Delete deletes all roles of a user. DeleteAccount deletes the account.
 func (c Users) Delete(ctx context.Context, guid string) error {
 	return c.remove(ctx, "/v3/users/"+escape(guid))
 }
 
-// oauthPath is the path of the authorization server. It is at the address of
-// everything else, whatever address the root document gives to others.
+// oauthPath is the path of the authorization server. The client uses it at the daemon's
+// own address, whatever address the root document has for it.
 const oauthPath = "/uaa"
 
-// cfClient is the client that people log in with; it has no secret.
+// cfClient is the client that people log in with. It has no secret.
 const cfClient = "cf"
 
-// oauthError is the body of an answer of the authorization server that is not a
+// oauthError is the body of a response of the authorization server that is not a
 // success.
 type oauthError struct {
 	Name        string `json:"error"`
 	Description string `json:"error_description"`
 }
 
-// Grant is what a token is asked with: a user's password, a client's secret, or
-// the refresh token of an earlier answer.
+// Grant holds the credentials for a token: a user's password, a client's secret, or the
+// refresh token of an earlier response.
 type Grant struct {
 	User, Password string
 	Client, Secret string
 	Refresh        string
 }
 
-// Token is what a grant gives.
+// Token is the response to a grant.
 type Token struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"` // empty for clients
 	Type    string `json:"token_type"`
 }
 
-// Login asks for a token. A refusal is an *Error with status 400 or 401.
+// Login requests a token. A refusal is an *Error with status 400 or 401.
 func (c Users) Login(ctx context.Context, g Grant) (Token, error) {
 	form := url.Values{}
 	h := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}}
@@ -126,18 +125,18 @@ func (c Users) Login(ctx context.Context, g Grant) (Token, error) {
 	return t, err
 }
 
-// Revoke ends a token by its id; everybody may end their own.
+// Revoke revokes a token by its id. All users can revoke their own tokens.
 func (c Users) Revoke(ctx context.Context, id string) error {
 	_, err := c.call(ctx, http.MethodDelete, oauthPath+"/oauth/token/revoke/"+escape(id), nil, nil)
 	return err
 }
 
-// NewAccount is a user to be.
+// NewAccount holds the values of a user to create.
 type NewAccount struct {
 	Name, Password, Email string
 }
 
-// Account is a user as the authorization server has it.
+// Account is a user of the authorization server.
 type Account struct {
 	ID       string  `json:"id,omitempty"`
 	UserName string  `json:"userName"`
@@ -147,19 +146,19 @@ type Account struct {
 	Emails   []Email `json:"emails,omitempty"`
 }
 
-// Name of an account.
+// Name is the name of an account.
 type Name struct {
 	Family string `json:"familyName,omitempty"`
 	Given  string `json:"givenName,omitempty"`
 }
 
-// Email of an account.
+// Email is a mail address of an account.
 type Email struct {
 	Value   string `json:"value"`
 	Primary bool   `json:"primary"`
 }
 
-// CreateAccount makes a user.
+// CreateAccount creates a user.
 func (c Users) CreateAccount(ctx context.Context, n NewAccount) (Account, error) {
 	body := Account{
 		UserName: n.Name, Password: n.Password, Origin: Origin,
@@ -170,15 +169,15 @@ func (c Users) CreateAccount(ctx context.Context, n NewAccount) (Account, error)
 	return a, err
 }
 
-// DeleteAccount deletes a user; what the platform knows of the user is another
-// matter (DeleteUser).
+// DeleteAccount deletes a user from the authorization server. Delete deletes the user's
+// roles.
 func (c Users) DeleteAccount(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodDelete, oauthPath+"/Users/"+escape(guid), nil, nil)
 	return err
 }
 
-// SetPassword gives a user another password. An administrator need not know the
-// old one.
+// SetPassword sets another password for a user. An administrator does not need the old
+// one.
 func (c Users) SetPassword(ctx context.Context, guid, old, password string) error {
 	body := map[string]string{"password": password}
 	if old != "" {
@@ -188,7 +187,7 @@ func (c Users) SetPassword(ctx context.Context, guid, old, password string) erro
 	return err
 }
 
-// OAuthClient is a program that gets tokens of its own.
+// OAuthClient is a program that gets its own tokens.
 type OAuthClient struct {
 	ID          string   `json:"client_id"`
 	Secret      string   `json:"client_secret,omitempty"`
@@ -196,14 +195,14 @@ type OAuthClient struct {
 	GrantTypes  []string `json:"authorized_grant_types"`
 	Scopes      []string `json:"scope,omitempty"`
 	Authorities []string `json:"authorities"`
-	Validity    int      `json:"access_token_validity,omitempty"` // seconds; 0: the server's
-	Modified    int64    `json:"lastModified,omitempty"`          // milliseconds
+	Validity    int      `json:"access_token_validity,omitempty"` // in seconds, 0 for the server's default
+	Modified    int64    `json:"lastModified,omitempty"`          // in milliseconds
 }
 
 // ModifiedAt is when the client was last changed.
 func (o OAuthClient) ModifiedAt() time.Time { return time.UnixMilli(o.Modified) }
 
-// CreateOAuthClient makes a client.
+// CreateOAuthClient creates a client.
 func (c Users) CreateOAuthClient(ctx context.Context, o OAuthClient) (OAuthClient, error) {
 	var made OAuthClient
 	_, err := c.call(ctx, http.MethodPost, oauthPath+"/oauth/clients", o, &made)
