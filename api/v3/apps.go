@@ -1,6 +1,6 @@
 package v3
 
-// The states that an app is wished to be in.
+// The desired states of an app.
 const (
 	AppStarted = "STARTED"
 	AppStopped = "STOPPED"
@@ -17,7 +17,7 @@ type App struct {
 	Relationships AppRelationships `json:"relationships"`
 	Metadata      Metadata         `json:"metadata"`
 	Links         Links            `json:"links"`
-	Included      map[string]any   `json:"included,omitempty"` // of a single one
+	Included      map[string]any   `json:"included,omitempty"` // only in responses for a single app
 }
 
 // AppRelationships of an app.
@@ -35,25 +35,25 @@ type CreateApp struct {
 	Metadata      *Metadata              `json:"metadata,omitempty"`
 }
 
-// CreateAppRelationships of an app that is to be.
+// CreateAppRelationships of an app to create.
 type CreateAppRelationships struct {
 	Space ToOne `json:"space"`
 }
 
-// UpdateApp is the body of PATCH /v3/apps/:guid; what is absent stays.
+// UpdateApp is the body of PATCH /v3/apps/:guid. Missing keys do not change.
 type UpdateApp struct {
 	Name      *string    `json:"name,omitempty"`
 	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`
 	Metadata  *Metadata  `json:"metadata,omitempty"`
 }
 
-// Permissions is the answer of GET /v3/apps/:guid/permissions.
+// Permissions is the response of GET /v3/apps/:guid/permissions.
 type Permissions struct {
 	ReadBasic     bool `json:"read_basic_data"`
 	ReadSensitive bool `json:"read_sensitive_data"`
 }
 
-// CurrentDroplet is the body and the answer of
+// CurrentDroplet is the body and the response of
 // /v3/apps/:guid/relationships/current_droplet.
 type CurrentDroplet struct {
 	Data  *GUID `json:"data"`

@@ -1,8 +1,8 @@
 package v3
 
-// UploadedFolder is the answer of POST /dew/v1/spaces/{guid}/buildpacks.
+// UploadedFolder is the response of POST /dew/v1/spaces/{guid}/buildpacks.
 type UploadedFolder struct {
-	Name string `json:"name"` // as apps of the space name the buildpack
+	Name string `json:"name"` // name of the buildpack for the apps of the space
 }
 
 // CreateBuildpack is the body of POST /v3/buildpacks.
@@ -16,7 +16,8 @@ type CreateBuildpack struct {
 	Metadata  *Metadata `json:"metadata,omitempty"`
 }
 
-// UpdateBuildpack is the body of PATCH /v3/buildpacks/:guid. What is absent stays.
+// UpdateBuildpack is the body of PATCH /v3/buildpacks/:guid. Missing keys do not
+// change.
 type UpdateBuildpack struct {
 	Name     *string   `json:"name,omitempty"`
 	Stack    *string   `json:"stack,omitempty"`
@@ -26,12 +27,11 @@ type UpdateBuildpack struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// CreateDroplet is the body of POST /v3/droplets: a droplet whose files are
-// uploaded.
+// CreateDroplet is the body of POST /v3/droplets: a droplet whose files are uploaded.
 type CreateDroplet struct {
 	ProcessTypes  map[string]string    `json:"process_types,omitempty"`
 	Relationships DropletRelationships `json:"relationships"`
 }
 
-// BuildpackAwaiting is the state of a buildpack without bits.
+// BuildpackAwaiting is the state of a buildpack without files.
 const BuildpackAwaiting = "AWAITING_UPLOAD"

@@ -25,7 +25,7 @@ type Build struct {
 	Links           Links              `json:"links"`
 }
 
-// CreatedBy is who asked.
+// CreatedBy is the user who requested the build.
 type CreatedBy struct {
 	GUID  string `json:"guid"`
 	Name  string `json:"name"`
@@ -37,9 +37,9 @@ type BuildRelationships struct {
 	App ToOne `json:"app"`
 }
 
-// CreateBuild is the body of POST /v3/builds. A build of a package that was
-// staged before is a restage and stages anew: clients of the platform have no
-// other way to say so.
+// CreateBuild is the body of POST /v3/builds. A build of a package that was staged
+// before is a restage and stages it again. Cloud Foundry clients have no other way to
+// request that.
 type CreateBuild struct {
 	Package   GUID       `json:"package"`
 	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`

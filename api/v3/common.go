@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// GUID names a resource.
+// GUID identifies a resource.
 type GUID struct {
 	GUID string `json:"guid"`
 }
 
-// ToOne is a relationship to at most one resource; Data is null for none.
+// ToOne is a relationship to at most one resource. Data is null for none.
 type ToOne struct {
 	Data *GUID `json:"data"`
 }
 
-// To is the relationship to the resource guid; an empty one is to none.
+// To returns the relationship to the resource guid. An empty guid means none.
 func To(guid string) ToOne {
 	if guid == "" {
 		return ToOne{}
@@ -26,7 +26,7 @@ func To(guid string) ToOne {
 	return ToOne{Data: &GUID{GUID: guid}}
 }
 
-// ID is the guid at the other end, or nothing.
+// ID returns the guid of the related resource, or an empty string.
 func (r ToOne) ID() string {
 	if r.Data == nil {
 		return ""
@@ -34,7 +34,7 @@ func (r ToOne) ID() string {
 	return r.Data.GUID
 }
 
-// Link is where something related is found.
+// Link is the URL of a related resource.
 type Link struct {
 	Href   string `json:"href"`
 	Method string `json:"method,omitempty"`
@@ -43,18 +43,18 @@ type Link struct {
 // Links are a resource's links by name.
 type Links map[string]Link
 
-// Metadata are a resource's labels and annotations; neither is null.
+// Metadata are a resource's labels and annotations. Neither is null.
 type Metadata struct {
 	Labels      map[string]*string `json:"labels"`
 	Annotations map[string]*string `json:"annotations"`
 }
 
-// NoMetadata is what a resource without labels has.
+// NoMetadata returns the metadata of a resource without labels.
 func NoMetadata() Metadata {
 	return Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}}
 }
 
-// UpdateMetadata is the body of PATCH where nothing but metadata can be changed.
+// UpdateMetadata is the body of PATCH where only metadata can be changed.
 type UpdateMetadata struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
@@ -65,7 +65,7 @@ type Checksum struct {
 	Value string `json:"value"`
 }
 
-// Lifecycle says how bits become something that runs.
+// Lifecycle says how an app's files become a droplet.
 type Lifecycle struct {
 	Type string        `json:"type"` // LifecycleBuildpack or LifecycleDocker
 	Data LifecycleData `json:"data"`
@@ -74,11 +74,11 @@ type Lifecycle struct {
 // LifecycleBuildpack is the type of a Lifecycle that stages with buildpacks.
 const LifecycleBuildpack = "buildpack"
 
-// LifecycleDocker is the type of a Lifecycle of images, which are not staged. It
-// has no data.
+// LifecycleDocker is the type of a Lifecycle of images, which are not staged. It has no
+// data.
 const LifecycleDocker = "docker"
 
-// MarshalJSON leaves out the choices that an image does not have.
+// MarshalJSON leaves out the settings that an image does not have.
 func (l Lifecycle) MarshalJSON() ([]byte, error) {
 	if l.Type == LifecycleDocker {
 		return []byte(`{"type":"` + LifecycleDocker + `","data":{}}`), nil
@@ -87,42 +87,42 @@ func (l Lifecycle) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(l))
 }
 
-// LifecycleData are the choices of a buildpack lifecycle. No buildpacks: they
-// are detected.
+// LifecycleData are the settings of a buildpack lifecycle. Without buildpacks, they are
+// detected.
 type LifecycleData struct {
 	Buildpacks []string `json:"buildpacks"`
 	Stack      string   `json:"stack,omitempty"`
 }
 
-// Time is a moment as the platform writes it: UTC, whole seconds.
+// Time is a time in Cloud Foundry's format: UTC, whole seconds.
 type Time struct{ time.Time }
 
-// At is t as the platform writes it.
+// At returns t in Cloud Foundry's format.
 func At(t time.Time) Time { return Time{t} }
 
-// MarshalJSON gives "2026-01-01T00:00:00Z".
+// MarshalJSON returns "2026-01-01T00:00:00Z".
 func (t Time) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + t.UTC().Truncate(time.Second).Format(time.RFC3339) + `"`), nil
 }
 
-// Nullable is a value in a change that may be absent (leave it as it is), null
-// (back to the default) or given. It is written with omitzero.
+// Nullable is a value in a change. It can be absent (no change), null (back to the
+// default) or given. Use it with omitzero.
 type Nullable[T any] struct {
 	Given bool // not absent
 	Null  bool
 	Value T
 }
 
-// Set is a given value.
+// Set returns a given value.
 func Set[T any](v T) Nullable[T] { return Nullable[T]{Given: true, Value: v} }
 
-// SetNull is the value null.
+// SetNull returns the value null.
 func SetNull[T any]() Nullable[T] { return Nullable[T]{Given: true, Null: true} }
 
-// IsZero tells whether the value is absent.
+// IsZero reports whether the value is absent.
 func (n Nullable[T]) IsZero() bool { return !n.Given }
 
-// MarshalJSON gives null or the value.
+// MarshalJSON returns null or the value.
 func (n Nullable[T]) MarshalJSON() ([]byte, error) {
 	if !n.Given || n.Null {
 		return []byte("null"), nil
@@ -130,7 +130,7 @@ func (n Nullable[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n.Value)
 }
 
-// UnmarshalJSON is called only for what is there.
+// UnmarshalJSON is called only for keys that are present.
 func (n *Nullable[T]) UnmarshalJSON(b []byte) error {
 	*n = Nullable[T]{Given: true}
 	if bytes.Equal(b, []byte("null")) {
@@ -140,8 +140,8 @@ func (n *Nullable[T]) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &n.Value)
 }
 
-// Int is a whole number that may also be written as a string ("2"), as some
-// clients of the platform do.
+// Int is a whole number that can also be written as a string ("2"), as some Cloud
+// Foundry clients do.
 type Int int
 
 // UnmarshalJSON accepts 2 and "2".
@@ -149,7 +149,7 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	text := string(bytes.Trim(b, `"`))
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		// This type of error is told the name of the field on its way out.
+		// encoding/json adds the name of the field to this type of error.
 		return &json.UnmarshalTypeError{Value: strconv.Quote(text), Type: reflect.TypeFor[int]()}
 	}
 	*i = Int(n)

@@ -1,6 +1,6 @@
 package v3
 
-// Deployment replaces the instances of an app some at a time.
+// Deployment replaces the instances of an app in steps.
 type Deployment struct {
 	GUID            string                  `json:"guid"`
 	CreatedAt       Time                    `json:"created_at"`
@@ -11,7 +11,7 @@ type Deployment struct {
 	Droplet         DropletGUID             `json:"droplet"`
 	PreviousDroplet DropletGUID             `json:"previous_droplet"`
 	NewProcesses    []NewProcess            `json:"new_processes"`
-	Revision        *DeploymentRevision     `json:"revision"` // null: revisions are off
+	Revision        *DeploymentRevision     `json:"revision"` // null if revisions are disabled
 	Relationships   DeploymentRelationships `json:"relationships"`
 	Metadata        Metadata                `json:"metadata"`
 	Links           Links                   `json:"links"`
@@ -23,7 +23,7 @@ const (
 	StrategyCanary  = "canary"
 )
 
-// What a deployment's status says.
+// The values in a deployment's status.
 const (
 	DeploymentActive     = "ACTIVE"
 	DeploymentFinalized  = "FINALIZED"
@@ -35,12 +35,12 @@ const (
 	DeploymentSuperseded = "SUPERSEDED"
 )
 
-// DropletGUID names a droplet; null: there was none.
+// DropletGUID identifies a droplet. It is null if there was none.
 type DropletGUID struct {
 	GUID *string `json:"guid"`
 }
 
-// DeploymentStatus is how far a deployment is.
+// DeploymentStatus is the progress of a deployment.
 type DeploymentStatus struct {
 	Value   string            `json:"value"`
 	Reason  string            `json:"reason"`
@@ -55,7 +55,7 @@ type DeploymentDetails struct {
 	Error       string `json:"error,omitempty"`
 }
 
-// CanaryStatus is how far a canary is.
+// CanaryStatus is the progress of a canary deployment.
 type CanaryStatus struct {
 	Steps CanarySteps `json:"steps"`
 }
@@ -66,7 +66,7 @@ type CanarySteps struct {
 	Total   int `json:"total"`
 }
 
-// DeploymentOptions are how a deployment is done; null and absent are the same.
+// DeploymentOptions are the settings of a deployment. Null and absent are the same.
 type DeploymentOptions struct {
 	MaxInFlight  *Int           `json:"max_in_flight,omitempty"`
 	WebInstances *Int           `json:"web_instances,omitempty"`
@@ -76,23 +76,23 @@ type DeploymentOptions struct {
 	Canary       *CanaryOptions `json:"canary,omitempty"`
 }
 
-// CanaryOptions are where a canary pauses.
+// CanaryOptions define the steps after which a canary deployment pauses.
 type CanaryOptions struct {
 	Steps []CanaryStep `json:"steps,omitempty"`
 }
 
-// CanaryStep is one pause of a canary.
+// CanaryStep is one step of a canary deployment.
 type CanaryStep struct {
-	InstanceWeight *Int `json:"instance_weight"` // percent of the instances that are new
+	InstanceWeight *Int `json:"instance_weight"` // percentage of new instances
 }
 
-// NewProcess names the new instances of a process.
+// NewProcess identifies the new instances of a process.
 type NewProcess struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"`
 }
 
-// DeploymentRevision names what is deployed.
+// DeploymentRevision identifies the deployed revision.
 type DeploymentRevision struct {
 	GUID    string `json:"guid"`
 	Version *Int   `json:"version,omitempty"`

@@ -1,8 +1,8 @@
-// Package v3 has the JSON shapes of the platform's v3 API, of log-cache and of
-// dew's own calls beside them, shared by the server and the command line. It is
-// data only: one file per resource, the same name as in package api.
+// Package v3 has the JSON types of Cloud Foundry's v3 API, of log-cache and of dew's
+// own endpoints. The server and the command line share them. It is data only: one file
+// per resource, with the same name as in package api.
 //
-// Shapes carry every field that clients of the platform read; a pointer without
-// omitempty is a field that is null when there is nothing to say. Times are
-// RFC 3339 in UTC, cut to seconds where the platform cuts them (see Time).
+// The types have every field that Cloud Foundry clients read. A pointer without
+// omitempty is a field that is null if there is no value. Times are RFC 3339 in UTC,
+// cut to seconds where Cloud Foundry cuts them (see Time).
 package v3

@@ -14,7 +14,7 @@ type Domain struct {
 	Links              Links               `json:"links"`
 }
 
-// RouterGroup is what gives TCP routes their ports, in the words of the routing API.
+// RouterGroup provides the ports of TCP routes, in the format of the routing API.
 type RouterGroup struct {
 	GUID            string `json:"guid"`
 	Name            string `json:"name"`
@@ -22,19 +22,19 @@ type RouterGroup struct {
 	ReservablePorts string `json:"reservable_ports"` // such as 20000-20099
 }
 
-// DomainRelationships of a domain; one that all share belongs to no organization.
+// DomainRelationships of a domain. A shared domain belongs to no organization.
 type DomainRelationships struct {
 	Organization        ToOne  `json:"organization"`
 	SharedOrganizations ToMany `json:"shared_organizations"`
 }
 
-// ToMany is a relationship to any number of resources; Data is never null.
+// ToMany is a relationship to any number of resources. Data is never null.
 type ToMany struct {
 	Data []GUID `json:"data"`
 }
 
-// CreateDomain is the body of POST /v3/domains. Without relationships it is shared
-// by all organizations.
+// CreateDomain is the body of POST /v3/domains. Without relationships, all
+// organizations share the domain.
 type CreateDomain struct {
 	Name          string                     `json:"name"`
 	Internal      *bool                      `json:"internal,omitempty"`
@@ -43,7 +43,7 @@ type CreateDomain struct {
 	Metadata      *Metadata                  `json:"metadata,omitempty"`
 }
 
-// CreateDomainRelationships of a domain that is to be.
+// CreateDomainRelationships of a domain to create.
 type CreateDomainRelationships struct {
 	Organization        *ToOne  `json:"organization,omitempty"`
 	SharedOrganizations *ToMany `json:"shared_organizations,omitempty"`

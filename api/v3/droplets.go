@@ -3,7 +3,7 @@ package v3
 // DropletStaged is the state of a droplet that can run.
 const DropletStaged = "STAGED"
 
-// Droplet is what a build gives.
+// Droplet is the result of a build.
 type Droplet struct {
 	GUID              string               `json:"guid"`
 	CreatedAt         Time                 `json:"created_at"`
@@ -22,7 +22,7 @@ type Droplet struct {
 	Links             Links                `json:"links"`
 }
 
-// DropletBuildpack is a buildpack that took part.
+// DropletBuildpack is a buildpack that the build used.
 type DropletBuildpack struct {
 	Name          string `json:"name"`
 	DetectOutput  string `json:"detect_output"`

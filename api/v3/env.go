@@ -1,7 +1,7 @@
 package v3
 
-// Env is the answer of GET /v3/apps/:guid/env: every variable that an instance
-// started now would get, by where it comes from.
+// Env is the response of GET /v3/apps/:guid/env: every variable that an instance
+// started now would get, grouped by origin.
 type Env struct {
 	Staging     map[string]string `json:"staging_env_json"`
 	Running     map[string]string `json:"running_env_json"`
@@ -10,13 +10,13 @@ type Env struct {
 	Application map[string]any    `json:"application_env_json"` // VCAP_APPLICATION
 }
 
-// EnvVars is the answer of /v3/apps/:guid/environment_variables.
+// EnvVars is the response of /v3/apps/:guid/environment_variables.
 type EnvVars struct {
 	Var   map[string]string `json:"var"`
 	Links Links             `json:"links,omitempty"`
 }
 
-// UpdateEnvVars is the body of PATCH there; null unsets.
+// UpdateEnvVars is the body of PATCH there. Null unsets a variable.
 type UpdateEnvVars struct {
 	Var map[string]*string `json:"var"`
 }

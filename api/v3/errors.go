@@ -1,21 +1,20 @@
 package v3
 
-// Errors is the body of every answer that is not a success.
+// Errors is the body of every response that is not a success.
 type Errors struct {
 	Errors []Error `json:"errors"`
 }
 
-// Error is one thing that is wrong. Clients decide on Title, and on some whole
-// texts of Detail.
+// Error is one error. Clients check Title, and some complete texts of Detail.
 type Error struct {
 	Code   int    `json:"code"`
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
 }
 
-// Titles and codes that clients know.
+// Titles and codes that clients check.
 const (
-	TitleNotFound         = "CF-ResourceNotFound" // also of an unknown path, with DetailUnknownRequest
+	TitleNotFound         = "CF-ResourceNotFound" // also for an unknown path, with DetailUnknownRequest
 	TitleUnprocessable    = "CF-UnprocessableEntity"
 	TitleBadRequest       = "CF-BadRequest"
 	TitleBadQuery         = "CF-BadQueryParameter"
@@ -39,7 +38,7 @@ const (
 	CodeUnknown          = 10001
 )
 
-// Whole texts of Detail that clients know.
+// Complete texts of Detail that clients check.
 const (
 	DetailUnknownRequest  = "Unknown request"
 	DetailAppNotFound     = "App not found"

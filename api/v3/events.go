@@ -1,6 +1,6 @@
 package v3
 
-// Event is something that happened, for the record.
+// Event is an audit event.
 type Event struct {
 	GUID         string         `json:"guid"`
 	CreatedAt    Time           `json:"created_at"`
@@ -14,7 +14,7 @@ type Event struct {
 	Links        Links          `json:"links"`
 }
 
-// Party is who did something, or what it was done to.
+// Party is the actor or the target of an event.
 type Party struct {
 	GUID string `json:"guid"`
 	Type string `json:"type"`

@@ -1,12 +1,12 @@
 package v3
 
-// FeatureSSH is the feature of an app, or of a space, that lets people in.
+// FeatureSSH is the feature of an app or a space that allows SSH to instances.
 const FeatureSSH = "ssh"
 
-// FeatureRevisions is the feature of an app that keeps what it was, to be gone back to.
+// FeatureRevisions is the feature of an app that stores revisions for rollbacks.
 const FeatureRevisions = "revisions"
 
-// AppFeature is something that can be switched for an app.
+// AppFeature is a feature of an app that can be enabled or disabled.
 type AppFeature struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -18,20 +18,20 @@ type UpdateAppFeature struct {
 	Enabled *bool `json:"enabled"`
 }
 
-// AppFeatures is the answer of GET /v3/apps/:guid/features.
+// AppFeatures is the response of GET /v3/apps/:guid/features.
 type AppFeatures struct {
 	Resources  []AppFeature `json:"resources"`
 	Pagination Pagination   `json:"pagination"`
 }
 
-// SSHEnabled is the answer of GET /v3/apps/:guid/ssh_enabled.
+// SSHEnabled is the response of GET /v3/apps/:guid/ssh_enabled.
 type SSHEnabled struct {
 	Enabled bool   `json:"enabled"`
 	Reason  string `json:"reason"` // why not
 }
 
-// SSHCode is the answer of POST /dew/v1/ssh-code: a one-time password for the ssh
-// door, and how to find and recognise that door.
+// SSHCode is the response of POST /dew/v1/ssh-code: a one-time password for the SSH
+// server, and the server's address and fingerprint.
 type SSHCode struct {
 	Code        string `json:"code"`
 	Address     string `json:"address"`     // host:port

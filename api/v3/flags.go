@@ -1,10 +1,10 @@
 package v3
 
-// FeatureFlag is a feature that administrators may switch.
+// FeatureFlag is a feature that administrators can enable or disable.
 type FeatureFlag struct {
 	Name      string  `json:"name"`
 	Enabled   bool    `json:"enabled"`
-	UpdatedAt *Time   `json:"updated_at"` // null: as it came
+	UpdatedAt *Time   `json:"updated_at"` // null if never changed
 	Message   *string `json:"custom_error_message"`
 	Links     Links   `json:"links"`
 }

@@ -1,11 +1,11 @@
 package v3
 
-// Index is the answer of GET /v3.
+// Index is the response of GET /v3.
 type Index struct {
 	Links Links `json:"links"`
 }
 
-// Info is the answer of GET /v3/info.
+// Info is the response of GET /v3/info.
 type Info struct {
 	Build         string            `json:"build"`
 	CLIVersion    CLIVersion        `json:"cli_version"`
@@ -17,7 +17,7 @@ type Info struct {
 	Links         Links             `json:"links"`
 }
 
-// CLIVersion says which clients may come; empty: all.
+// CLIVersion says which client versions are supported. Empty means all.
 type CLIVersion struct {
 	Minimum     string `json:"minimum"`
 	Recommended string `json:"recommended"`

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// LogCacheInfo is the answer of GET /api/v1/info.
+// LogCacheInfo is the response of GET /api/v1/info.
 type LogCacheInfo struct {
 	Version string `json:"version"`
 }
 
-// LogCacheRead is the answer of GET /api/v1/read/:source. Its readers refuse
-// every field that they do not know, so there is nothing of dew's own in it.
+// LogCacheRead is the response of GET /api/v1/read/:source. Clients refuse every field
+// that they do not know, so it has no fields of dew's own.
 type LogCacheRead struct {
 	Envelopes LogCacheBatch `json:"envelopes"`
 }
@@ -28,17 +28,17 @@ type LogCacheBatch struct {
 type LogCacheEnvelope struct {
 	Timestamp  int64             `json:"timestamp,string"` // nanoseconds
 	SourceID   string            `json:"source_id"`
-	InstanceID string            `json:"instance_id"` // the index, as text
+	InstanceID string            `json:"instance_id"` // instance index as text
 	Tags       map[string]string `json:"tags,omitempty"`
 	Log        *LogCacheLog      `json:"log,omitempty"`
 }
 
-// LogCacheMeta is the answer of GET /api/v1/meta.
+// LogCacheMeta is the response of GET /api/v1/meta.
 type LogCacheMeta struct {
 	Meta map[string]LogCacheSource `json:"meta"`
 }
 
-// LogCacheSource says what is kept of a source.
+// LogCacheSource is the number and time range of a source's stored lines.
 type LogCacheSource struct {
 	Count   int64 `json:"count,string"`
 	Expired int64 `json:"expired,string"`
@@ -54,10 +54,10 @@ type LogCacheLog struct {
 
 // The flags of a Line.
 const (
-	FlagLate    = "late"    // read when a daemon came back; its time is an estimate
-	FlagCut     = "cut"     // goes on in the next line
-	FlagPartial = "partial" // the process ended without a newline
-	FlagGap     = "gap"     // no line: the text says what is missing and why
+	FlagLate    = "late"    // read after a daemon restart, so the time is an estimate
+	FlagCut     = "cut"     // continues in the next line
+	FlagPartial = "partial" // the process exited without a final newline
+	FlagGap     = "gap"     // not a line: the text says which lines are missing and why
 )
 
 // Line is the data of one event of GET /stream/v1/apps/:guid; its id is Seq.
@@ -70,17 +70,17 @@ type Line struct {
 	Stream   string // OUT, ERR
 	Flags    []string
 	Text     []byte // any bytes
-	Lost     *Loss  // what is missing, with FlagGap
+	Lost     *Loss  // the missing lines, with FlagGap
 }
 
-// Loss is what a gap tells.
+// Loss holds the number of missing lines and bytes, and the cause.
 type Loss struct {
-	Lines int64  `json:"lines,omitempty"` // 0: nobody knows
+	Lines int64  `json:"lines,omitempty"` // 0 means unknown
 	Bytes int64  `json:"bytes,omitempty"`
 	Cause string `json:"cause"`
 }
 
-// LogReport is the answer of GET /stream/v1/apps/:guid/verify.
+// LogReport is the response of GET /stream/v1/apps/:guid/verify.
 type LogReport struct {
 	OK       bool     `json:"ok"`
 	Segments int      `json:"segments"`
@@ -89,13 +89,14 @@ type LogReport struct {
 	Bytes    int64    `json:"bytes"`
 	Streams  int      `json:"streams"`
 	Gaps     int      `json:"gaps"`
-	Lost     int64    `json:"lost"` // lines that the gaps tell of
+	Lost     int64    `json:"lost"` // missing lines according to the gap records
 	First    uint64   `json:"first"`
 	Last     uint64   `json:"last"`
 	Problems []string `json:"problems"`
 }
 
-// lineJSON is a Line on the wire: text that is not UTF-8 is base64 and says so.
+// lineJSON is a Line on the wire. Text that is not UTF-8 is base64, and Encoding says
+// so.
 type lineJSON struct {
 	Seq      uint64    `json:"seq,omitempty"`
 	Time     time.Time `json:"time"`
@@ -109,7 +110,7 @@ type lineJSON struct {
 	Lost     *Loss     `json:"lost,omitempty"`
 }
 
-// MarshalJSON gives the line as one JSON object without a newline.
+// MarshalJSON returns the line as one JSON object without a newline.
 func (l Line) MarshalJSON() ([]byte, error) {
 	j := lineJSON{
 		Seq: l.Seq, Time: l.Time, Source: l.Source, Index: l.Index, Instance: l.Instance,
@@ -121,7 +122,7 @@ func (l Line) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads what MarshalJSON gives.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (l *Line) UnmarshalJSON(b []byte) error {
 	var j lineJSON
 	if err := json.Unmarshal(b, &j); err != nil {

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// LinesType is the media type of log lines in their short form: records one after
-// the other, each a length and that many bytes.
+// LinesType is the media type of log lines in their binary form: consecutive records,
+// each a length and that many bytes.
 //
 //	record  length uvarint, kind byte, fields
 //	line    seq uvarint, time varint (ns), stream byte, flags byte, index varint, source, instance, text
-//	        and with the flag gap: lines uvarint, bytes uvarint, cause, in front of the text
-//	beat    seq uvarint of the last line that was looked at, wanted or not
+//	        and with the flag gap: lines uvarint, bytes uvarint, cause, before the text
+//	beat    seq uvarint of the last line that was checked, selected or not
 //
-// Strings have their length in front; the text is the rest. A stream that ends
-// without the record that says so was broken off.
+// Strings start with their length; the text is the rest. A stream that stops without an
+// end record was broken off.
 const LinesType = "application/vnd.dew.lines"
 
 const (
-	recordEnd  byte = 0 // all that was asked for has been sent
+	recordEnd  byte = 0 // all selected lines have been sent
 	recordLine byte = 1
-	recordBeat byte = 2 // nothing to say
+	recordBeat byte = 2 // heartbeat
 
 	maxRecord = 1 << 20 // a line has at most 64 KiB
 )
 
-// lineFlags are the flags of a line, by the bit that they have.
+// lineFlags are the flags of a line, in the order of their bits.
 var lineFlags = []string{FlagLate, FlagCut, FlagPartial, FlagGap}
 
 const flagGapBit = 1 << 3
 
 // AppendLine appends the record of a line.
 func AppendLine(b []byte, l *Line) []byte {
-	// The length stands in front and is known last; a line that needs more than
-	// this much for it is moved.
+	// The length comes first but is known last. A line that needs more than room bytes
+	// for its length is moved.
 	const room = 3
 	start := len(b)
 	b = append(b, make([]byte, room)...)
@@ -72,9 +72,8 @@ func AppendLine(b []byte, l *Line) []byte {
 	return prefixed(b, start, room)
 }
 
-// prefixed writes the length of what stands behind the room at start into it.
-// The shortest form has fewer bytes than the room; it is padded, which every
-// reader of varints understands.
+// prefixed writes the length of the record into the room bytes at start. If the length
+// needs fewer bytes, it is padded, which every reader of varints accepts.
 func prefixed(b []byte, start, room int) []byte {
 	n := len(b) - start - room
 	for i := range room - 1 {
@@ -88,8 +87,8 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendBeat appends a record that says that the stream is alive, and that there
-// is nothing more to be had up to line seq.
+// AppendBeat appends a heartbeat record, which also says that there are no more
+// selected lines up to line seq.
 func AppendBeat(b []byte, seq uint64) []byte {
 	start := len(b)
 	b = append(b, 0, recordBeat)
@@ -98,13 +97,13 @@ func AppendBeat(b []byte, seq uint64) []byte {
 	return b
 }
 
-// AppendEnd appends the record that ends a stream.
+// AppendEnd appends the last record of a stream.
 func AppendEnd(b []byte) []byte { return append(b, 1, recordEnd) }
 
-// ErrBrokenOff says that a stream ended before its end.
+// ErrBrokenOff says that a stream stopped without its end record.
 var ErrBrokenOff = errors.New("the stream of log lines was broken off")
 
-// brokenOff keeps io.EOF out of the error: that means the end of all.
+// brokenOff replaces io.EOF in the error, because io.EOF means a complete stream.
 func brokenOff(err error) error {
 	if errors.Is(err, io.EOF) {
 		return ErrBrokenOff
@@ -116,20 +115,20 @@ func brokenOff(err error) error {
 type LineReader struct {
 	r    *bufio.Reader
 	buf  []byte
-	line Line // the one before: most lines have its source
+	line Line // the previous line, because most lines have the same source
 
-	place  uint64 // what the last sign of life said
+	place  uint64 // position from the last heartbeat
 	placed bool
 }
 
-// NewLineReader reads the short form from r.
+// NewLineReader reads the binary form from r.
 func NewLineReader(r io.Reader) *LineReader {
 	return &LineReader{r: bufio.NewReaderSize(r, 256<<10)}
 }
 
-// Next gives the next line; nil with no error is a sign of life. io.EOF is the
-// end of all that was asked for, ErrBrokenOff any other end. The line is valid
-// until the next call.
+// Next returns the next line. Nil without an error is a heartbeat. io.EOF means that
+// all selected lines were sent, ErrBrokenOff that the stream stopped early. The line is
+// valid until the next call.
 func (lr *LineReader) Next() (*Line, error) {
 	n, err := binary.ReadUvarint(lr.r)
 	if err != nil {
@@ -157,14 +156,14 @@ func (lr *LineReader) Next() (*Line, error) {
 	}
 }
 
-// Place is the number up to which there is nothing more to be had, if the last
-// record was a sign of life that told it.
+// Place is the number up to which there are no more selected lines, if the last
+// heartbeat had it.
 func (lr *LineReader) Place() (seq uint64, ok bool) { return lr.place, lr.placed }
 
-// Buffered tells whether another record is probably here already.
+// Buffered reports whether another record is probably buffered.
 func (lr *LineReader) Buffered() bool { return lr.r.Buffered() > 0 }
 
-// take gives the next n bytes, without a copy where they are at hand.
+// take returns the next n bytes, without a copy if they are buffered.
 func (lr *LineReader) take(n int) ([]byte, error) {
 	if n <= lr.r.Size() {
 		b, err := lr.r.Peek(n)
@@ -180,7 +179,7 @@ func (lr *LineReader) take(n int) ([]byte, error) {
 }
 
 // flagLists are the lists for every combination of flags, so that no line has to
-// make its own.
+// allocate its own.
 var flagLists = func() (lists [16][]string) {
 	for bits := range lists {
 		for i, f := range lineFlags {
@@ -219,7 +218,7 @@ func (lr *LineReader) parse(b []byte) error {
 	return nil
 }
 
-// fields takes fields off the front of a record.
+// fields reads fields from the front of a record.
 type fields struct {
 	b   []byte
 	bad bool
@@ -255,7 +254,7 @@ func (p *fields) varint() int64 {
 	return v
 }
 
-// text reads a string into s; one that is the same as before costs nothing.
+// text reads a string into s. It does not allocate if the string is the same as before.
 func (p *fields) text(s *string) {
 	n := p.uvarint()
 	if n > uint64(len(p.b)) {

@@ -50,7 +50,7 @@ func TestLinesRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for cut := range len(whole) - 1 { // an end that nobody announced is an error
+	for cut := range len(whole) - 1 { // a stream without an end record is an error
 		if cut > 500 && cut < len(whole)-500 {
 			continue
 		}
@@ -79,7 +79,7 @@ func FuzzLineReader(f *testing.F) {
 			if l == nil {
 				continue
 			}
-			// What was read and is written again reads the same.
+			// A line that was read and written again reads the same.
 			again, err := NewLineReader(bytes.NewReader(AppendLine(nil, l))).Next()
 			if err != nil {
 				t.Fatal(err)

@@ -24,15 +24,15 @@ type CreateOrganization struct {
 	Metadata  *Metadata `json:"metadata,omitempty"`
 }
 
-// UpdateOrganization is the body of PATCH /v3/organizations/:guid; what is absent
-// stays.
+// UpdateOrganization is the body of PATCH /v3/organizations/:guid. Missing keys do not
+// change.
 type UpdateOrganization struct {
 	Name      *string   `json:"name,omitempty"`
 	Suspended *bool     `json:"suspended,omitempty"`
 	Metadata  *Metadata `json:"metadata,omitempty"`
 }
 
-// Related is a relationship as its own address answers it.
+// Related is a relationship as returned by its own URL.
 type Related struct {
 	Data  *GUID `json:"data"`
 	Links Links `json:"links"`

@@ -17,7 +17,7 @@ const PackageBits = "bits"
 // PackageDocker is the type of a package that names an image.
 const PackageDocker = "docker"
 
-// Package is an app's bits as they were pushed.
+// Package holds an app's files as they were pushed.
 type Package struct {
 	GUID          string               `json:"guid"`
 	CreatedAt     Time                 `json:"created_at"`
@@ -30,12 +30,12 @@ type Package struct {
 	Links         Links                `json:"links"`
 }
 
-// PackageData are the facts about the bits.
+// PackageData describes the files.
 type PackageData struct {
 	Error    *string   `json:"error"`
-	Checksum *Checksum `json:"checksum"` // sha256 of the tree; null before the upload
+	Checksum *Checksum `json:"checksum"` // sha256 of the tree, null before the upload
 
-	// Of PackageDocker alone.
+	// Only for PackageDocker.
 	Image    string `json:"image,omitempty"`
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"` // hidden
@@ -54,20 +54,20 @@ type CreatePackage struct {
 	Metadata      *Metadata            `json:"metadata,omitempty"`
 }
 
-// DockerData names an image, and who may fetch it.
+// DockerData names an image and the credentials to pull it.
 type DockerData struct {
 	Image    string `json:"image"`
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"`
 }
 
-// ResourceMatches is the body and the answer of POST /v3/resource_matches: files
-// that the client has, and those of them that the server has too.
+// ResourceMatches is the body and the response of POST /v3/resource_matches: files that
+// the client has, and those of them that the server already has.
 type ResourceMatches struct {
 	Resources []Resource `json:"resources"`
 }
 
-// Resource is one file by its content. The upload's field "resources" is a JSON
+// Resource identifies one file by its content. The upload's field "resources" is a JSON
 // array of these.
 type Resource struct {
 	Path     string   `json:"path"`
@@ -76,13 +76,13 @@ type Resource struct {
 	Size     int64    `json:"size_in_bytes"`
 }
 
-// MaxResources is how many resources one call may ask about.
+// MaxResources is the maximum number of resources in one request.
 const MaxResources = 5000
 
 // The parts of the multipart body of POST /v3/packages/:guid/upload.
 const (
 	UploadResources = "resources" // JSON array of Resource; first
-	UploadBits      = "bits"      // file package.zip; absent when everything matched
+	UploadBits      = "bits"      // file package.zip, absent if all files matched
 )
 
 // CopyPackage is the body of POST /v3/packages?source_guid=: the app that gets the

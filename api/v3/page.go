@@ -5,11 +5,11 @@ type List[T any] struct {
 	Pagination Pagination `json:"pagination"`
 	Resources  []T        `json:"resources"`
 
-	// Included are related resources by their nouns, if the request asks for them.
+	// Included are related resources by kind, if the request asks for them.
 	Included map[string]any `json:"included,omitempty"`
 }
 
-// Pagination says where a page stands among the others; hrefs are absolute.
+// Pagination has the links to the other pages. The hrefs are absolute.
 type Pagination struct {
 	TotalResults int   `json:"total_results"`
 	TotalPages   int   `json:"total_pages"`

@@ -7,12 +7,12 @@ type Process struct {
 	UpdatedAt         Time                 `json:"updated_at"`
 	Version           string               `json:"version"`
 	Type              string               `json:"type"`
-	Command           *string              `json:"command"` // null: the droplet's
+	Command           *string              `json:"command"` // null for the droplet's
 	User              string               `json:"user,omitempty"`
 	Instances         int                  `json:"instances"`
 	MemoryInMB        int                  `json:"memory_in_mb"`
 	DiskInMB          int                  `json:"disk_in_mb"`
-	LogRateLimit      int64                `json:"log_rate_limit_in_bytes_per_second"` // -1: none
+	LogRateLimit      int64                `json:"log_rate_limit_in_bytes_per_second"` // -1 for none
 	HealthCheck       HealthCheck          `json:"health_check"`
 	ReadinessCheck    HealthCheck          `json:"readiness_health_check"`
 	Relationships     ProcessRelationships `json:"relationships"`
@@ -34,21 +34,21 @@ type ProcessRelationships struct {
 	Revision *ToOne `json:"revision,omitempty"`
 }
 
-// HealthCheck is how a process is asked whether it works.
+// HealthCheck says how the health of a process is checked.
 type HealthCheck struct {
-	Type string          `json:"type"` // port, http, process
+	Type string          `json:"type"` // port, http or process
 	Data HealthCheckData `json:"data"`
 }
 
-// HealthCheckData are the numbers of a check in seconds; null is the default.
+// HealthCheckData are the times of a check in seconds. Null is the default.
 type HealthCheckData struct {
 	Timeout           *int   `json:"timeout"`
 	InvocationTimeout *int   `json:"invocation_timeout"`
 	Interval          *int   `json:"interval"`
-	Endpoint          string `json:"endpoint,omitempty"` // of http
+	Endpoint          string `json:"endpoint,omitempty"` // only for http
 }
 
-// UpdateProcess is the body of PATCH /v3/processes/:guid; what is absent stays.
+// UpdateProcess is the body of PATCH /v3/processes/:guid. Missing keys do not change.
 type UpdateProcess struct {
 	Command        Nullable[string]   `json:"command,omitzero"`
 	HealthCheck    *UpdateHealthCheck `json:"health_check,omitempty"`
@@ -56,13 +56,13 @@ type UpdateProcess struct {
 	Metadata       *Metadata          `json:"metadata,omitempty"`
 }
 
-// UpdateHealthCheck changes a check; what is absent stays.
+// UpdateHealthCheck changes a check. Missing keys do not change.
 type UpdateHealthCheck struct {
 	Type *string                `json:"type,omitempty"`
 	Data *UpdateHealthCheckData `json:"data,omitempty"`
 }
 
-// UpdateHealthCheckData changes the numbers of a check.
+// UpdateHealthCheckData changes the times of a check.
 type UpdateHealthCheckData struct {
 	Timeout           Nullable[Int]    `json:"timeout,omitzero"`
 	InvocationTimeout Nullable[Int]    `json:"invocation_timeout,omitzero"`
@@ -70,7 +70,7 @@ type UpdateHealthCheckData struct {
 	Endpoint          Nullable[string] `json:"endpoint,omitzero"`
 }
 
-// Scale is the body of POST …/actions/scale; what is absent stays.
+// Scale is the body of POST …/actions/scale. Missing keys do not change.
 type Scale struct {
 	Instances    *Int `json:"instances,omitempty"`
 	MemoryInMB   *Int `json:"memory_in_mb,omitempty"`

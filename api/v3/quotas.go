@@ -1,6 +1,6 @@
 package v3
 
-// Quota is what an organization, or a space, may have; null is no limit.
+// Quota limits the resources of an organization or a space. Null is no limit.
 type Quota struct {
 	GUID          string             `json:"guid"`
 	CreatedAt     Time               `json:"created_at"`
@@ -9,12 +9,12 @@ type Quota struct {
 	Apps          AppLimits          `json:"apps"`
 	Services      ServiceLimits      `json:"services"`
 	Routes        RouteLimits        `json:"routes"`
-	Domains       *DomainLimits      `json:"domains,omitempty"` // of an organization's
+	Domains       *DomainLimits      `json:"domains,omitempty"` // only of an organization quota
 	Relationships QuotaRelationships `json:"relationships"`
 	Links         Links              `json:"links"`
 }
 
-// AppLimits bound apps.
+// AppLimits limit apps.
 type AppLimits struct {
 	TotalMemory      *int `json:"total_memory_in_mb"`
 	PerProcessMemory *int `json:"per_process_memory_in_mb"`
@@ -23,41 +23,41 @@ type AppLimits struct {
 	PerAppTasks      *int `json:"per_app_tasks"`
 }
 
-// ServiceLimits bound service instances.
+// ServiceLimits limit service instances.
 type ServiceLimits struct {
 	PaidServicesAllowed   bool `json:"paid_services_allowed"`
 	TotalServiceInstances *int `json:"total_service_instances"`
 	TotalServiceKeys      *int `json:"total_service_keys"`
 }
 
-// RouteLimits bound routes.
+// RouteLimits limit routes.
 type RouteLimits struct {
 	TotalRoutes        *int `json:"total_routes"`
 	TotalReservedPorts *int `json:"total_reserved_ports"`
 }
 
-// DomainLimits bound domains.
+// DomainLimits limit domains.
 type DomainLimits struct {
 	TotalDomains *int `json:"total_domains"`
 }
 
-// QuotaRelationships of a quota. An organization's has organizations, a space's has
-// the organization that it belongs to and spaces.
+// QuotaRelationships of a quota. An organization quota has organizations. A space quota
+// has the organization that it belongs to, and spaces.
 type QuotaRelationships struct {
 	Organization  *ToOne  `json:"organization,omitempty"`
 	Organizations *ToMany `json:"organizations,omitempty"`
 	Spaces        *ToMany `json:"spaces,omitempty"`
 }
 
-// ChangeQuota is the body of POST and PATCH of quotas: what is absent stays, null is
-// no limit.
+// ChangeQuota is the body of POST and PATCH of quotas. Missing keys do not change, null
+// is no limit.
 type ChangeQuota struct {
 	Name          string              `json:"name,omitempty"`
 	Apps          ChangeAppLimits     `json:"apps,omitzero"`
 	Services      ChangeServiceLimits `json:"services,omitzero"`
 	Routes        ChangeRouteLimits   `json:"routes,omitzero"`
 	Domains       ChangeDomainLimits  `json:"domains,omitzero"`
-	Relationships *QuotaRelationships `json:"relationships,omitempty"` // when it is created
+	Relationships *QuotaRelationships `json:"relationships,omitempty"` // only when it is created
 }
 
 // ChangeAppLimits changes AppLimits.
@@ -87,13 +87,13 @@ type ChangeDomainLimits struct {
 	TotalDomains Nullable[int] `json:"total_domains,omitzero"`
 }
 
-// RelatedMany is a relationship to many as its own address answers it.
+// RelatedMany is a relationship to many as returned by its own URL.
 type RelatedMany struct {
 	Data  []GUID `json:"data"`
 	Links Links  `json:"links"`
 }
 
-// PlaceUsage is what an organization or a space takes.
+// PlaceUsage is the resource usage of an organization or a space.
 type PlaceUsage struct {
 	Usage UsageNumbers `json:"usage_summary"`
 	Links Links        `json:"links"`
@@ -106,7 +106,7 @@ type UsageNumbers struct {
 	Routes           int  `json:"routes"`
 	ServiceInstances int  `json:"service_instances"`
 	ReservedPorts    int  `json:"reserved_ports"`
-	Domains          *int `json:"domains,omitempty"` // of an organization
+	Domains          *int `json:"domains,omitempty"` // only of an organization
 	PerAppTasks      int  `json:"per_app_tasks"`
 	ServiceKeys      int  `json:"service_keys"`
 }

@@ -1,6 +1,6 @@
 package v3
 
-// Revision is what an app was when it was started or deployed.
+// Revision is the state of an app when it was started or deployed.
 type Revision struct {
 	GUID          string                     `json:"guid"`
 	Version       int                        `json:"version"`
@@ -18,14 +18,14 @@ type Revision struct {
 
 // RevisionProcess is a process in a revision.
 type RevisionProcess struct {
-	Command *string `json:"command"` // null: the droplet's
+	Command *string `json:"command"` // null for the droplet's
 }
 
 // RevisionSidecar is a sidecar in a revision.
 type RevisionSidecar struct {
 	Name         string   `json:"name"`
 	Command      string   `json:"command"`
-	MemoryInMB   *int     `json:"memory_in_mb"` // null: not declared
+	MemoryInMB   *int     `json:"memory_in_mb"` // null if not declared
 	ProcessTypes []string `json:"process_types"`
 }
 

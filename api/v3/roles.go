@@ -1,6 +1,6 @@
 package v3
 
-// Role is what a user may do in an organization or in a space.
+// Role gives a user permissions in an organization or in a space.
 type Role struct {
 	GUID          string            `json:"guid"`
 	CreatedAt     Time              `json:"created_at"`
@@ -8,10 +8,10 @@ type Role struct {
 	Type          string            `json:"type"`
 	Relationships RoleRelationships `json:"relationships"`
 	Links         Links             `json:"links"`
-	Included      map[string]any    `json:"included,omitempty"` // of a single one
+	Included      map[string]any    `json:"included,omitempty"` // only in responses for a single role
 }
 
-// RoleRelationships of a role; one of Organization and Space is to none.
+// RoleRelationships of a role. Exactly one of Organization and Space is set.
 type RoleRelationships struct {
 	User         ToOne `json:"user"`
 	Organization ToOne `json:"organization"`
@@ -24,7 +24,7 @@ type CreateRole struct {
 	Relationships CreateRoleRelationships `json:"relationships"`
 }
 
-// CreateRoleRelationships of a role that is to be.
+// CreateRoleRelationships of a role to create.
 type CreateRoleRelationships struct {
 	User         ToUser `json:"user"`
 	Organization ToOne  `json:"organization,omitzero"`
@@ -36,7 +36,7 @@ type ToUser struct {
 	Data *UserName `json:"data"`
 }
 
-// UserName names a user by guid, or by name and origin.
+// UserName identifies a user by guid, or by name and origin.
 type UserName struct {
 	GUID     string `json:"guid,omitempty"`
 	Username string `json:"username,omitempty"`

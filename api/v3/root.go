@@ -5,7 +5,8 @@ type Root struct {
 	Links RootLinks `json:"links"`
 }
 
-// RootLinks are the doors of the platform; one that does not exist is null.
+// RootLinks are the addresses of the platform's services. A service that does not exist
+// is null.
 type RootLinks struct {
 	Self              *Link     `json:"self"`
 	CloudControllerV2 *Link     `json:"cloud_controller_v2"`
@@ -19,13 +20,13 @@ type RootLinks struct {
 	Routing           *Link     `json:"routing"`
 }
 
-// RootLink is a link with what clients must know beforehand.
+// RootLink is a link with its metadata for clients.
 type RootLink struct {
 	Href string   `json:"href"`
 	Meta RootMeta `json:"meta"`
 }
 
-// RootMeta says the version of the API, or how the SSH door is recognised.
+// RootMeta has the version of the API, or the fingerprint of the SSH server.
 type RootMeta struct {
 	Version            string `json:"version,omitempty"`
 	HostKeyFingerprint string `json:"host_key_fingerprint,omitempty"`

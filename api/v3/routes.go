@@ -1,6 +1,6 @@
 package v3
 
-// Route leads from a name to processes.
+// Route maps an address to processes.
 type Route struct {
 	GUID          string             `json:"guid"`
 	CreatedAt     Time               `json:"created_at"`
@@ -15,8 +15,8 @@ type Route struct {
 	Relationships RouteRelationships `json:"relationships"`
 	Metadata      Metadata           `json:"metadata"`
 	Links         Links              `json:"links"`
-	Included      map[string]any     `json:"included,omitempty"` // of a single one
-	// Problem is of this daemon alone: why nothing answers on the port of a TCP route.
+	Included      map[string]any     `json:"included,omitempty"` // only in responses for a single route
+	// Problem is dew's own field: why the port of a TCP route cannot be opened.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -30,13 +30,13 @@ type CreateRoute struct {
 	Metadata      *Metadata          `json:"metadata,omitempty"`
 }
 
-// UpdateRoute is the body of PATCH /v3/routes/:guid; an option that is null goes.
+// UpdateRoute is the body of PATCH /v3/routes/:guid. A null option is removed.
 type UpdateRoute struct {
 	Options  map[string]*string `json:"options,omitempty"`
 	Metadata *Metadata          `json:"metadata,omitempty"`
 }
 
-// Reservation is the answer of GET /v3/domains/:guid/route_reservations.
+// Reservation is the response of GET /v3/domains/:guid/route_reservations.
 type Reservation struct {
 	Matching bool `json:"matching_route"`
 }
@@ -47,7 +47,7 @@ type RouteRelationships struct {
 	Domain ToOne `json:"domain"`
 }
 
-// Destination is where a route leads.
+// Destination is a destination of a route.
 type Destination struct {
 	GUID      string         `json:"guid"`
 	CreatedAt Time           `json:"created_at"`
@@ -56,12 +56,12 @@ type Destination struct {
 	Weight    *int           `json:"weight"`
 	Port      int            `json:"port"`
 	Protocol  string         `json:"protocol"` // http1 or http2
-	// Pending is of this daemon alone: an instance runs that lacks the port, and is
-	// reached as before until it is restarted.
+	// Pending is dew's own field: a running instance lacks the port. Until its restart,
+	// requests go to the previous port.
 	Pending bool `json:"pending,omitempty"`
 }
 
-// DestinationApp is the app and process type that a route leads to.
+// DestinationApp is the app and process type of a destination.
 type DestinationApp struct {
 	GUID    string             `json:"guid"`
 	Process DestinationProcess `json:"process"`
@@ -72,7 +72,7 @@ type DestinationProcess struct {
 	Type string `json:"type"`
 }
 
-// Destinations is the answer of /v3/routes/:guid/destinations.
+// Destinations is the response of /v3/routes/:guid/destinations.
 type Destinations struct {
 	Destinations []Destination `json:"destinations"`
 	Links        Links         `json:"links,omitempty"`
@@ -83,14 +83,14 @@ type ChangeDestinations struct {
 	Destinations []NewDestination `json:"destinations"`
 }
 
-// UpdateDestination is the body of PATCH /v3/routes/:guid/destinations/:destination;
-// null is the route's default.
+// UpdateDestination is the body of PATCH /v3/routes/:guid/destinations/:destination.
+// Null is the route's default.
 type UpdateDestination struct {
 	Protocol *string `json:"protocol"`
 }
 
-// NewDestination is a destination that is to be; what is absent has its default
-// (process type web, the process's own port, http1).
+// NewDestination is a destination to create. Missing keys have their default (process
+// type web, the process's own port, http1).
 type NewDestination struct {
 	App      NewDestinationApp `json:"app"`
 	Weight   *Int              `json:"weight,omitempty"`

@@ -23,7 +23,7 @@ type SecurityRule struct {
 	Log         bool   `json:"log,omitempty"`
 }
 
-// GloballyEnabled says for which containers of all spaces a group is.
+// GloballyEnabled says for which containers of all spaces a group applies.
 type GloballyEnabled struct {
 	Running bool `json:"running"`
 	Staging bool `json:"staging"`
@@ -35,13 +35,13 @@ type SecurityGroupRelationships struct {
 	StagingSpaces ToMany `json:"staging_spaces"`
 }
 
-// ChangeSecurityGroup is the body of POST and PATCH of security groups; what is
-// absent stays.
+// ChangeSecurityGroup is the body of POST and PATCH of security groups. Missing keys do
+// not change.
 type ChangeSecurityGroup struct {
 	Name            string                            `json:"name,omitempty"`
 	Rules           *[]SecurityRule                   `json:"rules,omitempty"`
 	GloballyEnabled *ChangeGloballyEnabled            `json:"globally_enabled,omitempty"`
-	Relationships   *CreateSecurityGroupRelationships `json:"relationships,omitempty"` // when it is created
+	Relationships   *CreateSecurityGroupRelationships `json:"relationships,omitempty"` // only when it is created
 }
 
 // ChangeGloballyEnabled changes GloballyEnabled.
@@ -50,7 +50,7 @@ type ChangeGloballyEnabled struct {
 	Staging *bool `json:"staging,omitempty"`
 }
 
-// CreateSecurityGroupRelationships of a group that is to be.
+// CreateSecurityGroupRelationships of a group to create.
 type CreateSecurityGroupRelationships struct {
 	RunningSpaces *ToMany `json:"running_spaces,omitempty"`
 	StagingSpaces *ToMany `json:"staging_spaces,omitempty"`

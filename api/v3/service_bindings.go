@@ -8,8 +8,8 @@ const (
 	BindingKey = "key"
 )
 
-// ServiceCredentialBinding gives an app, or whoever has the key, the credentials of
-// a service instance.
+// ServiceCredentialBinding gives an app, or the holder of a service key, the
+// credentials of a service instance.
 type ServiceCredentialBinding struct {
 	GUID          string                         `json:"guid"`
 	CreatedAt     Time                           `json:"created_at"`
@@ -20,10 +20,10 @@ type ServiceCredentialBinding struct {
 	Relationships CredentialBindingRelationships `json:"relationships"`
 	Metadata      Metadata                       `json:"metadata"`
 	Links         Links                          `json:"links"`
-	Included      map[string]any                 `json:"included,omitempty"` // of a single one
+	Included      map[string]any                 `json:"included,omitempty"` // only in responses for a single binding
 }
 
-// CredentialBindingRelationships of a binding; a key has no app.
+// CredentialBindingRelationships of a binding. A key has no app.
 type CredentialBindingRelationships struct {
 	App             *ToOne `json:"app,omitempty"`
 	ServiceInstance ToOne  `json:"service_instance"`
@@ -39,20 +39,20 @@ type CreateCredentialBinding struct {
 	Metadata      *Metadata                      `json:"metadata,omitempty"`
 }
 
-// How often an app may be bound to one service instance.
+// How many bindings an app can have to one service instance.
 const (
 	StrategySingle   = "single"
 	StrategyMultiple = "multiple"
 )
 
-// BindingDetails is the answer of GET /v3/service_credential_bindings/:guid/details.
+// BindingDetails is the response of GET /v3/service_credential_bindings/:guid/details.
 type BindingDetails struct {
 	Credentials    json.RawMessage `json:"credentials"`
 	SyslogDrainURL *string         `json:"syslog_drain_url,omitempty"`
 	VolumeMounts   json.RawMessage `json:"volume_mounts"`
 }
 
-// ServiceRouteBinding puts a service before a route.
+// ServiceRouteBinding sends the requests of a route through a service first.
 type ServiceRouteBinding struct {
 	GUID            string                           `json:"guid"`
 	CreatedAt       Time                             `json:"created_at"`
@@ -62,7 +62,7 @@ type ServiceRouteBinding struct {
 	Relationships   ServiceRouteBindingRelationships `json:"relationships"`
 	Metadata        Metadata                         `json:"metadata"`
 	Links           Links                            `json:"links"`
-	Included        map[string]any                   `json:"included,omitempty"` // of a single one
+	Included        map[string]any                   `json:"included,omitempty"` // only in responses for a single binding
 }
 
 // ServiceRouteBindingRelationships of a route binding.

@@ -2,7 +2,7 @@ package v3
 
 import "encoding/json"
 
-// ServiceBroker gives service instances.
+// ServiceBroker provides service instances.
 type ServiceBroker struct {
 	GUID          string                     `json:"guid"`
 	Name          string                     `json:"name"`
@@ -14,7 +14,7 @@ type ServiceBroker struct {
 	Links         Links                      `json:"links"`
 }
 
-// ServiceBrokerRelationships of a broker; only one of a space has it.
+// ServiceBrokerRelationships of a broker. Only a space-scoped broker has them.
 type ServiceBrokerRelationships struct {
 	Space *ToOne `json:"space,omitempty"`
 }
@@ -36,10 +36,10 @@ type UpdateServiceBroker struct {
 	Metadata       *Metadata             `json:"metadata,omitempty"`
 }
 
-// AuthenticationBasic is the one way to authenticate at a broker.
+// AuthenticationBasic is the only authentication type of brokers.
 const AuthenticationBasic = "basic"
 
-// BrokerAuthentication is how the platform authenticates at a broker.
+// BrokerAuthentication is how dew authenticates to a broker.
 type BrokerAuthentication struct {
 	Type        string            `json:"type"` // AuthenticationBasic
 	Credentials BrokerCredentials `json:"credentials"`
@@ -51,7 +51,7 @@ type BrokerCredentials struct {
 	Password string `json:"password"`
 }
 
-// ServiceOffering is what a broker offers, in one or more plans.
+// ServiceOffering is a service of a broker, with one or more plans.
 type ServiceOffering struct {
 	GUID             string                       `json:"guid"`
 	Name             string                       `json:"name"`
@@ -67,17 +67,17 @@ type ServiceOffering struct {
 	Relationships    ServiceOfferingRelationships `json:"relationships"`
 	Metadata         Metadata                     `json:"metadata"`
 	Links            Links                        `json:"links"`
-	Included         map[string]any               `json:"included,omitempty"` // of a single one
+	Included         map[string]any               `json:"included,omitempty"` // only in responses for a single offering
 }
 
-// OfferingCatalog is what the broker itself says of an offering.
+// OfferingCatalog is an offering's entry in the broker's catalog.
 type OfferingCatalog struct {
 	ID       string           `json:"id"`
 	Metadata json.RawMessage  `json:"metadata"`
 	Features OfferingFeatures `json:"features"`
 }
 
-// OfferingFeatures are what can be done with an offering.
+// OfferingFeatures are the features of an offering.
 type OfferingFeatures struct {
 	PlanUpdateable       bool `json:"plan_updateable"`
 	Bindable             bool `json:"bindable"`
@@ -91,7 +91,7 @@ type ServiceOfferingRelationships struct {
 	ServiceBroker ToOne `json:"service_broker"`
 }
 
-// ServicePlan is a size of an offering.
+// ServicePlan is a plan of an offering.
 type ServicePlan struct {
 	GUID            string                   `json:"guid"`
 	Name            string                   `json:"name"`
@@ -108,7 +108,7 @@ type ServicePlan struct {
 	Relationships   ServicePlanRelationships `json:"relationships"`
 	Metadata        Metadata                 `json:"metadata"`
 	Links           Links                    `json:"links"`
-	Included        map[string]any           `json:"included,omitempty"` // of a single one
+	Included        map[string]any           `json:"included,omitempty"` // only in responses for a single plan
 }
 
 // ServiceCost is one price of a plan.
@@ -118,13 +118,13 @@ type ServiceCost struct {
 	Unit     string  `json:"unit"`
 }
 
-// MaintenanceInfo is the version of what a plan gives.
+// MaintenanceInfo is the version of a plan's service.
 type MaintenanceInfo struct {
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
 }
 
-// PlanCatalog is what the broker itself says of a plan.
+// PlanCatalog is a plan's entry in the broker's catalog.
 type PlanCatalog struct {
 	ID                     string          `json:"id"`
 	Metadata               json.RawMessage `json:"metadata"`
@@ -132,25 +132,25 @@ type PlanCatalog struct {
 	Features               PlanFeatures    `json:"features"`
 }
 
-// PlanFeatures are what can be done with a plan.
+// PlanFeatures are the features of a plan.
 type PlanFeatures struct {
 	PlanUpdateable bool `json:"plan_updateable"`
 	Bindable       bool `json:"bindable"`
 }
 
-// ServiceSchemas say which parameters a plan takes.
+// ServiceSchemas are the schemas of a plan's parameters.
 type ServiceSchemas struct {
 	ServiceInstance InstanceSchemas `json:"service_instance"`
 	ServiceBinding  BindingSchemas  `json:"service_binding"`
 }
 
-// InstanceSchemas are those of creating and of updating.
+// InstanceSchemas are the schemas for creating and updating.
 type InstanceSchemas struct {
 	Create ParametersSchema `json:"create"`
 	Update ParametersSchema `json:"update"`
 }
 
-// BindingSchemas are those of binding.
+// BindingSchemas are the schemas for binding.
 type BindingSchemas struct {
 	Create ParametersSchema `json:"create"`
 }
@@ -160,13 +160,13 @@ type ParametersSchema struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// ServicePlanRelationships of a plan; only one of a broker of a space has Space.
+// ServicePlanRelationships of a plan. Only a plan of a space-scoped broker has Space.
 type ServicePlanRelationships struct {
 	ServiceOffering ToOne  `json:"service_offering"`
 	Space           *ToOne `json:"space,omitempty"`
 }
 
-// Who may see a plan.
+// The visibility types of a plan.
 const (
 	VisibilityPublic       = "public"
 	VisibilityAdmin        = "admin"
@@ -174,7 +174,7 @@ const (
 	VisibilitySpace        = "space"
 )
 
-// PlanVisibility is the answer of GET /v3/service_plans/:guid/visibility, and the
+// PlanVisibility is the response of GET /v3/service_plans/:guid/visibility, and the
 // body of POST (add) and PATCH (replace) there.
 type PlanVisibility struct {
 	Type          string      `json:"type"`
@@ -182,7 +182,7 @@ type PlanVisibility struct {
 	Space         *NamedGUID  `json:"space,omitempty"`
 }
 
-// NamedGUID names a resource for people, too.
+// NamedGUID identifies a resource by guid and also has its name.
 type NamedGUID struct {
 	GUID string `json:"guid"`
 	Name string `json:"name,omitempty"`

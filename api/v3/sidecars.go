@@ -1,6 +1,6 @@
 package v3
 
-// Sidecar is a process beside an app's own, in the same container.
+// Sidecar is an additional process in the same container as an app's own process.
 type Sidecar struct {
 	GUID          string               `json:"guid"`
 	CreatedAt     Time                 `json:"created_at"`
@@ -8,8 +8,8 @@ type Sidecar struct {
 	Name          string               `json:"name"`
 	Command       string               `json:"command"`
 	ProcessTypes  []string             `json:"process_types"`
-	MemoryInMB    *int                 `json:"memory_in_mb"` // null: undeclared
-	Origin        string               `json:"origin"`       // user, buildpack
+	MemoryInMB    *int                 `json:"memory_in_mb"` // null if undeclared
+	Origin        string               `json:"origin"`       // user or buildpack
 	Relationships SidecarRelationships `json:"relationships"`
 }
 
@@ -26,7 +26,7 @@ type CreateSidecar struct {
 	MemoryInMB   *Int     `json:"memory_in_mb,omitempty"`
 }
 
-// UpdateSidecar is the body of PATCH /v3/sidecars/:guid; what is absent stays.
+// UpdateSidecar is the body of PATCH /v3/sidecars/:guid. Missing keys do not change.
 type UpdateSidecar struct {
 	Name         *string       `json:"name,omitempty"`
 	Command      *string       `json:"command,omitempty"`

@@ -9,7 +9,7 @@ type Space struct {
 	Relationships SpaceRelationships `json:"relationships"`
 	Metadata      Metadata           `json:"metadata"`
 	Links         Links              `json:"links"`
-	Included      map[string]any     `json:"included,omitempty"` // of a single one
+	Included      map[string]any     `json:"included,omitempty"` // only in responses for a single space
 }
 
 // SpaceRelationships of a space.
@@ -25,18 +25,18 @@ type CreateSpace struct {
 	Metadata      *Metadata                `json:"metadata,omitempty"`
 }
 
-// CreateSpaceRelationships of a space that is to be.
+// CreateSpaceRelationships of a space to create.
 type CreateSpaceRelationships struct {
 	Organization ToOne `json:"organization"`
 }
 
-// UpdateSpace is the body of PATCH /v3/spaces/:guid; what is absent stays.
+// UpdateSpace is the body of PATCH /v3/spaces/:guid. Missing keys do not change.
 type UpdateSpace struct {
 	Name     *string   `json:"name,omitempty"`
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// SpaceFeature is something that can be switched for a space.
+// SpaceFeature is a feature of a space that can be enabled or disabled.
 type SpaceFeature struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -48,7 +48,7 @@ type UpdateSpaceFeature struct {
 	Enabled *bool `json:"enabled"`
 }
 
-// SpaceFeatures is the answer of GET /v3/spaces/:guid/features.
+// SpaceFeatures is the response of GET /v3/spaces/:guid/features.
 type SpaceFeatures struct {
 	Resources []SpaceFeature `json:"resources"`
 }

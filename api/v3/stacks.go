@@ -2,7 +2,7 @@ package v3
 
 import "time"
 
-// UpdateStack is the body of PATCH /v3/stacks/:guid. What is absent stays.
+// UpdateStack is the body of PATCH /v3/stacks/:guid. Missing keys do not change.
 type UpdateStack struct {
 	State       *string   `json:"state,omitempty"` // ACTIVE, DEPRECATED, RESTRICTED or DISABLED
 	StateReason *string   `json:"state_reason,omitempty"`
@@ -25,7 +25,7 @@ type Stack struct {
 	Links       Links    `json:"links"`
 }
 
-// The kinds of stacks, and the states of their making.
+// The kinds of stacks, and the states of their creation.
 const (
 	StackProcessing = "PROCESSING"
 	StackReady      = "READY"
@@ -39,7 +39,7 @@ type CreateStack struct {
 	Metadata    *Metadata `json:"metadata,omitempty"`
 }
 
-// StackDetails is a stack as /dew/v1/stacks tells it.
+// StackDetails is a stack in the responses of /dew/v1/stacks.
 type StackDetails struct {
 	GUID        string    `json:"guid"`
 	Name        string    `json:"name"`
@@ -50,25 +50,24 @@ type StackDetails struct {
 	Source      string    `json:"source"`
 	Description string    `json:"description"`
 	Default     bool      `json:"default"`
-	Progress    string    `json:"progress,omitempty"` // the newest line, while it is made
+	Progress    string    `json:"progress,omitempty"` // the newest line of output, during the creation
 	Error       string    `json:"error,omitempty"`
 	CreatedAt   time.Time `json:"created_at,omitzero"`
 }
 
-// Stacks is the answer of GET /dew/v1/stacks.
+// Stacks is the response of GET /dew/v1/stacks.
 type Stacks struct {
 	Stacks []StackDetails `json:"stacks"`
 }
 
-// MakeStack is the body of POST /dew/v1/stacks: what a stack is to be made of, one
-// of the two.
+// MakeStack is the body of POST /dew/v1/stacks: the source of a stack, one of the two.
 type MakeStack struct {
 	Name   string      `json:"name"`
 	Debian *MakeDebian `json:"debian,omitempty"`
 	Image  *DockerData `json:"image,omitempty"`
 }
 
-// MakeDebian asks for a Debian of the machine's own release.
+// MakeDebian creates a stack with the machine's own Debian release.
 type MakeDebian struct {
-	Include []string `json:"include,omitempty"` // packages
+	Include []string `json:"include,omitempty"` // additional packages
 }

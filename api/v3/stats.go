@@ -2,7 +2,7 @@ package v3
 
 import "time"
 
-// The states of an instance, as the platform names them.
+// The states of an instance, with the names of Cloud Foundry.
 const (
 	StateRunning  = "RUNNING"
 	StateStarting = "STARTING"
@@ -11,14 +11,14 @@ const (
 	StateDown     = "DOWN"
 )
 
-// Stats is the answer of GET /v3/processes/:guid/stats: one item for each wished
-// instance of a started app, in the order of their index, also for those that do
+// Stats is the response of GET /v3/processes/:guid/stats: one item for each desired
+// instance of a started app, in the order of their index. It includes instances that do
 // not run.
 type Stats struct {
 	Resources []InstanceStats `json:"resources"`
 }
 
-// InstanceStats is how one instance does.
+// InstanceStats is the state and resource usage of one instance.
 type InstanceStats struct {
 	Type             string         `json:"type"`
 	Index            int            `json:"index"`
@@ -30,7 +30,7 @@ type InstanceStats struct {
 	Uptime           int64          `json:"uptime"` // seconds in this state
 	MemQuota         int64          `json:"mem_quota"`
 	DiskQuota        int64          `json:"disk_quota"`
-	LogRateLimit     int64          `json:"log_rate_limit"` // -1: none
+	LogRateLimit     int64          `json:"log_rate_limit"` // -1 for none
 	FDsQuota         int64          `json:"fds_quota"`
 	IsolationSegment *string        `json:"isolation_segment"`
 	Details          *string        `json:"details"`
@@ -38,22 +38,22 @@ type InstanceStats struct {
 
 	InstanceGUID string `json:"instance_guid,omitempty"`
 
-	// The rest is dew's own; clients of the platform pass over it.
-	Version    string    `json:"version,omitempty"` // differs from the process's: changes wait for its next start
+	// The rest are dew's own fields. Cloud Foundry clients ignore them.
+	Version    string    `json:"version,omitempty"` // if it differs from the process's version, changes wait for the next start
 	CrashCount int       `json:"crash_count,omitempty"`
-	NextStart  time.Time `json:"next_start,omitzero"` // while it waits after a crash
+	NextStart  time.Time `json:"next_start,omitzero"` // during the delay after a crash
 	GivenUp    bool      `json:"given_up,omitempty"`
 	Parts      []Part    `json:"parts,omitempty"` // the process and its sidecars, while it runs
 }
 
-// Part is what the process of an instance, or one of its sidecars, uses now.
+// Part is the resource usage of the process of an instance, or of one of its sidecars.
 type Part struct {
-	Sidecar  string `json:"sidecar,omitempty"` // empty: the process itself
+	Sidecar  string `json:"sidecar,omitempty"` // empty for the process itself
 	Mem      int64  `json:"mem"`
-	MemQuota int64  `json:"mem_quota,omitempty"` // 0: only the quota of the whole instance
+	MemQuota int64  `json:"mem_quota,omitempty"` // 0 if only the whole instance has a quota
 }
 
-// InstancePort is a port of an instance. There is no proxy that speaks TLS before it.
+// InstancePort is a port of an instance. There is no TLS proxy for it.
 type InstancePort struct {
 	External    int  `json:"external"`
 	Internal    int  `json:"internal"`
@@ -61,8 +61,8 @@ type InstancePort struct {
 	InternalTLS *int `json:"internal_tls_proxy_port"`
 }
 
-// Usage is what an instance uses now; CPU counts in cores, CPUEntitlement in parts of
-// those that its memory entitles it to.
+// Usage is the present resource usage of an instance. CPU is in cores. CPUEntitlement
+// is relative to the cores that the instance's memory entitles it to.
 type Usage struct {
 	Time           string   `json:"time,omitempty"`
 	CPU            float64  `json:"cpu"`

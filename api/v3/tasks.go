@@ -7,12 +7,12 @@ type Task struct {
 	UpdatedAt     Time              `json:"updated_at"`
 	SequenceID    int               `json:"sequence_id"`
 	Name          string            `json:"name"`
-	Command       string            `json:"command,omitempty"` // absent for those who may not read it
+	Command       string            `json:"command,omitempty"` // absent for callers who cannot read it
 	User          *string           `json:"user"`
 	State         string            `json:"state"`
 	MemoryInMB    int               `json:"memory_in_mb"`
 	DiskInMB      int               `json:"disk_in_mb"`
-	LogRateLimit  int64             `json:"log_rate_limit_in_bytes_per_second"` // -1: none
+	LogRateLimit  int64             `json:"log_rate_limit_in_bytes_per_second"` // -1 for none
 	Result        TaskResult        `json:"result"`
 	DropletGUID   string            `json:"droplet_guid"`
 	Relationships TaskRelationships `json:"relationships"`
@@ -29,7 +29,7 @@ const (
 	TaskFailed    = "FAILED"
 )
 
-// TaskResult is what came of a task; the reason is null unless it failed.
+// TaskResult is the result of a task. The reason is null unless it failed.
 type TaskResult struct {
 	FailureReason *string `json:"failure_reason"`
 }
@@ -39,8 +39,8 @@ type TaskRelationships struct {
 	App ToOne `json:"app"`
 }
 
-// CreateTask is the body of POST /v3/apps/:guid/tasks. It has a command, or a
-// process that is the template for what it does not say.
+// CreateTask is the body of POST /v3/apps/:guid/tasks. It has a command, or a process
+// as the template for missing values.
 type CreateTask struct {
 	Name         string        `json:"name,omitempty"`
 	Command      string        `json:"command,omitempty"`
@@ -52,12 +52,12 @@ type CreateTask struct {
 	Template     *TaskTemplate `json:"template,omitempty"`
 	Metadata     *Metadata     `json:"metadata,omitempty"`
 
-	// Attach has the task wait for a session that runs its command; without a command
-	// the session is a shell. It is dew's own.
+	// Attach makes the task wait for a session that runs its command. Without a command
+	// the session is a shell. This is dew's own field.
 	Attach bool `json:"attach,omitempty"`
 }
 
-// TaskTemplate names the process that a task is made after.
+// TaskTemplate names the process that is the template of a task.
 type TaskTemplate struct {
 	Process GUID `json:"process"`
 }

@@ -1,6 +1,6 @@
 package v3
 
-// AppUsageEvent is a change in what an app takes.
+// AppUsageEvent is a change in the resource usage of an app.
 type AppUsageEvent struct {
 	GUID         string       `json:"guid"`
 	CreatedAt    Time         `json:"created_at"`
@@ -17,7 +17,7 @@ type AppUsageEvent struct {
 	Links        Links        `json:"links"`
 }
 
-// ServiceUsageEvent is a change in what services take.
+// ServiceUsageEvent is a change in the usage of services.
 type ServiceUsageEvent struct {
 	GUID            string              `json:"guid"`
 	CreatedAt       Time                `json:"created_at"`
@@ -32,31 +32,31 @@ type ServiceUsageEvent struct {
 	Links           Links               `json:"links"`
 }
 
-// StateChange is a state and the one before.
+// StateChange is a state and the previous one.
 type StateChange struct {
 	Current  string  `json:"current"`
 	Previous *string `json:"previous"`
 }
 
-// NumberChange is a number and the one before.
+// NumberChange is a number and the previous one.
 type NumberChange struct {
 	Current  int `json:"current"`
 	Previous int `json:"previous"`
 }
 
-// OptionalName is something with a guid and a name, or nothing.
+// OptionalName is a guid and a name. Both are null if there is no such resource.
 type OptionalName struct {
 	GUID *string `json:"guid"`
 	Name *string `json:"name"`
 }
 
-// ProcessName is a process, or nothing.
+// ProcessName identifies a process. Its fields are null if there is none.
 type ProcessName struct {
 	GUID *string `json:"guid"`
 	Type *string `json:"type"`
 }
 
-// ServiceInstanceName is a service instance.
+// ServiceInstanceName identifies a service instance.
 type ServiceInstanceName struct {
 	GUID string `json:"guid"`
 	Name string `json:"name"`

@@ -1,6 +1,6 @@
 package v3
 
-// User is somebody who may have roles: a user, or a client, which has no name.
+// User is an account that can have roles: a user, or a client, which has no name.
 type User struct {
 	GUID             string   `json:"guid"`
 	CreatedAt        Time     `json:"created_at"`
@@ -25,14 +25,15 @@ type UpdateUser struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// Credentials are how other programs reach the daemon as its administrator.
+// Credentials are the addresses and credentials that other programs need to act as the
+// administrator.
 type Credentials struct {
 	API      string `json:"api"`
 	Username string `json:"username"`
-	Password string `json:"password,omitempty"` // the first one; empty: it was changed since, and nobody knows it here
+	Password string `json:"password,omitempty"` // the first password, empty if it was changed since
 }
 
-// LocalToken is the answer to POST /dew/v1/token.
+// LocalToken is the response of POST /dew/v1/token.
 type LocalToken struct {
 	Token string `json:"access_token"`
 	Type  string `json:"token_type"`

@@ -12,9 +12,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// What an empty resource looks like: lists that clients walk are never null in
-// what a caller fills, and what may be missing is null or left out as clients
-// expect it.
+// The JSON of an empty resource: lists that clients iterate over are never null.
+// Optional values are null or absent, as clients expect.
 func TestShapes(t *testing.T) {
 	at := v3.At(time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600)))
 	n := v3.Int(2)
@@ -131,7 +130,7 @@ func FuzzScale(f *testing.F) {
 	})
 }
 
-// Field names on the wire are the platform's: small letters and underscores.
+// Field names on the wire follow Cloud Foundry: lower case and underscores.
 func TestFieldNames(t *testing.T) {
 	for _, v := range []any{
 		v3.App{},
