@@ -6,25 +6,26 @@ import (
 	"net/http"
 )
 
-// Handler answers with a value for the body, an answer, or an error.
+// Handler returns a value for the body, an Answer, or an error.
 type Handler func(r *http.Request) (any, error)
 
-// Answer is a response that is more than a body with status 200.
+// Answer is a response with more than a body and status 200.
 type Answer struct {
 	Status   int
 	Location string   // absolute
-	Warnings []string // that clients show beside
-	Body     any      // as JSON; nil: none
+	Warnings []string // clients show them to the user
+	Body     any      // encoded as JSON, nil for none
 
-	// What no encoder makes has a type: raw, content where it is large, or produce.
+	// A body that is not JSON has a content type. Set Raw, Content if it is large, or
+	// Produce.
 	Raw         []byte
 	Content     io.ReadCloser
-	Size        int64                   // of content; 0: unknown
-	Produce     func(w io.Writer) error // writes a large body piece by piece
+	Size        int64                   // size of Content, 0 for unknown
+	Produce     func(w io.Writer) error // writes a large body in pieces
 	ContentType string
 }
 
-// MaxBody bounds every body but uploads, which have their own bound.
+// MaxBody limits the size of every body except uploads, which have their own limit.
 const MaxBody = 16 << 20
 
 // RequestKey is the context key for the id of a request.

@@ -1,5 +1,6 @@
-// Package rest is what all endpoints of the API share: a row that describes each of them,
-// the query of lists, paging, bodies, links, errors, and the OpenAPI description.
+// Package rest has the common parts of all API endpoints. These are the table row that
+// describes each endpoint, list queries, paging, bodies, links, errors, and the OpenAPI
+// description.
 package rest
 
 import (
@@ -11,22 +12,22 @@ import (
 	"github.com/dewrun/dew/api/access"
 )
 
-// Endpoint is one row of the API: the request it answers, what the caller needs,
-// what it reads and returns, and who answers.
+// Endpoint is one row of the API: the request, the permission that the caller needs,
+// the query, body and responses, and the handler.
 type Endpoint struct {
-	Pattern  string          // as http.ServeMux reads it, with the method
-	Needs    access.Need     // what the caller must be allowed to do
-	Resource access.Resource // what {guid} in the path names; zero: the need is the same everywhere
+	Pattern  string          // in the syntax of http.ServeMux, with the method
+	Needs    access.Need     // permission that the caller must have
+	Resource access.Resource // resource that {guid} in the path names; zero if the need does not depend on one
 	Shape    Shape           // the query, the body and the responses
 	Handler  Handler
-	Raw      http.Handler // answers instead of Handler where the response is no value, such as a stream
+	Raw      http.Handler // serves the request instead of Handler if the response is not a value, such as a stream
 
-	Local  bool // answered on the socket of the daemon only
-	Open   bool // without a token it shows what is public, unless a feature flag hides it
-	Hidden bool // to callers without the need it does not exist
+	Local  bool // served only on the daemon's socket
+	Open   bool // without a token it shows public data, unless a feature flag hides it
+	Hidden bool // for callers without the need it does not exist
 }
 
-// Check tells what a row lacks.
+// Check reports missing parts of a row.
 func (e Endpoint) Check() error {
 	var errs []error
 	if e.Needs == 0 {
@@ -46,12 +47,12 @@ func (e Endpoint) Check() error {
 
 type shapeKey struct{}
 
-// WithShape hands the shape of an endpoint to its handler.
+// WithShape returns a context that passes the shape of an endpoint to its handler.
 func WithShape(ctx context.Context, shape Shape) context.Context {
 	return context.WithValue(ctx, shapeKey{}, shape)
 }
 
-// shapeOf is the shape of the endpoint that a request is for.
+// shapeOf returns the shape of the endpoint that a request is for.
 func shapeOf(ctx context.Context) Shape {
 	shape, _ := ctx.Value(shapeKey{}).(Shape)
 	return shape

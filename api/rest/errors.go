@@ -22,7 +22,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Error is an answer that is no success, with the words that clients know.
+// Error is a response that is not a success, with the title and code that clients
+// check.
 type Error struct {
 	Status int
 	Code   int
@@ -32,7 +33,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Title + ": " + e.Detail }
 
-// What handlers answer in more than one place.
+// Responses that several handlers use.
 var (
 	errTooSlow = &Error{
 		Status: http.StatusRequestTimeout, Code: 10004, Title: "CF-RequestTimeout", Detail: "The request body arrived too slowly",
@@ -42,7 +43,7 @@ var (
 	}
 )
 
-// denials are the responses to what access refuses.
+// denials are the responses to the errors of package access.
 var denials = map[error]*Error{
 	access.ErrUnknownRequest: {
 		Status: http.StatusNotFound, Code: v3.CodeUnknownRequest, Title: "CF-NotFound", Detail: v3.DetailUnknownRequest,
@@ -101,8 +102,8 @@ func badMessage(why string) *Error {
 	}
 }
 
-// Missing turns "not found" of the packages below into the platform's words for
-// the noun that was asked for. Other errors stay as they are.
+// Missing turns a "not found" error of another package into Cloud Foundry's response
+// for the noun. Other errors are unchanged.
 func Missing(noun string, err error) error {
 	if platform.IsNotFound(err) {
 		return NotFound(noun)
@@ -110,7 +111,7 @@ func Missing(noun string, err error) error {
 	return err
 }
 
-// ToError is the answer to an error: whose fault it is, and all that is wrong.
+// ToError returns the response to an error: the status and all problems.
 func ToError(err error) (int, v3.Errors) {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
@@ -161,7 +162,7 @@ func ToError(err error) (int, v3.Errors) {
 	}}
 }
 
-// problems are all the things that err says are wrong with a request.
+// problems returns all problems of a request that err contains.
 func problems(err error) []v3.Error {
 	var out []v3.Error
 	for _, one := range leaves(err) {
@@ -170,7 +171,7 @@ func problems(err error) []v3.Error {
 	return out
 }
 
-// leaves finds the errors in a tree of errors that a user can put right.
+// leaves finds the errors in a tree of errors that a user can fix.
 func leaves(err error) []error {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:
@@ -187,14 +188,14 @@ func leaves(err error) []error {
 	return leaves(errors.Unwrap(err))
 }
 
-// IsA tells whether err is or wraps an error of the type.
+// IsA reports whether err is or wraps an error of the type.
 func IsA[T error](err error) bool {
 	var e T
 	return errors.As(err, &e)
 }
 
-// Decode reads the body of a request. What is not JSON is a 400; JSON of another
-// shape is a 422 that names the field.
+// Decode reads the body of a request. Invalid JSON is a 400. JSON of another shape is a
+// 422 that names the field.
 func Decode[T any](r *http.Request) (v T, err error) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -203,7 +204,7 @@ func Decode[T any](r *http.Request) (v T, err error) {
 	return DecodeBytes[T](b)
 }
 
-// ReadError is the answer to a body that could not be read to its end.
+// ReadError returns the response to a body that could not be read completely.
 func ReadError(err error) error {
 	switch {
 	case IsA[*http.MaxBytesError](err):
@@ -214,7 +215,7 @@ func ReadError(err error) error {
 	return badMessage("the body ended too early")
 }
 
-// DecodeBytes reads a body that is in memory already, as Decode does.
+// DecodeBytes decodes a body that is already in memory, as Decode does.
 func DecodeBytes[T any](b []byte) (v T, err error) {
 	if err := inbound.JSON(b, &v); errors.Is(err, inbound.ErrSyntax) {
 		return v, badMessage("invalid request body")
@@ -243,7 +244,7 @@ func fieldName(field string) string {
 	return field
 }
 
-// kindName says in the words of JSON what Go expected.
+// kindName returns the JSON name of the type that Go expected.
 func kindName(kind string) string {
 	switch {
 	case kind == "struct" || kind == "map":

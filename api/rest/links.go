@@ -8,11 +8,11 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Links makes the absolute URLs of responses. They come from the configuration and
-// never from the request: a client chooses its Host header.
+// Links builds the absolute URLs of responses. They come from the configuration and
+// never from the request, because a client chooses its Host header.
 type Links struct{ Public *url.URL }
 
-// Href is the absolute URL of a path.
+// Href returns the absolute URL of a path.
 func (l Links) Href(elem ...string) string { return l.Public.JoinPath(elem...).String() }
 
 func (l Links) pagination(r *http.Request, q Query, total int) v3.Pagination {

@@ -5,7 +5,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// PresentMetadata shows labels and annotations; neither is null.
+// PresentMetadata returns labels and annotations for a response. Neither is null.
 func PresentMetadata(m app.Metadata) v3.Metadata {
 	out := v3.NoMetadata()
 	for k, v := range m.Labels {

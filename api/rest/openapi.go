@@ -12,37 +12,37 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// Shape is what an endpoint takes and gives.
+// Shape describes the request and the responses of an endpoint.
 type Shape struct {
-	Takes  []Content         // one of them is the body; none: no body is read
-	Gives  map[int][]Content // what succeeds, by status; no content: no body
+	Takes  []Content         // alternatives for the body, empty if no body is read
+	Gives  map[int][]Content // successful responses by status, no content means no body
 	Asks   []string          // query parameters
-	Pages  bool              // it is a list, and knows the parameters of all lists
-	Orders []string          // of a list
-	Job    bool              // 202 tells in Location where to ask for a job
+	Pages  bool              // it is a list, with the parameters of all lists
+	Orders []string          // orders of a list
+	Job    bool              // a 202 response has the URL of a job in Location
 }
 
-// Content is a body: JSON of a type, or bytes of a kind.
+// Content is a body: JSON of a type, or bytes of a media type.
 type Content struct {
 	Kind string
-	Of   reflect.Type // nil: bytes
+	Of   reflect.Type // nil for bytes
 }
 
 // MediaJSON is the media type of JSON.
 const MediaJSON = "application/json"
 
-// JSON is a body of JSON with the shape of the type.
+// JSON returns a JSON body of the type.
 func JSON[T any]() Content { return Content{Kind: MediaJSON, Of: reflect.TypeFor[T]()} }
 
-// Bytes is a body of another media type.
+// Bytes returns a body of another media type.
 func Bytes(kind string) Content { return Content{Kind: kind} }
 
-// Returns answers with JSON of a type.
+// Returns is the shape of a JSON response of the type.
 func Returns[T any](status int) Shape {
 	return Shape{Gives: map[int][]Content{status: {JSON[T]()}}}
 }
 
-// ReturnsBytes answers with bytes.
+// ReturnsBytes is the shape of a response with bytes.
 func ReturnsBytes(kinds ...string) Shape {
 	o := Shape{Gives: map[int][]Content{}}
 	for _, kind := range kinds {
@@ -51,34 +51,34 @@ func ReturnsBytes(kinds ...string) Shape {
 	return o
 }
 
-// Empty answers without a body.
+// Empty is the shape of a response without a body.
 func Empty(status int) Shape { return Shape{Gives: map[int][]Content{status: nil}} }
 
-// StartsJob answers with the address of a job.
+// StartsJob is the shape of a response with the URL of a job.
 func StartsJob() Shape {
 	o := Empty(http.StatusAccepted)
 	o.Job = true
 	return o
 }
 
-// PageOf answers with a page of a list.
+// PageOf is the shape of a response with a page of a list.
 func PageOf[T any](filters ...string) Shape {
 	return Returns[v3.List[T]](http.StatusOK).Paginated().OrderedBy(defaultOrders...).Query(filters...)
 }
 
-// Paginated says that the answer is a page of a list.
+// Paginated declares the response as a page of a list.
 func (o Shape) Paginated() Shape { o.Pages = true; return o }
 
-// Reads says which body is read.
+// Reads declares the request body.
 func (o Shape) Reads(cs ...Content) Shape { o.Takes = cs; return o }
 
-// Query says which query parameters are known, besides those of all lists.
+// Query declares query parameters, in addition to those of all lists.
 func (o Shape) Query(names ...string) Shape { o.Asks = names; return o }
 
-// OrderedBy says what a list is ordered by, where that is not what most are.
+// OrderedBy declares the orders of a list, if they differ from the default.
 func (o Shape) OrderedBy(orders ...string) Shape { o.Orders = orders; return o }
 
-// Or is for what answers in one way or the other.
+// Or adds the responses of another shape as alternatives.
 func (o Shape) Or(other Shape) Shape {
 	o.Gives = maps.Clone(o.Gives)
 	maps.Copy(o.Gives, other.Gives)
@@ -89,7 +89,7 @@ func (o Shape) Or(other Shape) Shape {
 // Object is a part of the description.
 type Object = map[string]any
 
-// Document is the description of all endpoints.
+// Document returns the OpenAPI description of all endpoints.
 func Document(address, version string, d Object) Object {
 	return Object{
 		"openapi":           "3.1.0",
@@ -105,8 +105,8 @@ func Document(address, version string, d Object) Object {
 	}
 }
 
-// DescribeAll is the part of the description that is the same for every server.
-// choices are the values that some query parameters have.
+// DescribeAll returns the part of the description that is the same for every server.
+// choices are the allowed values of some query parameters.
 func DescribeAll(rows []Endpoint, choices map[string][]string) Object {
 	in, out := newShapes("Request"), newShapes("")
 	failed := Object{MediaJSON: Object{"schema": out.of(errorsType)}}
@@ -134,7 +134,7 @@ func DescribeAll(rows []Endpoint, choices map[string][]string) Object {
 	}}
 }
 
-// describe is one operation.
+// describe returns the description of one operation.
 func describe(e Endpoint, choices map[string][]string, in, out *shapes) Object {
 	_, path, _ := strings.Cut(e.Pattern, " ")
 	o := e.Shape
@@ -157,7 +157,7 @@ func describe(e Endpoint, choices map[string][]string, in, out *shapes) Object {
 	return d
 }
 
-// responses are what may come of it. Every failure has the same shape.
+// responses describes all responses. Every error has the same shape.
 func (e Endpoint) responses(out *shapes) Object {
 	failed := Object{"$ref": "#/components/responses/Errors"}
 	d := Object{"default": failed}
@@ -179,7 +179,7 @@ func (e Endpoint) responses(out *shapes) Object {
 	return d
 }
 
-// failures are the statuses of errors that the caller can fix.
+// failures returns the statuses of errors that the caller can fix.
 func (e Endpoint) failures() []int {
 	var all []int
 	o := e.Shape
@@ -198,7 +198,7 @@ func (e Endpoint) failures() []int {
 	return all
 }
 
-// contents are bodies by their kind. Of one kind there may be several shapes.
+// contents describes bodies by media type. One media type can have several shapes.
 func contents(cs []Content, s *shapes) Object {
 	d := Object{}
 	for _, c := range cs {
@@ -215,13 +215,13 @@ func contents(cs []Content, s *shapes) Object {
 	return d
 }
 
-// OperationID is the pattern in one word.
+// OperationID turns a pattern into one word.
 func OperationID(pattern string) string {
 	words := strings.FieldsFunc(strings.ToLower(pattern), func(r rune) bool { return strings.ContainsRune(" /{}$.-", r) })
 	return strings.Join(words, "_")
 }
 
-// tagOf is what an endpoint is about.
+// tagOf returns the subject of an endpoint.
 func tagOf(path string) string {
 	for prefix, name := range map[string]string{"/dew/v1/": "dew", "/api/v1/": "log-cache", "/stream/v1/": "streams", "/routing/v1/": "router groups"} {
 		if strings.HasPrefix(path, prefix) {

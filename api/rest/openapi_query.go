@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// pathPart is a part of a path that has a name.
+// pathPart matches a named part of a path.
 var pathPart = regexp.MustCompile(`\{([a-z_]+)\}`)
 
-// OfLists are the parameters that every list knows, besides order_by.
+// OfLists are the parameters of every list, in addition to order_by.
 var OfLists = []string{"page", "per_page", ParamCreated, ParamUpdated}
 
-// Operators are those of times.
+// Operators are the operators of time filters.
 var Operators = []string{"gt", "gte", "lt", "lte"}
 
-// parameters are all that may be said beside the body.
+// parameters describes the path and query parameters.
 func (o Shape) parameters(path string, choices map[string][]string) []Object {
 	var all []Object
 	for _, part := range pathPart.FindAllStringSubmatch(path, -1) {
@@ -38,12 +38,12 @@ func (o Shape) parameters(path string, choices map[string][]string) []Object {
 	return all
 }
 
-// asked is a query parameter with one value.
+// asked describes a query parameter with one value.
 func asked(name string, schema Object) Object {
 	return Object{"name": name, "in": "query", "schema": schema}
 }
 
-// parameter is a query parameter. Most have values with commas between them.
+// parameter describes a query parameter. Most have values separated by commas.
 func parameter(name string, choices map[string][]string) Object {
 	if schema, ok := Single[name]; ok {
 		return asked(name, schema)
@@ -88,7 +88,7 @@ var Single = map[string]Object{
 	"after": {"type": "integer", "minimum": 0}, "timeout": {"type": "string"},
 }
 
-// bothWays are orders, and the same from the end.
+// bothWays returns the orders, ascending and descending.
 func bothWays(orders []string) []string {
 	all := slices.Clone(orders)
 	for _, name := range orders {
@@ -97,7 +97,7 @@ func bothWays(orders []string) []string {
 	return all
 }
 
-// Knows tells whether an operation has a query parameter.
+// Knows reports whether an operation has a query parameter.
 func (o Shape) Knows(name string) bool {
 	if slices.Contains(o.Asks, name) {
 		return true

@@ -10,11 +10,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// shapes makes schemas of the types that are written as JSON, and keeps those that
-// have a name. What is asked is not what is answered: a number may come as text,
-// and much may be left out.
+// shapes creates the schemas of JSON types, and stores those that have a name. Requests
+// differ from responses: a number can be text, and most keys can be left out.
 type shapes struct {
-	suffix string // of the names in requests; empty: these are answers
+	suffix string // suffix of schema names in requests, empty for responses
 	named  Object
 }
 
@@ -24,11 +23,11 @@ func (s *shapes) asked() bool { return s.suffix != "" }
 
 var (
 	errorsType = reflect.TypeFor[v3.Errors]()
-	// IntType is a number that may come as text.
+	// IntType is a number that can be text.
 	IntType = reflect.TypeFor[v3.Int]()
 	rawType = reflect.TypeFor[json.RawMessage]()
 
-	// OwnShapes are the types that write themselves, or may be anything.
+	// OwnShapes are the types with their own encoding, or of any shape.
 	OwnShapes = map[reflect.Type]func() Object{
 		reflect.TypeFor[time.Time](): timeSchema,
 		reflect.TypeFor[v3.Time]():   timeSchema,
@@ -36,11 +35,11 @@ var (
 		reflect.TypeFor[[]byte]():    func() Object { return Object{"type": "string", "contentEncoding": "base64"} },
 	}
 
-	// notWord is what a name of a type has and a name of a schema has not.
+	// notWord matches the characters of a type name that a schema name cannot have.
 	notWord = regexp.MustCompile(`[^A-Za-z0-9]+`)
 )
 
-// of is the schema of a type.
+// of returns the schema of a type.
 func (s *shapes) of(t reflect.Type) Object {
 	if own, ok := OwnShapes[t]; ok {
 		return own()
@@ -70,10 +69,10 @@ func (s *shapes) of(t reflect.Type) Object {
 	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
 		return Object{"type": "integer"}
 	}
-	panic("no schema can be made of " + t.String()) // the test of the description sees it first
+	panic("no schema can be made of " + t.String()) // the test of the description finds it first
 }
 
-// Nullable tells what may be null, and what else it is.
+// Nullable reports whether a type can be null, and returns its type without null.
 func Nullable(t reflect.Type) (reflect.Type, bool) {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem(), true
@@ -92,20 +91,20 @@ func nullToo(schema Object) Object {
 	return Object{"anyOf": []Object{schema, {"type": "null"}}}
 }
 
-// ref is the schema of a struct, by its name.
+// ref returns a reference to the schema of a struct, by its name.
 func (s *shapes) ref(t reflect.Type) Object {
 	if t.Name() == "" {
 		return s.object(t)
 	}
 	name := schemaName(t) + s.suffix
 	if _, known := s.named[name]; !known {
-		s.named[name] = Object{} // it may have itself inside
+		s.named[name] = Object{} // the type can contain itself
 		s.named[name] = s.object(t)
 	}
 	return Object{"$ref": "#/components/schemas/" + name}
 }
 
-// schemaName is the name of a type; List[v3.App] is ListApp.
+// schemaName returns the schema name of a type: List[v3.App] becomes ListApp.
 func schemaName(t reflect.Type) string {
 	name := t.Name()
 	if whole, inner, ok := strings.Cut(name, "["); ok {
@@ -114,8 +113,8 @@ func schemaName(t reflect.Type) string {
 	return notWord.ReplaceAllString(name, "")
 }
 
-// object is the schema of a struct. Nothing else may be inside: the decoder
-// refuses it, and an answer with more than is described would be a surprise.
+// object returns the schema of a struct. It allows no other keys: the decoder refuses
+// them, and a response must not have undescribed keys.
 func (s *shapes) object(t reflect.Type) Object {
 	properties, required := Object{}, []string{}
 	s.fields(t, properties, &required)
@@ -148,10 +147,10 @@ func (s *shapes) fields(t reflect.Type, properties Object, required *[]string) {
 	}
 }
 
-// optional tells what may be missing. In a request that is also whatever is not a
-// text or an object: nobody has to send an empty list, or 0.
+// optional reports whether a field can be missing. In a request, that includes every
+// field that is not a text or an object: clients need not send an empty list or 0.
 func (s *shapes) optional(t reflect.Type, f reflect.StructField, options string) bool {
-	if strings.Contains(options, "omit") || t == reflect.TypeFor[v3.LifecycleData]() { // images have no choices
+	if strings.Contains(options, "omit") || t == reflect.TypeFor[v3.LifecycleData]() { // images have no settings
 		return true
 	}
 	if !s.asked() {

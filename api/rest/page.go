@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// DefaultPerPage is how many items a page has.
+	// DefaultPerPage is the default number of items on a page.
 	DefaultPerPage = 50
-	// MaxPerPage is how many items a page can have.
+	// MaxPerPage is the maximum number of items on a page.
 	MaxPerPage = 5000
 )
 
-// Query is what a request for a list asks.
+// Query holds the parameters of a list request.
 type Query struct {
 	Page, PerPage int
-	OrderBy       string // one of the list's orders; empty: as created
+	OrderBy       string // one of the list's orders, empty for the time of creation
 	Descending    bool
 	Filters       map[string][]string
 	created       []bound
@@ -34,22 +34,22 @@ type Query struct {
 	selector      app.Selector
 }
 
-// defaultOrders are what most lists can be ordered by; byTime is for what has no name.
+// defaultOrders are the orders of most lists. ByTime is for items without a name.
 var (
 	defaultOrders = []string{"created_at", "updated_at", "name"}
 	ByTime        = defaultOrders[:2:2]
 )
 
-// The parameters that are more than lists of values.
+// The parameters that are not just lists of values.
 const (
 	ParamSelector = "label_selector"
 	ParamCreated  = "created_ats"
 	ParamUpdated  = "updated_ats"
 )
 
-// ReadQuery reads the parameters that the endpoint's row names. One that the row does
-// not name is refused: a filter that is ignored gives wrong answers. Every list knows
-// the times of creation and change, pages and orders.
+// ReadQuery reads the parameters that the endpoint's row names. It refuses all others,
+// because ignoring a filter would give wrong results. Every list has the times of
+// creation and change, pages and orders.
 func ReadQuery(r *http.Request) (Query, error) {
 	shape := shapeOf(r.Context())
 	filters, orders := shape.Asks, shape.Orders
@@ -76,7 +76,7 @@ func ReadQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// allKnown refuses the parameters that the list does not know, all at once.
+// allKnown refuses the parameters that the list does not have, all at once.
 func allKnown(values url.Values, filters []string) error {
 	known := append(slices.Clone(filters), "page", "per_page", "order_by", ParamCreated, ParamUpdated)
 	var unknown []string
@@ -92,8 +92,8 @@ func allKnown(values url.Values, filters []string) error {
 	return BadQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", strings.Join(unknown, "', '"), strings.Join(known, "', '"))
 }
 
-// order reads what to order by, with - before it for the other way. A + says
-// nothing, and is a blank where it was not escaped.
+// order reads the order; a leading - means descending. A leading + has no effect, and
+// is a space if it was not escaped.
 func (q *Query) order(value string, orders []string) error {
 	q.OrderBy, q.Descending = strings.CutPrefix(value, "-")
 	if !q.Descending {
@@ -131,7 +131,7 @@ func (q *Query) read(name, value string) (err error) {
 
 // bound is one limit of a time.
 type bound struct {
-	operator string // "gt", "gte", "lt", "lte"; empty: one of at
+	operator string // "gt", "gte", "lt" or "lte"; if empty, the time must be one of at
 	at       []time.Time
 }
 
@@ -156,7 +156,7 @@ func readBound(bounds []bound, name, value string) ([]bound, error) {
 	return append(bounds, b), nil
 }
 
-// includes tells whether a time is within the bound. Times are compared as they are
+// includes reports whether a time is within the bound. Times are compared as they are
 // shown, in whole seconds.
 func (b bound) includes(t time.Time) bool {
 	n := func(at time.Time) int { return t.Truncate(time.Second).Compare(at) }
@@ -173,14 +173,14 @@ func (b bound) includes(t time.Time) bool {
 	return slices.ContainsFunc(b.at, func(at time.Time) bool { return n(at) == 0 })
 }
 
-// MatchesTimes tells whether an item was made and changed when the query says.
+// MatchesTimes reports whether the item's times of creation and change match the query.
 func (q Query) MatchesTimes(k Key) bool {
 	beyond := func(t time.Time) func(b bound) bool { return func(b bound) bool { return !b.includes(t) } }
 	return !slices.ContainsFunc(q.created, beyond(k.Created)) && !slices.ContainsFunc(q.updated, beyond(k.Updated))
 }
 
-// Includes tells whether the query asks for something related, and refuses what
-// is none of known.
+// Includes returns the related resources that the query requests, and refuses those
+// that are not known.
 func (q Query) Includes(known ...string) (map[string]bool, error) {
 	asked := map[string]bool{}
 	for _, name := range q.Filters["include"] {
@@ -192,7 +192,7 @@ func (q Query) Includes(known ...string) (map[string]bool, error) {
 	return asked, nil
 }
 
-// ReadInclude reads what a request for a single thing wants to see beside it.
+// ReadInclude reads the include parameter of a request for a single resource.
 func ReadInclude(r *http.Request, known []string) (map[string]bool, error) {
 	q, err := ReadQuery(r)
 	if err != nil {
@@ -209,8 +209,8 @@ func number(name, value string, most int) (int, error) {
 	return n, nil
 }
 
-// SplitList cuts at the commas first and decodes each item afterwards: a comma
-// inside a name comes as %2C.
+// SplitList splits at the commas first and decodes each item afterwards, because a
+// comma inside a name is sent as %2C.
 func SplitList(value string) []string {
 	items := strings.Split(value, ",")
 	for i, item := range items {
@@ -221,8 +221,8 @@ func SplitList(value string) []string {
 	return items
 }
 
-// Matches tells whether the filter lets one of the values through. A filter that was
-// not given lets everything through; an empty one lets only the empty value.
+// Matches reports whether the filter matches one of the values. A filter that was not
+// given matches everything. An empty filter matches only the empty value.
 func (q Query) Matches(filter string, values ...string) bool {
 	want, given := q.Filters[filter]
 	if !given {
@@ -231,7 +231,7 @@ func (q Query) Matches(filter string, values ...string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(want, v) })
 }
 
-// MatchesFold is lets for what is compared without regard to case.
+// MatchesFold is Matches without regard to case.
 func (q Query) MatchesFold(filter, value string) bool {
 	want, given := q.Filters[filter]
 	if !given {
@@ -240,14 +240,14 @@ func (q Query) MatchesFold(filter, value string) bool {
 	return slices.ContainsFunc(want, func(w string) bool { return strings.EqualFold(w, value) })
 }
 
-// Key is what lists are ordered by.
+// Key holds the values that lists are ordered by.
 type Key struct {
-	Name             string // or what else the list is ordered by, as text
+	Name             string // or another value to order by, as text
 	Created, Updated time.Time
 	GUID             string
 }
 
-// List is the page of all that the query asks for. It changes all.
+// List returns the page of all that the query requests. It modifies all.
 func List[T, V any](l Links, r *http.Request, q Query, all []T, look View[T, V]) v3.List[V] {
 	all = slices.DeleteFunc(all, func(v T) bool {
 		return !q.MatchesTimes(look.Key(v)) || q.selector != nil && (look.Labels == nil || !q.selector.Matches(look.Labels(v)))
@@ -268,11 +268,11 @@ func List[T, V any](l Links, r *http.Request, q Query, all []T, look View[T, V])
 	return out
 }
 
-// View is how a list sees its items: what to order by, and what to show.
+// View says how a list uses its items: the values to order by, and the representation.
 type View[T, V any] struct {
 	Key     func(T) Key
 	Present func(T) V
-	Labels  func(T) map[string]string // nil: there are none
+	Labels  func(T) map[string]string // nil if there are none
 }
 
 func (q Query) compare(a, b Key) int {

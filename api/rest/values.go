@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// GUIDs are the guids of a relationship.
+// GUIDs returns the guids of a relationship.
 func GUIDs(m *v3.ToMany) []string {
 	var out []string
 	if m != nil {
@@ -22,7 +22,7 @@ func GUIDs(m *v3.ToMany) []string {
 	return out
 }
 
-// ToMany is the relationship to the guids.
+// ToMany returns the relationship to the guids.
 func ToMany(guids []string) v3.ToMany {
 	out := v3.ToMany{Data: []v3.GUID{}}
 	for _, guid := range guids {
@@ -31,7 +31,7 @@ func ToMany(guids []string) v3.ToMany {
 	return out
 }
 
-// Maybe is a relationship that is left out when there is none.
+// Maybe returns a relationship, or nil if there is none.
 func Maybe(guid string) *v3.ToOne {
 	if guid == "" {
 		return nil
@@ -40,7 +40,7 @@ func Maybe(guid string) *v3.ToOne {
 	return &one
 }
 
-// OrEmpty is a list that is not null.
+// OrEmpty returns a list that is not null.
 func OrEmpty(list []string) []string {
 	if list == nil {
 		return []string{}
@@ -48,7 +48,7 @@ func OrEmpty(list []string) []string {
 	return list
 }
 
-// Include are the guids of what a request wants to see beside.
+// Include has the guids of the related resources that a request wants to include.
 type Include struct{ Orgs, Spaces, Users []string }
 
 // PresentEach reads and presents each of the guids once.
@@ -70,7 +70,7 @@ func PresentEach[T, V any](guids []string, get func(guid string) (T, error), pre
 	return out, nil
 }
 
-// Each takes one value of every item.
+// Each returns one value of every item.
 func Each[T any](all []T, value func(T) string) []string {
 	out := make([]string, len(all))
 	for i, v := range all {
@@ -79,7 +79,7 @@ func Each[T any](all []T, value func(T) string) []string {
 	return out
 }
 
-// MatchesPart tells whether the value has one of the filter's texts in it.
+// MatchesPart reports whether the value contains one of the filter's texts.
 func (q Query) MatchesPart(filter, value string) bool {
 	parts, given := q.Filters[filter]
 	for _, part := range parts {
@@ -90,7 +90,8 @@ func (q Query) MatchesPart(filter, value string) bool {
 	return !given
 }
 
-// Truth reads a filter that is true or false; nil: it is not given.
+// Truth reads a filter that is true or false. It returns nil if the filter is not
+// given.
 func (q Query) Truth(name string) (*bool, error) {
 	given := q.Filters[name]
 	if given == nil {
@@ -103,7 +104,7 @@ func (q Query) Truth(name string) (*bool, error) {
 	return &b, nil
 }
 
-// OrObject is JSON that is not null.
+// OrObject returns JSON that is not null.
 func OrObject(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("{}")
@@ -111,7 +112,7 @@ func OrObject(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// After are the events behind the one that a client has read last.
+// After returns the events after the one that a client has read last.
 func (q Query) After(all []app.Usage) ([]app.Usage, error) {
 	last, given := q.Filters["after_guid"]
 	if !given {
@@ -124,6 +125,6 @@ func (q Query) After(all []app.Usage) ([]app.Usage, error) {
 	return all[i+1:], nil
 }
 
-// APIVersion is the platform's version that clients may expect. Newer ones than
-// 3.211.0 promise what is not here.
+// APIVersion is the Cloud Foundry API version that clients can expect. Versions after
+// 3.211.0 promise features that dew does not have.
 const APIVersion = "3.211.0"
