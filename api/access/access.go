@@ -1,6 +1,6 @@
-// Package access decides what callers may see and do: which need an endpoint has, where
-// a resource belongs, and which roles have the need there. It answers with an error, and
-// package rest turns that into a response.
+// Package access decides what callers can see and do: which need an endpoint has, where
+// a resource belongs, and which roles have the need there. It returns an error, which
+// package rest turns into a response.
 package access
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/dewrun/dew/services/marketplace"
 )
 
-// Why a caller is refused. Which response that is, package rest knows.
+// The reasons of a refusal. Package rest maps them to responses.
 var (
 	ErrUnknownRequest   = errors.New("unknown request")
 	ErrNotAuthenticated = errors.New("not authenticated")
@@ -28,13 +28,15 @@ var (
 	ErrOrgSuspended     = errors.New("the organization is suspended")
 )
 
-// Need is what a caller wants to do with a resource. The roles in its space and org decide.
+// Need is a permission that a request needs. The caller's roles in the resource's space
+// and org decide whether it is granted.
 type Need int
 
 const (
 	// Public needs no token.
 	Public Need = iota + 1
-	// Authenticated needs a token and no role: the handler shows what the caller can see.
+	// Authenticated needs a token and no role: the handler shows only data that the
+	// caller can see.
 	Authenticated
 	// Read needs any role in the space, or the org manager.
 	Read
@@ -44,7 +46,8 @@ const (
 	ReadQuota
 	// Download is for the files of a droplet: everyone who can read except supporters.
 	Download
-	// ReadEnv is for an app's environment variables, which auditors and managers must not see.
+	// ReadEnv is for an app's environment variables, which auditors and managers must
+	// not see.
 	ReadEnv
 	// ReadSecrets is for credentials, including those of bound services.
 	ReadSecrets
@@ -52,9 +55,9 @@ const (
 	Support
 	// Develop is for changing apps.
 	Develop
-	// Manage is for changing the space, or the org where there is no space.
+	// Manage is for changing the space, or the org if there is no space.
 	Manage
-	// ManageOrg is for changing the org, even at one of its spaces.
+	// ManageOrg is for changing the org, even through one of its spaces.
 	ManageOrg
 	// ReadAll is for global readers.
 	ReadAll
@@ -62,10 +65,10 @@ const (
 	Administer
 )
 
-// reads tells whether global readers have the need.
+// reads reports whether global readers have the need.
 func (n Need) reads() bool { return n >= Read && n <= Download }
 
-// changes tells whether a suspended org refuses the need.
+// changes reports whether a suspended org refuses the need.
 func (n Need) changes() bool { return n >= Support && n <= ManageOrg }
 
 // spaceRoles have a need in their space, orgRoles in their org and in all its spaces.
@@ -91,7 +94,7 @@ var (
 	}
 )
 
-// Control decides what callers may see and do.
+// Control decides what callers can see and do.
 type Control struct {
 	Registry *registry.Registry
 	Roles    *auth.Roles
@@ -101,39 +104,39 @@ type Control struct {
 	Services *marketplace.Marketplace
 }
 
-// Place is where a resource belongs.
+// Place is the org and the space that a resource belongs to.
 type Place = platform.Place
 
-// Permissions are what a caller can see and do.
+// Permissions are the permissions of a caller.
 type Permissions struct {
-	All     bool // everything: administrators and global readers
-	Admin   bool // may do everything
-	Secrets bool // may read all secrets
+	All     bool // can see everything: administrators and global readers
+	Admin   bool // can do everything
+	Secrets bool // can read all secrets
 
-	Orgs          map[string]bool            // that have a role of the user, or a space with one
-	memberOrgs    map[string]bool            // those of them where the user works, and is no mere member
+	Orgs          map[string]bool            // orgs in which the user has a role, or has one in a space
+	memberOrgs    map[string]bool            // those of them in which the user is org manager or auditor, or has a space role
 	Roles         map[string][]auth.RoleType // by the guid of an org or a space
-	OrgOf         map[string]string          // of every space
-	suspendedOrgs map[string]bool            // orgs that are suspended
+	OrgOf         map[string]string          // org of every space
+	suspendedOrgs map[string]bool            // suspended orgs
 }
 
-// SeesSpace tells whether the space and what is in it is seen.
+// SeesSpace reports whether the caller can see the space and its contents.
 func (perms Permissions) SeesSpace(guid string) bool {
 	return perms.All || perms.Can(Read, guid)
 }
 
-// SeesOrg tells whether the org is seen. That says nothing of its spaces.
+// SeesOrg reports whether the caller can see the org. That does not include its spaces.
 func (perms Permissions) SeesOrg(guid string) bool { return perms.All || perms.Orgs[guid] }
 
-// Can tells whether the need is granted in a space.
+// Can reports whether the caller has the need in a space.
 func (perms Permissions) Can(n Need, space string) bool {
 	return perms.Allows(n, Place{Org: perms.OrgOf[space], Space: space})
 }
 
-// CanInOrg tells whether the need is granted in an org.
+// CanInOrg reports whether the caller has the need in an org.
 func (perms Permissions) CanInOrg(n Need, org string) bool { return perms.Allows(n, Place{Org: org}) }
 
-// Allows tells whether the caller has the need at a place.
+// Allows reports whether the caller has the need at a place.
 func (perms Permissions) Allows(n Need, p Place) bool {
 	switch {
 	case perms.Admin, n == Public, n == Authenticated:
@@ -151,20 +154,20 @@ func (perms Permissions) Allows(n Need, p Place) bool {
 	return has(p.Space, spaceRoles[n]) || has(p.Org, orgRoles[n])
 }
 
-// Suspended tells whether the org refuses changes of whoever this is.
+// Suspended reports whether the org is suspended and refuses changes by this caller.
 func (perms Permissions) Suspended(org string) bool { return !perms.Admin && perms.suspendedOrgs[org] }
 
-// Caller is who makes a request; it stands in the request's context.
+// Caller is the caller of a request. It is stored in the request's context.
 type Caller struct {
 	Who         auth.Principal
-	Err         error // why the caller is not known: no token, or an invalid one
+	Err         error // why the caller is unknown: no token, or an invalid one
 	permissions *Permissions
 	Local       bool
 }
 
 type callerKey struct{}
 
-// WithCaller returns a context of a request by the caller.
+// WithCaller returns the context of a request by the caller.
 func WithCaller(ctx context.Context, v *Caller) context.Context {
 	if v.Who.ID != "" {
 		ctx = platform.ActingFor(ctx, Actor(v.Who))
@@ -172,7 +175,7 @@ func WithCaller(ctx context.Context, v *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, v)
 }
 
-// CallerOf is the caller of the request that ctx belongs to.
+// CallerOf returns the caller of the request that ctx belongs to.
 func CallerOf(ctx context.Context) *Caller {
 	if v, ok := ctx.Value(callerKey{}).(*Caller); ok {
 		return v
@@ -180,11 +183,11 @@ func CallerOf(ctx context.Context) *Caller {
 	return &Caller{Err: ErrNotAuthenticated}
 }
 
-// Principal is who makes the request. Behind the guard there is always one,
-// except at what is open to everybody.
+// Principal returns the principal of the request. After the authentication there is
+// always one, except at public endpoints.
 func Principal(ctx context.Context) auth.Principal { return CallerOf(ctx).Who }
 
-// Actor is a principal as audit events name it.
+// Actor returns a principal as audit events name it.
 func Actor(p auth.Principal) app.Actor {
 	if p.IsUser {
 		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
@@ -192,7 +195,7 @@ func Actor(p auth.Principal) app.Actor {
 	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}
 }
 
-// Origin is who chooses the URLs that a request has in it.
+// Origin returns who chose the URLs in a request.
 func Origin(ctx context.Context) services.Origin {
 	if Principal(ctx).Admin() {
 		return services.ByAdmin
@@ -200,7 +203,8 @@ func Origin(ctx context.Context) services.Origin {
 	return services.ByUser
 }
 
-// Permissions is what the request's principal sees. It is read once in a request.
+// Permissions returns the permissions of the request's principal. It reads them once
+// per request.
 func (c *Control) Permissions(ctx context.Context) (Permissions, error) {
 	v := CallerOf(ctx)
 	if v.permissions != nil {
@@ -247,9 +251,9 @@ func (c *Control) PermissionsOf(who auth.Principal) (Permissions, error) {
 	return perms, nil
 }
 
-// add notes a role. One in a place that is gone gives nothing.
+// add records a role. A role in a deleted org or space has no effect.
 func (perms Permissions) add(role auth.Role) {
-	at := role.Org + role.Space // exactly one of them
+	at := role.Org + role.Space // exactly one of them is set
 	perms.Roles[at] = append(perms.Roles[at], role.Type)
 	org := role.Org
 	if role.Space != "" {
@@ -264,8 +268,8 @@ func (perms Permissions) add(role auth.Role) {
 	}
 }
 
-// Require asks for a need in a space that no path named. What the principal does
-// not see is app.ErrNotFound, so that a handler can say which noun it looked for.
+// Require checks a need in a space that the path does not name. If the principal cannot
+// see the space, the error is app.ErrNotFound, so that a handler can name the resource.
 func (c *Control) Require(ctx context.Context, n Need, spaceGUID string) error {
 	sp, err := c.Registry.Space(spaceGUID)
 	if err != nil {
@@ -274,7 +278,7 @@ func (c *Control) Require(ctx context.Context, n Need, spaceGUID string) error {
 	return c.Authorize(ctx, n, Place{Org: sp.Org, Space: sp.GUID}, Read)
 }
 
-// RequireOrg wants the principal to manage an org that no path named.
+// RequireOrg checks that the principal manages an org that the path does not name.
 func (c *Control) RequireOrg(ctx context.Context, orgGUID string) error {
 	o, err := c.Registry.Org(orgGUID)
 	if err != nil {
@@ -283,7 +287,7 @@ func (c *Control) RequireOrg(ctx context.Context, orgGUID string) error {
 	return c.Authorize(ctx, ManageOrg, Place{Org: o.GUID}, Read)
 }
 
-// Authorize asks for a need in a place. To whom the other need is not granted there, it
+// Authorize checks a need at a place. For callers without the need shown, the resource
 // does not exist.
 func (c *Control) Authorize(ctx context.Context, n Need, p Place, shown Need) error {
 	perms, err := c.Permissions(ctx)
@@ -301,7 +305,7 @@ func (c *Control) Authorize(ctx context.Context, n Need, p Place, shown Need) er
 	return nil
 }
 
-// HasScope tells whether the token is good for the method at all.
+// HasScope reports whether the token's scopes allow the method.
 func HasScope(p auth.Principal, method string) bool {
 	if method == http.MethodGet || method == http.MethodHead {
 		return p.GlobalReader() || p.Has(auth.ScopeRead)
@@ -309,21 +313,24 @@ func HasScope(p auth.Principal, method string) bool {
 	return p.Admin() || p.Has(auth.ScopeWrite)
 }
 
-// Resource is what the {guid} of a path names, and how its place is found.
+// Resource is the kind of resource that {guid} in a path names, and how to find its
+// place.
 type Resource struct {
-	Name string // as answers call it
+	Name string // name in responses
 	Find func(c *Control, guid string) (Place, error)
-	// Readers are the guids of other spaces whose members may read it; nil: none.
+	// Readers returns the guids of other spaces whose members can read the resource.
+	// Nil means none.
 	Readers func(c *Control, guid string) ([]string, error)
-	Shared  bool // members of Readers have the same needs there as in the space it belongs to
+	Shared  bool // members of Readers have the same needs there as in the space that owns it
 
-	shown Need // to callers without this need the resource does not exist; zero: Read
+	shown Need // for callers without this need the resource does not exist; zero means Read
 
-	// Look fails if the caller cannot see the resource. It is used where Find is nil.
+	// Look returns an error if the caller cannot see the resource. It is used if Find
+	// is nil.
 	Look func(r *http.Request) error
 }
 
-// ShownTo is the need of callers who can see the resource.
+// ShownTo returns the need of callers who can see the resource.
 func (n Resource) ShownTo() Need {
 	if n.shown == 0 {
 		return Read
@@ -369,7 +376,8 @@ var (
 		return c.spacePlace(role.Space)
 	}}
 	Route = Resource{Name: "Route", Find: (*Control).routePlace, Readers: routeReaders, shown: ReadRoute}
-	// SharedRoute is a route for requests that members of the spaces it is shared with can make.
+	// SharedRoute is a route for requests that members of the spaces it is shared with
+	// can make.
 	SharedRoute = Resource{Name: "Route", Find: (*Control).routePlace, Readers: routeReaders, Shared: true, shown: ReadRoute}
 )
 
@@ -394,8 +402,8 @@ func (c *Control) appPlace(guid string) (Place, error) {
 	return c.spacePlace(a.Space)
 }
 
-// inApp is the place of something that belongs to an app. Remains of
-// a deleted app belong to no place.
+// inApp returns the place of a resource that belongs to an app. Resources of a deleted
+// app belong to no place.
 func (c *Control) inApp(guid string, err error) (Place, error) {
 	if err != nil {
 		return Place{}, err

@@ -8,8 +8,9 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// SeesDomain tells whether a domain is seen: one that all share by everybody, another
-// by who works in one of its orgs.
+// SeesDomain reports whether the caller can see a domain. All callers see a shared
+// domain. A private domain is visible to managers, auditors and users with a space role
+// in one of its orgs.
 func (perms Permissions) SeesDomain(d app.Domain) bool {
 	return perms.All || d.Org == "" || perms.memberOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.memberOrgs[org] })
 }
@@ -18,38 +19,39 @@ func (perms Permissions) SeesDomain(d app.Domain) bool {
 // of the space or the org cannot.
 var EventReaders = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.SpaceSupporter}
 
-// SeesEvent tells whether an event is seen: it is where it happened that counts. What
-// happens in an org is for its auditors: it names people and places that a member may
-// not know.
+// SeesEvent reports whether the caller can see an event. The place of the event
+// decides. Events of an org are only for its auditors, because they name people and
+// spaces that a member must not know.
 func (perms Permissions) SeesEvent(e app.Event) bool {
 	heard := func(r auth.RoleType) bool { return slices.Contains(EventReaders, r) }
 	return perms.All || slices.ContainsFunc(perms.Roles[e.Space], heard) || slices.Contains(perms.Roles[e.Org], auth.OrgAuditor)
 }
 
-// SeesSegment tells whether a segment is seen: one that an org may use that is.
+// SeesSegment reports whether the caller can see a segment: one of the caller's orgs
+// must be entitled to it.
 func (perms Permissions) SeesSegment(g app.Segment) bool {
 	return perms.All || slices.ContainsFunc(g.Orgs, perms.SeesOrg)
 }
 
-// Among are those of the orgs that are seen.
+// Among returns those of the orgs that the caller can see.
 func (perms Permissions) Among(orgs []string) []string {
 	return slices.DeleteFunc(slices.Clone(orgs), func(guid string) bool { return !perms.SeesOrg(guid) })
 }
 
-// SeesGroup tells whether a group is seen: one for all spaces, or for a space that
-// is.
+// SeesGroup reports whether the caller can see a security group: it is for all spaces,
+// or for a space that the caller can see.
 func (perms Permissions) SeesGroup(g app.SecurityGroup) bool {
 	return perms.All || g.Running || g.Staging || slices.ContainsFunc(slices.Concat(g.Runs, g.Stages), perms.SeesSpace)
 }
 
-// SeesBroker tells whether the caller can see a broker. Developers and supporters of a
-// space can see its brokers.
+// SeesBroker reports whether the caller can see a broker. Developers and supporters of
+// a space can see its brokers.
 func (perms Permissions) SeesBroker(b services.ServiceBroker) bool {
 	return perms.All || b.Space != "" && perms.Can(Support, b.Space)
 }
 
-// SeesService tells whether a service instance is seen: in its space, or in one that
-// it is shared with.
+// SeesService reports whether the caller can see a service instance, in its space or in
+// one that it is shared with.
 func (perms Permissions) SeesService(i services.Instance) bool {
 	return perms.SeesSpace(i.Space) || slices.ContainsFunc(i.SharedWith, perms.SeesSpace)
 }

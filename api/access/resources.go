@@ -8,18 +8,18 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Deployment is what a path names; see the other nouns.
+// Deployment is a deployment that a path names.
 var Deployment = Resource{Name: "Deployment", Find: func(c *Control, guid string) (Place, error) {
 	d, err := c.Registry.Deployment(guid)
 	return c.inApp(d.App, err)
 }}
 
-// MovingDeployment is a deployment to cancel or continue. To callers who cannot do that it
-// does not exist.
+// MovingDeployment is a deployment to cancel or continue. For callers who cannot do
+// that it does not exist.
 var MovingDeployment = Resource{Name: Deployment.Name, Find: Deployment.Find, shown: Support}
 
-// SpaceQuota is what the path of a space quota names: it lives in an org, and its
-// managers see it, and who works in a space that has it.
+// SpaceQuota is a space quota that a path names. It belongs to an org. The org's
+// managers can see it, and callers with a role in a space that has it.
 var SpaceQuota = Resource{
 	Name: SpaceQuotaName,
 	Find: func(c *Control, guid string) (Place, error) {
@@ -38,31 +38,32 @@ var SpaceQuota = Resource{
 	shown: ReadQuota,
 }
 
-// SpaceQuotaName is how responses call a space quota.
+// SpaceQuotaName is the name of a space quota in responses.
 const SpaceQuotaName = "Space quota"
 
-// SpaceQuota is the space quota with the guid.
+// SpaceQuota returns the space quota with the guid.
 func (c *Control) SpaceQuota(guid string) (app.Quota, error) {
 	q, err := c.Registry.Quota(guid)
 	if err == nil && q.Org == "" {
-		err = app.ErrNotFound // it is for orgs
+		err = app.ErrNotFound // it is an org quota
 	}
 	return q, err
 }
 
-// Revision is what a path names; see the other nouns.
+// Revision is a revision that a path names.
 var Revision = Resource{Name: "Revision", Find: func(c *Control, guid string) (Place, error) {
 	v, err := c.Registry.Revision(guid)
 	return c.inApp(v.App, err)
 }}
 
-// routeReaders are the spaces that a route is shared with.
+// routeReaders returns the spaces that a route is shared with.
 func routeReaders(c *Control, guid string) ([]string, error) {
 	rt, err := c.Registry.Route(guid)
 	return rt.SharedWith, err
 }
 
-// The resources of the marketplace. Spaces that an instance is shared with can see it.
+// The resources of the marketplace. Members of spaces that an instance is shared with
+// can see it.
 var (
 	ServiceInstance = Resource{
 		Name: "Service instance",
@@ -81,15 +82,16 @@ var (
 	CredentialBinding = Resource{Name: "Service credential binding", Find: func(c *Control, guid string) (Place, error) {
 		return c.bindingPlace(guid, services.AppBinding, services.KeyBinding)
 	}}
-	// Credential is a binding for its secrets. To callers who cannot read them it does
-	// not exist.
+	// Credential is a binding, for its secrets. For callers who cannot read them it
+	// does not exist.
 	Credential   = Resource{Name: CredentialBinding.Name, Find: CredentialBinding.Find, shown: ReadSecrets}
 	RouteBinding = Resource{Name: "Service route binding", Find: func(c *Control, guid string) (Place, error) {
 		return c.bindingPlace(guid, services.RouteBinding)
 	}}
 )
 
-// bindingPlace is where a binding of one of the types belongs: to what is bound.
+// bindingPlace returns the place of a binding of one of the types: the place of the
+// bound app or route.
 func (c *Control) bindingPlace(guid string, types ...services.BindingType) (Place, error) {
 	b, err := c.Services.Binding(guid)
 	if err == nil && !slices.Contains(types, b.Type) {
@@ -105,7 +107,7 @@ func (c *Control) bindingPlace(guid string, types ...services.BindingType) (Plac
 	return c.spacePlace(space)
 }
 
-// BindingSpace is the guid of that space.
+// BindingSpace returns the guid of the space of a binding.
 func (c *Control) BindingSpace(b services.Binding) (string, error) {
 	switch b.Type {
 	case services.AppBinding:
@@ -119,11 +121,11 @@ func (c *Control) BindingSpace(b services.Binding) (string, error) {
 			return rt.Space, err
 		}
 	}
-	i, err := c.Services.Instance(b.Instance) // a key, or what is left of something
+	i, err := c.Services.Instance(b.Instance) // a key, or a binding whose app or route is deleted
 	return i.Space, err
 }
 
-// Task is what the path of a task names.
+// Task is a task that a path names.
 var Task = Resource{Name: "Task", Find: func(c *Control, guid string) (Place, error) {
 	t, err := c.Registry.Task(guid)
 	return c.inApp(t.App, err)
