@@ -14,13 +14,13 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// App is the app that the path names.
+// App returns the app that the path names.
 func (p *Presenter) App(r *http.Request) (app.App, error) {
 	a, err := p.Platform.Registry.App(r.PathValue("guid"))
 	return a, rest.Missing("App", err)
 }
 
-// SetLifecycle gives an app the lifecycle that a request names.
+// SetLifecycle sets the lifecycle of an app to the one in a request.
 func (p *Presenter) SetLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) error {
 	if l == nil {
 		return nil
@@ -31,7 +31,7 @@ func (p *Presenter) SetLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycl
 	if err := p.setDocker(ctx, a, l.Type); err != nil || a.Docker() {
 		return err
 	}
-	// A stack alone leaves the buildpacks as they are.
+	// A stack alone does not change the buildpacks.
 	if l.Data.Buildpacks != nil || l.Data.Stack == "" {
 		a.Buildpacks = l.Data.Buildpacks
 		if err := platform.CheckFolders(a.Buildpacks, access.Principal(ctx).Admin()); err != nil {
@@ -56,7 +56,7 @@ func (p *Presenter) ChangeApp(r *http.Request, event string, request map[string]
 	return a, err
 }
 
-// ShowApp is an app as responses have it.
+// ShowApp returns an app as responses show it.
 func (p *Presenter) ShowApp(a app.App) v3.App {
 	self := p.Links.Href("v3", "apps", a.GUID)
 	at := func(elem ...string) v3.Link {
@@ -83,7 +83,8 @@ func (p *Presenter) ShowApp(a app.App) v3.App {
 	}
 }
 
-// Lifecycle shows how an app is staged, without the secrets in the URLs of buildpacks.
+// Lifecycle returns how an app is staged, without the secrets in the URLs of
+// buildpacks.
 func Lifecycle(buildpacks []string, stack string) v3.Lifecycle {
 	shown := []string{}
 	for _, b := range buildpacks {
@@ -92,10 +93,11 @@ func Lifecycle(buildpacks []string, stack string) v3.Lifecycle {
 	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: shown, Stack: stack}}
 }
 
-// MayDocker refuses images where an administrator has not allowed them.
+// MayDocker refuses images if their feature flag is disabled.
 func (p *Presenter) MayDocker(ctx context.Context) error { return p.Feature(ctx, app.FlagDocker) }
 
-// setDocker makes a new app one that is an image; one that is there stays what it is.
+// setDocker sets the docker lifecycle of a new app. An existing app cannot change its
+// lifecycle.
 func (p *Presenter) setDocker(ctx context.Context, a *app.App, kind string) error {
 	if a.GUID != "" {
 		if a.Docker() != (kind == v3.LifecycleDocker) {
@@ -110,7 +112,7 @@ func (p *Presenter) setDocker(ctx context.Context, a *app.App, kind string) erro
 	return p.MayDocker(ctx)
 }
 
-// AppLifecycle shows how an app comes about.
+// AppLifecycle returns the lifecycle of an app.
 func (p *Presenter) AppLifecycle(a app.App) v3.Lifecycle {
 	if a.Docker() {
 		return v3.Lifecycle{Type: v3.LifecycleDocker}
@@ -118,7 +120,7 @@ func (p *Presenter) AppLifecycle(a app.App) v3.Lifecycle {
 	return Lifecycle(a.Buildpacks, cmp.Or(a.Stack, stack.Default))
 }
 
-// BuildLifecycle shows how a build makes a droplet.
+// BuildLifecycle returns the lifecycle of a build.
 func (p *Presenter) BuildLifecycle(b droplet.Build) v3.Lifecycle {
 	if p, err := p.Platform.Packages.Get(b.Package); err == nil && p.Type == droplet.PackageDocker {
 		return v3.Lifecycle{Type: v3.LifecycleDocker}
@@ -133,8 +135,8 @@ func ShowDocker(out *v3.Droplet, run stack.RunConfig) {
 	delete(out.Links, "download")
 }
 
-// VisibleApps are the apps that the request may know of and that the query's filters
-// for apps, spaces and orgs let through, by guid.
+// VisibleApps returns the apps that the caller can see and that match the query's
+// filters for apps, spaces and orgs, by guid.
 func (p *Presenter) VisibleApps(r *http.Request, q rest.Query) (map[string]app.App, error) {
 	perms, err := p.Access.Permissions(r.Context())
 	if err != nil {
@@ -157,8 +159,8 @@ func (p *Presenter) VisibleApps(r *http.Request, q rest.Query) (map[string]app.A
 	return out, nil
 }
 
-// Secrets tells whether the caller may read the secrets of an app. Commands are secrets,
-// because they can contain passwords.
+// Secrets returns a function that reports whether the caller can read the secrets of an
+// app. Commands are secrets, because they can contain passwords.
 func (p *Presenter) Secrets(r *http.Request) (func(app string) bool, error) {
 	perms, err := p.Access.Permissions(r.Context())
 	return func(guid string) bool {
@@ -170,7 +172,7 @@ func (p *Presenter) Secrets(r *http.Request) (func(app string) bool, error) {
 	}, err
 }
 
-// Concealed is a secret as it is shown.
+// Concealed returns a secret if open is set, otherwise a placeholder.
 func Concealed(text string, open bool) string {
 	if open {
 		return text
@@ -178,8 +180,8 @@ func Concealed(text string, open bool) string {
 	return platform.Hidden
 }
 
-// OfApps reads what belongs to apps: app by app where the query names some, else
-// all at once.
+// OfApps reads the resources of apps: app by app if the query names some, otherwise all
+// at once.
 func OfApps[T any](q rest.Query, apps map[string]app.App, one func(app string) ([]T, error), all func() ([]T, error)) ([]T, error) {
 	if _, some := q.Filters["app_guids"]; !some {
 		return all()
@@ -195,7 +197,8 @@ func OfApps[T any](q rest.Query, apps map[string]app.App, one func(app string) (
 	return out, nil
 }
 
-// AppInBody is an app that no right asked for, such as one in a body, if whoever asks may do it there.
+// AppInBody returns an app that the path does not name, such as one in a body, if the
+// caller has the need there.
 func (p *Presenter) AppInBody(ctx context.Context, n access.Need, guid string) (app.App, error) {
 	a, err := p.Platform.Registry.App(guid)
 	if err != nil {
@@ -204,7 +207,7 @@ func (p *Presenter) AppInBody(ctx context.Context, n access.Need, guid string) (
 	return a, p.Access.Require(ctx, n, a.Space)
 }
 
-// Stack is the stack that the path names.
+// Stack returns the stack that the path names.
 func (p *Presenter) Stack(r *http.Request) (stack.Record, error) {
 	k, err := p.Platform.Stacks().Kept(r.PathValue("guid"))
 	return k, rest.Missing("Stack", err)

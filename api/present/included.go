@@ -9,14 +9,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Related is what stands beside a list of apps or routes.
+// Related has the related resources of a list of apps or routes.
 type Related struct {
-	Spaces  []string // guids; some may be there twice
+	Spaces  []string // guids, possibly with duplicates
 	Domains []string
 }
 
-// Included are the related resources that the request asks for, as far as the caller can
-// see them: a route may be shared from a space that the caller cannot see.
+// Included returns the related resources that the request asks for and that the caller
+// can see. A route can be shared from a space that the caller cannot see.
 func (p *Presenter) Included(asked map[string]bool, b Related, perms access.Permissions) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil

@@ -13,13 +13,13 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Org is the org that the path names.
+// Org returns the org that the path names.
 func (p *Presenter) Org(r *http.Request) (app.Org, error) {
 	o, err := p.Platform.Registry.Org(r.PathValue("guid"))
 	return o, rest.Missing("Organization", err)
 }
 
-// ShowOrg is an org as responses have it.
+// ShowOrg returns an org as responses show it.
 func (p *Presenter) ShowOrg(o app.Org) v3.Organization {
 	at := func(elem ...string) v3.Link {
 		return v3.Link{Href: p.Links.Href(append([]string{"v3", "organizations", o.GUID}, elem...)...)}
@@ -32,13 +32,13 @@ func (p *Presenter) ShowOrg(o app.Org) v3.Organization {
 	}
 }
 
-// Space is the space that the path names.
+// Space returns the space that the path names.
 func (p *Presenter) Space(r *http.Request) (app.Space, error) {
 	sp, err := p.Platform.Registry.Space(r.PathValue("guid"))
 	return sp, rest.Missing("Space", err)
 }
 
-// ShowSpace is a space as responses have it.
+// ShowSpace returns a space as responses show it.
 func (p *Presenter) ShowSpace(sp app.Space) v3.Space {
 	self := p.Links.Href("v3", "spaces", sp.GUID)
 	return v3.Space{
@@ -54,8 +54,7 @@ func (p *Presenter) ShowSpace(sp app.Space) v3.Space {
 	}
 }
 
-// Include reads what is to be shown beside, each once. What is gone since is left
-// out.
+// Include reads the related resources to show, each once. It leaves out deleted ones.
 func (p *Presenter) Include(in rest.Include) (map[string]any, error) {
 	out := map[string]any{}
 	if in.Orgs != nil {
@@ -91,8 +90,8 @@ func (p *Presenter) Include(in rest.Include) (map[string]any, error) {
 	return out, nil
 }
 
-// People are all whom the platform knows, by guid: users that were not deleted
-// here, and clients that were made known or that have a role.
+// People returns all known users and clients, by guid: users that were not deleted
+// here, and clients that were registered or have a role.
 func (p *Presenter) People() (map[string]platform.Person, error) {
 	records, err := p.Platform.Registry.Users()
 	if err != nil {
@@ -131,7 +130,7 @@ func (p *Presenter) People() (map[string]platform.Person, error) {
 	return out, nil
 }
 
-// ShowUser is a user as responses have them.
+// ShowUser returns a user as responses show it.
 func (p *Presenter) ShowUser(u platform.Person) v3.User {
 	out := v3.User{
 		GUID: u.GUID, CreatedAt: v3.At(u.Created), UpdatedAt: v3.At(u.Updated), PresentationName: u.Called(),
@@ -143,7 +142,7 @@ func (p *Presenter) ShowUser(u platform.Person) v3.User {
 	return out
 }
 
-// QuotaOf is the guid of an org's quota.
+// QuotaOf returns the guid of an org's quota.
 func QuotaOf(o app.Org) string {
 	if o.Quota == "" {
 		return app.Unlimited().GUID
@@ -151,7 +150,7 @@ func QuotaOf(o app.Org) string {
 	return o.Quota
 }
 
-// Visible are the spaces among guids that the caller can see.
+// Visible returns those of the spaces that the caller can see.
 func Visible(guids []string, perms access.Permissions) []string {
 	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !perms.SeesSpace(guid) })
 }
@@ -159,8 +158,8 @@ func Visible(guids []string, perms access.Permissions) []string {
 // forAll are the feature flags that apply to administrators as well, as on Cloud Foundry.
 var forAll = []string{app.FlagEnvVisibility, app.FlagRouteSharing, app.FlagServiceSharing, app.FlagSpaceBrokers}
 
-// Feature refuses what an administrator has switched off. Administrators may do
-// most of it all the same.
+// Feature refuses a feature that an administrator has disabled. Most feature flags do
+// not apply to administrators.
 func (p *Presenter) Feature(ctx context.Context, name string) error {
 	if access.Principal(ctx).Admin() && !slices.Contains(forAll, name) {
 		return nil

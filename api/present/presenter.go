@@ -1,5 +1,5 @@
-// Package present finds the resources that requests name and shows them, for all groups of
-// handlers.
+// Package present finds the resources that requests name and converts them for
+// responses. All groups of handlers use it.
 package present
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Presenter has what finding and showing needs.
+// Presenter finds resources and converts them for responses.
 type Presenter struct {
 	Access   *access.Control
 	Links    rest.Links
 	Platform *platform.Platform
 
-	// PortTrouble says why the port of a TCP route cannot be opened; empty: it can, or
-	// nobody wants it. It may be nil.
+	// PortTrouble returns why the port of a TCP route cannot be opened. It returns an
+	// empty string if the port is open or not needed. It can be nil.
 	PortTrouble func(port int) string
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/route"
 )
 
-// routeProblem says why nothing answers on the port of a TCP route.
+// routeProblem returns why the port of a TCP route cannot be opened.
 func (p *Presenter) routeProblem(rt app.Route) string {
 	if !rt.TCP() || p.PortTrouble == nil {
 		return ""
@@ -16,7 +16,7 @@ func (p *Presenter) routeProblem(rt app.Route) string {
 	return p.PortTrouble(rt.Port)
 }
 
-// ShowRoute is a route as responses have it.
+// ShowRoute returns a route as responses show it.
 func (p *Presenter) ShowRoute(rt app.Route, domain string) v3.Route {
 	self := p.Links.Href("v3", "routes", rt.GUID)
 	protocol, port := "http", (*int)(nil)
@@ -39,10 +39,10 @@ func (p *Presenter) ShowRoute(rt app.Route, domain string) v3.Route {
 	}
 }
 
-// defaultPort is where a process listens that names no port.
+// defaultPort is the port of a process that names none.
 const defaultPort = 8080
 
-// ShowDestinations are the destinations of a route as responses have them.
+// ShowDestinations returns the destinations of a route as responses show them.
 func (p *Presenter) ShowDestinations(rt app.Route) v3.Destinations {
 	out := v3.Destinations{Destinations: []v3.Destination{}, Links: v3.Links{
 		"self":  {Href: p.Links.Href("v3", "routes", rt.GUID, "destinations")},
@@ -62,8 +62,8 @@ func (p *Presenter) ShowDestinations(rt app.Route) v3.Destinations {
 	return out
 }
 
-// pending tells whether a destination waits for a restart. That nobody knows is
-// not worth an error: the destination is shown all the same.
+// pending reports whether a destination waits for a restart. A failure to find out is
+// not an error: the destination is shown anyway.
 func (p *Presenter) pending(d app.Destination) bool {
 	if d.Port == 0 {
 		return false
@@ -81,7 +81,7 @@ func (p *Presenter) pending(d app.Destination) bool {
 	return false
 }
 
-// SharedWith are the orgs that a domain is shared with, as far as they are seen.
+// SharedWith returns the orgs that a domain is shared with and that the caller can see.
 func SharedWith(d app.Domain, perms access.Permissions) v3.ToMany {
 	out := v3.ToMany{Data: []v3.GUID{}}
 	for _, org := range d.SharedWith {
@@ -92,7 +92,7 @@ func SharedWith(d app.Domain, perms access.Permissions) v3.ToMany {
 	return out
 }
 
-// ShowDomain is a domain as responses have it.
+// ShowDomain returns a domain as responses show it.
 func (p *Presenter) ShowDomain(d app.Domain, perms access.Permissions) v3.Domain {
 	self := p.Links.Href("v3", "domains", d.GUID)
 	links := v3.Links{"self": {Href: self}}

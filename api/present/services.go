@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// OperationJob is an operation of the marketplace as a job.
+// OperationJob returns an operation of the marketplace as a job.
 func (p *Presenter) OperationJob(o services.Operation) v3.Job {
 	out := v3.Job{
 		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Operation: operationName(o),
@@ -25,14 +25,14 @@ func (p *Presenter) OperationJob(o services.Operation) v3.Job {
 		out.State = v3.JobComplete
 	case o.State == services.Failed:
 		out.State = v3.JobFailed
-		out.Errors = append(out.Errors, platform.FailureOf(o)) // clients break off without one
+		out.Errors = append(out.Errors, platform.FailureOf(o)) // clients fail without one
 	case o.Accepted:
 		out.State = v3.JobPolling
 	}
 	return out
 }
 
-// operationName is the platform's name for an operation.
+// operationName returns Cloud Foundry's name for an operation.
 func operationName(o services.Operation) string {
 	switch o.Kind {
 	case services.OfBroker:
@@ -51,14 +51,14 @@ func operationName(o services.Operation) string {
 	return string(o.Kind) + "." + string(o.Action)
 }
 
-// ServiceInstance is the service instance that the path names.
+// ServiceInstance returns the service instance that the path names.
 func (p *Presenter) ServiceInstance(r *http.Request) (services.Instance, error) {
 	i, err := p.Platform.Services.Instance(r.PathValue("guid"))
 	return i, rest.Missing("Service instance", err)
 }
 
-// StartJob starts a job and tells where to ask for it. The address is absolute:
-// clients take it as it is.
+// StartJob starts a job and returns the response with its URL. The URL is absolute,
+// because clients use it unchanged.
 func (p *Presenter) StartJob(ctx context.Context, operation string, args any) (any, error) {
 	j, err := p.Platform.Jobs.StartFor(platform.ActorOf(ctx), operation, args)
 	if err != nil {
