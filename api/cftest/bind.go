@@ -18,13 +18,13 @@ import (
 	"strings"
 )
 
-// Bindings are what the placeholders of a recording stand for in this run.
+// Bindings are the values of a recording's placeholders in this run.
 type Bindings struct{ values map[string]string }
 
-// NewBindings knows nothing yet.
+// NewBindings returns empty Bindings.
 func NewBindings() *Bindings { return &Bindings{values: map[string]string{}} }
 
-// Set says what a placeholder stands for.
+// Set sets the value of a placeholder.
 func (b *Bindings) Set(placeholder, value string) { b.values[placeholder] = value }
 
 func (b *Bindings) clone() *Bindings { return &Bindings{values: maps.Clone(b.values)} }
@@ -34,7 +34,7 @@ var (
 	anything    = map[string]bool{"$time": true, "$number": true, "$instance": true, "$sum": true, "$start": true}
 )
 
-// Fill is the text with what its placeholders stand for.
+// Fill returns the text with its placeholders replaced by their values.
 func (b *Bindings) Fill(s string) (string, error) {
 	var errs []error
 	out := placeholder.ReplaceAllStringFunc(s, func(name string) string {
@@ -78,7 +78,7 @@ func (b *Bindings) fill(v any) (any, error) {
 	return v, nil
 }
 
-// Request is the recorded request as it is to be sent to the server at base.
+// Request returns the recorded request as it must be sent to the server at base.
 func (b *Bindings) Request(base string, e Exchange) (*http.Request, error) {
 	path, err := b.Fill(e.Path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *Bindings) Request(base string, e Exchange) (*http.Request, error) {
 	return r, nil
 }
 
-// body is the request's body, and its content type where that is made with it.
+// body returns the request's body, and its content type if that is created with it.
 func (b *Bindings) body(e Exchange) (body []byte, contentType string, err error) {
 	v, err := b.fill(e.Body)
 	if err != nil || v == nil {
@@ -120,7 +120,7 @@ func (b *Bindings) body(e Exchange) (body []byte, contentType string, err error)
 	return body, "", err
 }
 
-// form is the parts of an upload as the client sends them: values first.
+// form returns the parts of an upload as the client sends them: values first.
 func form(parts map[string]any) (body []byte, contentType string, err error) {
 	var buf bytes.Buffer
 	w := multipart.NewWriter(&buf)
@@ -194,7 +194,7 @@ func zipped(out io.Writer, files map[string]any) error {
 	return z.Close()
 }
 
-// fileMode reads what fs.FileMode.String wrote.
+// fileMode parses the output of fs.FileMode.String.
 func fileMode(s string) fs.FileMode {
 	var m fs.FileMode
 	for i, c := range []byte(s[max(0, len(s)-9):]) {
@@ -211,8 +211,9 @@ func fileMode(s string) fs.FileMode {
 	return m
 }
 
-// Match tells in what an answer differs from the recorded one. What placeholders
-// stand for is learned, and held against what is known; not if it differs.
+// Match reports how a response differs from the recorded one. It stores the values of
+// new placeholders and compares those of known ones. If the responses differ, it stores
+// nothing.
 func (b *Bindings) Match(want, got Answer) error {
 	try := b.clone()
 	if want.Status != got.Status {
@@ -302,7 +303,7 @@ func (b *Bindings) matchObject(at string, want map[string]any, got any) error {
 			return err
 		}
 	}
-	// Of an instance on its way only the way was recorded.
+	// For an instance in transition, only the transition was recorded.
 	if state, _ := want["state"].(string); strings.Contains(state, "|") {
 		return nil
 	}
@@ -323,7 +324,7 @@ func (b *Bindings) matchText(at, want string, got any) error {
 		return fmt.Errorf("%s: %s, recorded %q", at, show(got), want)
 	}
 	if ways := strings.Split(want, "|"); strings.HasSuffix(at, ".state") && len(ways) > 1 {
-		// Seen on its way both times, or arrived now.
+		// In the same transition both times, or finished now.
 		if g == want || slices.Contains(ways, g) || slices.ContainsFunc(ways, func(w string) bool { return slices.Contains(strings.Split(g, "|"), w) }) {
 			return nil
 		}
@@ -334,7 +335,7 @@ func (b *Bindings) matchText(at, want string, got any) error {
 	return nil
 }
 
-// matchString holds a text against a recorded one with placeholders.
+// matchString compares a text with a recorded one that has placeholders.
 func (b *Bindings) matchString(want, got string) error {
 	names := placeholder.FindAllString(want, -1)
 	if len(names) == 0 {
@@ -379,7 +380,7 @@ func (b *Bindings) matchString(want, got string) error {
 	return nil
 }
 
-// knows tells whether a placeholder stands for one text, and which one is known.
+// knows reports whether a placeholder stands for one value that is already known.
 func (b *Bindings) knows(name string) bool {
 	_, known := b.values[name]
 	return known && !anything[name]

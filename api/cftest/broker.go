@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// NewBroker is a broker with a catalog of a folder, for a script and its replay.
+// NewBroker returns a broker with a catalog from a folder, for a script and its replay.
 func NewBroker(dir, catalog string) (*servicestest.Broker, error) {
 	b, err := os.ReadFile(filepath.Join(dir, catalog+".json"))
 	if err != nil {
@@ -19,9 +19,9 @@ func NewBroker(dir, catalog string) (*servicestest.Broker, error) {
 	return servicestest.New(string(b)), nil
 }
 
-// Tell lets a broker go on otherwise: "broker1 offers newer", and "broker1 provision"
-// with "fails" (and it says so later), "later" (and it is never done), "ends" (what it
-// had put off is done) or "obeys".
+// Tell changes the behaviour of a broker. "broker1 offers newer" changes its catalog.
+// "broker1 provision" takes "fails" (it reports the failure later), "later" (it never
+// finishes), "ends" (it finishes pending operations) or "obeys".
 func Tell(brokers []*servicestest.Broker, dir, what string) error {
 	words := strings.Fields(what)
 	if len(words) != 3 {
@@ -52,5 +52,5 @@ func Tell(brokers []*servicestest.Broker, dir, what string) error {
 	return nil
 }
 
-// soon asks to be looked at again without delay.
+// soon requests to be polled again without delay.
 var soon = map[string]string{"Retry-After": "1"}

@@ -42,7 +42,7 @@ func record(t *testing.T, tape *Tape, r Raw) Exchange {
 	return e
 }
 
-// What differs from run to run becomes a placeholder, the same one everywhere.
+// Values that differ from run to run become a placeholder, the same one everywhere.
 func TestNormal(t *testing.T) {
 	tp := tape()
 	tp.learn(`{"href":"http://127.0.0.1:4711/v3/apps/` + guidA + `"}`)
@@ -65,7 +65,7 @@ func TestNormal(t *testing.T) {
 	}
 }
 
-// Only what the client reads is kept.
+// Only the fields that the client reads are stored.
 func TestReduce(t *testing.T) {
 	for name, tt := range map[string]struct{ method, path, in, want string }{
 		"app":       {"GET", "/v3/apps/x", `{"guid":"g","name":"n","created_at":"t","links":{},"state":"STARTED"}`, `{"guid":"g","name":"n","state":"STARTED"}`},
@@ -123,7 +123,7 @@ func TestReadLinesIsStrict(t *testing.T) {
 	}
 }
 
-// The address of the ssh door and its key differ from daemon to daemon.
+// The address of the SSH server and its key differ from daemon to daemon.
 func TestDoorsAreHidden(t *testing.T) {
 	e := record(t, tape(), raw("GET", "/", "", 200, `{"links":{"app_ssh":{"href":"127.0.0.1:2","meta":{"host_key_fingerprint":"abc+/"}},"login":{"href":"http://127.0.0.1:4711/uaa"}}}`))
 	want := `{"links":{"app_ssh":{"href":"$ssh1","meta":{"host_key_fingerprint":"$fingerprint1"}},"login":{"href":"$url/uaa"}}}`
@@ -132,7 +132,7 @@ func TestDoorsAreHidden(t *testing.T) {
 	}
 }
 
-// Tokens are hidden in the answer that gives them and in all that follows.
+// Tokens are hidden in the response that has them and in all later exchanges.
 func TestTokensAreHidden(t *testing.T) {
 	tp := tape()
 	token := "h." + base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"once-only","user_id":"`+guidA+`","user_name":"dora","exp":1}`)) + ".s"
@@ -164,8 +164,8 @@ func TestTokensAreHidden(t *testing.T) {
 	}
 }
 
-// An upload is recorded with its files, big ones as stand-ins whose sums agree
-// with what was asked before, and is made again from that.
+// An upload is recorded with its files, and created again from the recording. Big files
+// are recorded as stand-ins whose checksums match the earlier requests.
 func TestUploadThereAndBack(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), bigFile+1)
 	var buf, form bytes.Buffer
@@ -237,7 +237,7 @@ func save(t *testing.T, es ...Exchange) Exchange {
 	return all[0].Exchanges[0]
 }
 
-// A placeholder is learned where it is met first and held against the rest.
+// A placeholder gets its value at its first use, and later uses must match it.
 func TestMatch(t *testing.T) {
 	answer := func(body string) Answer {
 		v, err := decode([]byte(body))
@@ -291,7 +291,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Questions that were asked again keep their last answer; changes keep their order.
+// Repeated reads keep only their last response. Changes keep their order.
 func TestSettle(t *testing.T) {
 	get := func(path string, status int) Exchange {
 		return Exchange{Method: "GET", Path: path, Answer: Answer{Status: status}}
@@ -335,7 +335,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Whatever a server says, what is to be hidden is.
+// Secrets are hidden in any response of a server.
 func FuzzNormal(f *testing.F) {
 	f.Add(`{"guid":"` + guidA + `","at":"2026-01-02T03:04:05Z"}`)
 	f.Add("http://127.0.0.1:4711/v3 s3cret word s3cret+word $app1 $$ $time")
@@ -349,7 +349,7 @@ func FuzzNormal(f *testing.F) {
 	})
 }
 
-// Every text matches itself and fills to itself where it has no placeholder.
+// Every text matches itself, and a text without placeholders fills to itself.
 func FuzzMatchString(f *testing.F) {
 	f.Add("$url/v3/jobs/$job1", "http://x/v3/jobs/1")
 	f.Fuzz(func(t *testing.T, want, got string) {
@@ -367,7 +367,7 @@ func FuzzMatchString(f *testing.F) {
 	})
 }
 
-// repeatsAny tells a text in which a placeholder for anything stands twice.
+// repeatsAny reports whether a placeholder for any value occurs twice in a text.
 func repeatsAny(s string) bool {
 	for name := range anything {
 		if strings.Count(s, name) > 1 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// commands are those of `cf help -a`, version 8.18.4.
+// commands are the commands of `cf help -a`, version 8.18.4.
 const commands = `
 help version login logout passwd target api auth apps app create-app push scale delete rename
 cancel-deployment continue-deployment start stop restart stage-package restage restart-app-instance run-task
@@ -40,29 +40,29 @@ ssh-code add-plugin-repo remove-plugin-repo list-plugin-repos repo-plugins plugi
 uninstall-plugin
 `
 
-// live are the commands that only a real container answers: a script tries them,
-// and nothing is recorded.
+// live are the commands that need a real container. A script runs them, and nothing is
+// recorded.
 var live = map[string]string{
 	"ssh":              "another protocol, into a container",
 	"ssh-code":         "the answer is a secret that is good once",
 	"download-droplet": "the answer is the droplet itself",
 }
 
-// leftOut are the commands that say nothing to the server.
+// leftOut are the commands that send nothing to the server.
 var leftOut = map[string]string{
 	"help": "of the client alone", "version": "of the client alone", "config": "writes the client's own file",
 	"add-plugin-repo": "of plugins", "remove-plugin-repo": "of plugins", "list-plugin-repos": "of plugins", "repo-plugins": "of plugins",
 	"plugins": "of plugins", "install-plugin": "of plugins", "uninstall-plugin": "of plugins",
 }
 
-// Commands are the names of all commands of the client.
+// Commands returns the names of all commands of the client.
 func Commands() []string { return strings.Fields(commands) }
 
-// Live are the commands that are tried and not recorded.
+// Live returns the commands that are run but not recorded.
 func Live() []string { return slices.Sorted(maps.Keys(live)) }
 
-// Unscripted are the commands of the client that no recording has, although they
-// are neither tried live nor left out; and those that are, and have one.
+// Unscripted returns the commands of the client that have no recording and are neither
+// live nor left out. needless are the live or left-out commands that have a recording.
 func Unscripted(all []Recording) (missing, needless []string) {
 	recorded := map[string]bool{}
 	for _, r := range all {

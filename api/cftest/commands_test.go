@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// A command is recorded, tried live or left out with a reason; nothing else will do.
+// Every command is recorded, run live or left out with a reason.
 func TestUnscripted(t *testing.T) {
 	t.Parallel()
 	var all []Recording
@@ -38,7 +38,7 @@ func TestUnscripted(t *testing.T) {
 	}
 }
 
-// A broker goes on as it is told.
+// A broker follows its instructions.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// A droplet that is uploaded is written down file by file, and packed again.
+// An uploaded droplet is recorded file by file, and packed again.
 func TestTarIsUploadedAgain(t *testing.T) {
 	t.Parallel()
 	files := map[string]any{

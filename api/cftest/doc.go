@@ -1,9 +1,10 @@
-// Package cftest keeps what the stock cf client sends and what it reads of the
-// answers, as files that both a recorder and a replay understand.
+// Package cftest records the requests of the stock cf client and the parts of the
+// responses that it reads. A recorder writes them to files, and a replay sends them to
+// a server again.
 //
 //	cf ─▶ proxy ─▶ dewd        Tape: raw exchanges ─▶ Recording, ids and times as placeholders
-//	Recording ─▶ Server        Bindings: placeholders ─▶ what this server gives, and back
+//	Recording ─▶ Server        Bindings: placeholders ─▶ the values of this server, and back
 //
 // A placeholder with a number ($app1) stands for one value, the same one in all
-// recordings of a run. One without ($time, $number, $instance) stands for any.
+// recordings of a run. One without ($time, $number, $instance) stands for any value.
 package cftest

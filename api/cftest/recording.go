@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// Recording is one command of the client with what it sent and read.
+// Recording is one command of the client with its requests and responses.
 type Recording struct {
-	Name    string   `json:"-"` // of the file, without its ending
+	Name    string   `json:"-"` // file name without its extension
 	Command []string `json:"command"`
-	// Before is what was done to the platform since the command before, other than
-	// by the client: "kill APP TYPE INDEX SIDECAR".
+	// Before lists the actions since the previous command that the client did not do:
+	// "kill APP TYPE INDEX SIDECAR".
 	Before    []string   `json:"before,omitempty"`
 	Exit      int        `json:"exit"`
 	Exchanges []Exchange `json:"exchanges"`
 }
 
-// Exchange is one request with its answer.
+// Exchange is one request with its response.
 type Exchange struct {
 	Method string            `json:"method"`
 	Path   string            `json:"path"` // with the query
 	Header map[string]string `json:"header,omitempty"`
-	Body   any               `json:"body,omitempty"` // a JSON value; a text; an Upload
+	Body   any               `json:"body,omitempty"` // a JSON value, a text or an Upload
 	Answer Answer            `json:"answer"`
 }
 
-// Answer is what the client reads of an answer.
+// Answer holds the parts of a response that the client reads.
 type Answer struct {
 	Status   int      `json:"status"`
 	Location string   `json:"location,omitempty"`
@@ -38,10 +38,10 @@ type Answer struct {
 	Body     any      `json:"body,omitempty"`
 }
 
-// Reads tells whether the request changes nothing.
+// Reads reports whether the request changes nothing.
 func (e Exchange) Reads() bool { return e.Method == "GET" || e.Method == "HEAD" }
 
-// logs tells a request for log lines: how many there are depends on time alone.
+// logs reports whether the request is for log lines, whose number depends only on time.
 func (e Exchange) logs() bool { return strings.HasPrefix(e.Path, "/api/v1/") }
 
 // Load reads the recordings of a folder in the order of their names.
@@ -68,7 +68,7 @@ func LoadFile(file string) (Recording, error) {
 		return r, fmt.Errorf("cannot read a recording: %w", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber() // as the recorder sees them
+	dec.UseNumber() // as the recorder reads them
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
 		return r, fmt.Errorf("cannot read recording %s: %w", r.Name, err)
@@ -91,12 +91,11 @@ func Save(dir string, r Recording) error {
 	return nil
 }
 
-// Settle leaves of questions that were asked again and again only the last
-// answer, and puts the reading of logs, which goes on beside everything else, at
-// the end.
+// Settle keeps only the last response of repeated reads. It moves reads of logs to the
+// end, because they run in parallel to everything else.
 func Settle(all []Exchange) []Exchange {
 	var out, logs []Exchange
-	segment := 0 // where the questions since the last change begin
+	segment := 0 // index of the first read since the last change
 	for _, e := range all {
 		switch {
 		case e.logs():
@@ -111,7 +110,7 @@ func Settle(all []Exchange) []Exchange {
 	return append(out, logs...)
 }
 
-// again puts e at the end, in place of the same question since from.
+// again appends e, in place of the same read since from.
 func again(all []Exchange, from int, e Exchange) []Exchange {
 	same := func(o Exchange) bool { return o.Method == e.Method && o.Path == e.Path }
 	if i := slices.IndexFunc(all[from:], same); i >= 0 {
@@ -120,9 +119,8 @@ func again(all []Exchange, from int, e Exchange) []Exchange {
 	return append(all, e)
 }
 
-// Compare tells in what two recordings of one command differ: other changes, or
-// another last answer to the same question. How often and in what order the
-// client asks is a matter of time.
+// Compare reports how two recordings of one command differ: in changes, or in the last
+// response to the same read. Number and order of the reads depend on time.
 func Compare(old, now Recording) error {
 	if old.Exit != now.Exit {
 		return fmt.Errorf("exit status %d, was %d", now.Exit, old.Exit)
@@ -158,8 +156,8 @@ func changes(r Recording) []Exchange {
 	return slices.DeleteFunc(slices.Clone(r.Exchanges), Exchange.Reads)
 }
 
-// questions are the distinct ones with their last answers. Those for logs beside
-// another command are asked or not, as time has it.
+// questions returns the distinct reads with their last responses. Reads of logs during
+// another command are left out, because they depend on time.
 func questions(r Recording) []Exchange {
 	var out []Exchange
 	for _, e := range r.Exchanges {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// reads are the fields that the client looks at, by the noun of a resource. A
-// field is kept whole, with everything below it.
+// reads are the fields that the client reads, by the noun of a resource. A field is
+// stored with everything in it.
 var reads = map[string]string{
 	"organizations":         "guid name suspended relationships metadata",
 	"spaces":                "guid name relationships metadata",
@@ -48,8 +48,8 @@ var reads = map[string]string{
 	"info":                  "version",
 }
 
-// Noun is the noun of what a path answers with, and empty for what the client
-// does not read at all.
+// Noun returns the noun of the resource that a path returns. It is empty if the client
+// does not read the response.
 func Noun(method, path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	segs := strings.Split(strings.Trim(path, "/"), "/")
@@ -74,7 +74,7 @@ func Noun(method, path string) string {
 	return before
 }
 
-// Reduce leaves of an answer what the client reads.
+// Reduce returns the parts of a response that the client reads.
 func Reduce(method, path string, status int, contentType string, raw []byte) (any, error) {
 	noun := Noun(method, path)
 	if len(bytes.TrimSpace(raw)) == 0 || noun == "" && status < http.StatusBadRequest {
@@ -124,10 +124,11 @@ func Reduce(method, path string, status int, contentType string, raw []byte) (an
 	return out, nil
 }
 
-// claims are what the client reads inside a token.
+// claims are the claims of a token that the client reads.
 var claims = []string{"user_name", "user_id", "origin", "client_id", "revocable", "jti"}
 
-// Claims are what the client reads inside a token; nil when it cannot.
+// Claims returns the claims of a token that the client reads, or nil if the token is
+// invalid.
 func Claims(token string) map[string]any {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -168,8 +169,8 @@ func each(noun string, items []any) []any {
 	return out
 }
 
-// pick keeps the fields of a noun. Of a noun without a list everything is kept
-// but links and times.
+// pick returns the fields of a noun. A noun without a list keeps all fields except
+// links and times.
 func pick(noun string, o map[string]any) map[string]any {
 	out := map[string]any{}
 	fields, known := reads[noun]
@@ -214,7 +215,7 @@ func keep(out, o map[string]any, path []string) {
 	keep(kept, below, path[1:])
 }
 
-// steady replaces what differs from one moment to the next.
+// steady replaces values that differ from one moment to the next.
 func steady(stats map[string]any) {
 	stats["uptime"] = "$number"
 	if u, ok := stats["usage"].(map[string]any); ok {
@@ -228,8 +229,8 @@ func steady(stats map[string]any) {
 	onItsWay(stats)
 }
 
-// onItsWay says of an instance that is not there yet that it may have arrived at
-// the next look, and nothing else.
+// onItsWay records only the transition of an instance that is not running yet, because
+// the next read can find it running.
 func onItsWay(o map[string]any) {
 	coming := map[any]string{"STARTING": "STARTING|RUNNING", "STOPPING": "STOPPING|STARTING|RUNNING"}
 	or, ok := coming[o["state"]]
@@ -244,8 +245,8 @@ func onItsWay(o map[string]any) {
 	o["state"] = or
 }
 
-// steadyEvents puts the two events of one crash into one order: they have one
-// time, and nothing says which is first.
+// steadyEvents sorts the two events of one crash. They have the same time, so their
+// order is not defined.
 func steadyEvents(events []any) {
 	for i := range events {
 		e, _ := events[i].(map[string]any)
@@ -265,15 +266,15 @@ func steadyEvents(events []any) {
 	}
 }
 
-// envelopes have these fields and no others: one more and the client refuses the
-// whole answer.
+// envelopeFields are the only fields of envelopes. With any other field, the client
+// refuses the whole response.
 var envelopeFields = map[string]bool{
 	"timestamp": true, "source_id": true, "instance_id": true, "tags": true, "log": true,
 	"deprecated_tags": true, "counter": true, "gauge": true, "timer": true, "event": true,
 }
 
-// reduceLines keeps of the newest lines which parts of the platform speak, and
-// the sentences of the API. What apps print and when is not the platform's.
+// reduceLines keeps the sources of the newest lines, and the texts of the API's lines.
+// The output of apps and its times are not the platform's.
 func reduceLines(path string, v any) (any, error) {
 	lines, err := ReadLines(v)
 	if err != nil || !strings.Contains(path, "limit=1000") {
@@ -303,7 +304,7 @@ func list(set map[string]bool) []any {
 // Line is a log line as the client shows it.
 type Line struct{ Source, Instance, Stream, Text string }
 
-// ReadLines reads an answer of log-cache as strictly as the client does.
+// ReadLines parses a response of log-cache as strictly as the client does.
 func ReadLines(v any) ([]Line, error) {
 	o, _ := v.(map[string]any)
 	batch, _ := o["envelopes"].(map[string]any)

@@ -33,11 +33,11 @@ type Raw struct {
 // bigFile is the size above which a pushed file is recorded as a stand-in.
 const bigFile = 4 << 10
 
-// Tape turns raw exchanges into recorded ones. It numbers what it meets in the
-// order of appearance, over all commands.
+// Tape turns raw exchanges into recorded ones. It numbers resources in the order of
+// appearance, over all commands.
 type Tape struct {
 	fixed  []pair         // longest first
-	random *regexp.Regexp // names that the platform made up
+	random *regexp.Regexp // matches generated names
 	ids    map[string]string
 	counts map[string]int
 	sums   map[string]standIn // by sha1 of big files
@@ -45,23 +45,23 @@ type Tape struct {
 
 type pair struct{ text, name string }
 
-// standIn is what is recorded in place of a big file.
+// standIn is the recorded replacement of a big file.
 type standIn struct{ text, sum string }
 
-// NewTape makes a Tape. Random matches names that differ each time.
+// NewTape returns a Tape. random matches names that differ each time.
 func NewTape(random string) *Tape {
 	return &Tape{random: regexp.MustCompile(random), ids: map[string]string{}, counts: map[string]int{}, sums: map[string]standIn{}}
 }
 
-// Hide replaces a text by a placeholder from now on: an address, a folder, a
+// Hide replaces a text by a placeholder from now on, such as an address, a folder or a
 // password.
 func (t *Tape) Hide(text, placeholder string) {
 	t.fixed = append(t.fixed, pair{text, placeholder})
 	slices.SortStableFunc(t.fixed, func(a, b pair) int { return cmp.Compare(len(b.text), len(a.text)) })
 }
 
-// Pushes says that a big file is among those that are pushed, so that sums and
-// sizes of it become those of its stand-in.
+// Pushes registers a big file that is pushed, so that its checksums and sizes are
+// replaced by those of its stand-in.
 func (t *Tape) Pushes(name string, data []byte) {
 	text := "stand-in for " + name + "\n"
 	t.sums[sumOf(data)] = standIn{text: text, sum: sumOf([]byte(text))}
@@ -78,16 +78,16 @@ var (
 	aTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 	aNano = regexp.MustCompile(`\b\d{19}\b`)
 	aSum  = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	// aTemporary is the name of a file that the client makes up.
+	// aTemporary matches the file names that the client generates.
 	aTemporary = regexp.MustCompile(`^(cf-cli)-\d+$`)
 	inPath     = regexp.MustCompile(`/v3/([a-z_]+)/([0-9a-f]{8}-[0-9a-f-]{27})`)
 	inAccount  = regexp.MustCompile(`"(id|user_id)":\s*"([0-9a-f]{8}-[0-9a-f-]{27})"`)
 )
 
-// singular are the nouns that do not lose an s.
+// singular are the nouns whose singular is not formed by removing an s.
 var singular = map[string]string{"processes": "process", "service_route_bindings": "route_binding"}
 
-// learn names the guids of an answer by the paths they stand in.
+// learn names the guids of a response by the paths they occur in.
 func (t *Tape) learn(raw string) {
 	for _, m := range inAccount.FindAllStringSubmatch(raw, -1) {
 		t.name(m[2], "user")
@@ -105,7 +105,7 @@ func (t *Tape) name(id, kind string) string {
 	return t.ids[id]
 }
 
-// Normal is the text with placeholders.
+// Normal returns the text with placeholders.
 func (t *Tape) Normal(s string) string {
 	for _, p := range t.fixed {
 		s = strings.ReplaceAll(s, p.text, p.name)
@@ -117,7 +117,7 @@ func (t *Tape) Normal(s string) string {
 	s = aTime.ReplaceAllString(s, "$$time")
 	s = aSum.ReplaceAllString(s, "$$sum")
 	return aNano.ReplaceAllStringFunc(s, func(n string) string {
-		if n == "6795364578871345152" { // from the beginning, in the client's words
+		if n == "6795364578871345152" { // the client's value for the start of all logs
 			return n
 		}
 		return "$number"
@@ -142,7 +142,7 @@ func (t *Tape) normal(v any) any {
 	return v
 }
 
-// Record turns an exchange into what is kept of it.
+// Record turns an exchange into its recorded form.
 func (t *Tape) Record(r Raw) (Exchange, error) {
 	path := r.Request.URL.RequestURI()
 	t.learn(path)
@@ -174,8 +174,8 @@ func (t *Tape) Record(r Raw) (Exchange, error) {
 	return e, nil
 }
 
-// secrets are hidden from the moment they are given, and so is the address of
-// another door.
+// secrets hides secrets from the response that has them on, and the addresses of other
+// servers.
 func (t *Tape) secrets(path string, answered []byte) {
 	var v struct {
 		Access  string `json:"access_token"`
@@ -190,7 +190,7 @@ func (t *Tape) secrets(path string, answered []byte) {
 		}
 	}
 	if path != "/" && !strings.HasPrefix(path, "/uaa/oauth/token") || json.Unmarshal(answered, &v) != nil {
-		return // an error has none
+		return // an error response has none
 	}
 	inside := Claims(v.Access)
 	jti, _ := inside["jti"].(string)
@@ -206,7 +206,7 @@ func (t *Tape) secrets(path string, answered []byte) {
 	}
 }
 
-// body is the request's body as a value.
+// body returns the request's body as a value.
 func (t *Tape) body(r Raw) (any, error) {
 	if len(r.Body) == 0 {
 		return nil, nil
@@ -228,7 +228,8 @@ func (t *Tape) body(r Raw) (any, error) {
 	return t.Normal(string(r.Body)), nil
 }
 
-// replaceSums gives big files the sums and sizes of their stand-ins.
+// replaceSums replaces the checksums and sizes of big files by those of their
+// stand-ins.
 func (t *Tape) replaceSums(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -248,8 +249,8 @@ func (t *Tape) replaceSums(v any) any {
 	return v
 }
 
-// upload is the parts of a form with files: the names of its values, and for a
-// zip what is in it.
+// upload returns the parts of a form with files: the names of its values, and the
+// contents of a zip.
 func (t *Tape) upload(form *multipart.Reader) (any, error) {
 	out := map[string]any{}
 	for {
@@ -280,7 +281,7 @@ func (t *Tape) upload(form *multipart.Reader) (any, error) {
 	}
 }
 
-// unpack gives the files of a zip, or of a tar that is packed with gzip.
+// unpack returns the files of a zip, or of a tar compressed with gzip.
 func (t *Tape) unpack(b []byte) (any, error) {
 	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
 		return untar(b)
@@ -310,7 +311,7 @@ func untar(b []byte) (any, error) {
 	}
 }
 
-// unzip gives the files of a zip: their mode and text.
+// unzip returns the files of a zip: their mode and text.
 func (t *Tape) unzip(b []byte) (any, error) {
 	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
