@@ -1,4 +1,4 @@
-// Package testkit has what the tests of many packages need: waiting for a condition,
+// Package testkit has helpers for the tests of many packages: waiting for a condition,
 // free ports, folders for sockets. Only tests import it.
 package testkit
 
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Patience bounds every wait. It is no measurement: only a hang takes that long.
+// Patience limits every wait. It is not a measurement: only a hang takes that long.
 const Patience = 3 * time.Minute
 
-// The time between two looks at a condition: it doubles from the first to the last.
+// The time between two checks of a condition doubles from the first to the last value.
 const firstPause, lastPause = time.Millisecond, 20 * time.Millisecond
 
 // Eventually waits until ok returns nil. It fails the test with the last error after
@@ -34,7 +34,7 @@ func EventuallyTrue(t testing.TB, what string, ok func() bool) {
 }
 
 // Until waits until ok returns nil, and returns its last error after Patience. It is
-// for tests that have more to say than Eventually.
+// for tests that report more than Eventually does.
 func Until(ok func() error) error {
 	pause := firstPause
 	for end := time.Now().Add(Patience); ; pause = min(2*pause, lastPause) {
@@ -50,10 +50,10 @@ func Until(ok func() error) error {
 	}
 }
 
-// errFalse is the error of a condition that says no more than yes or no.
+// errFalse is the error of a condition that returns false.
 var errFalse = errors.New("it is not so")
 
-// True makes an error of a condition that is not met.
+// True turns a condition into a function that returns an error if it is false.
 func True(ok func() bool) func() error {
 	return func() error {
 		if ok() {
@@ -63,13 +63,14 @@ func True(ok func() bool) func() error {
 	}
 }
 
-// Final is an error that waiting does not change: Until returns its inner error at once.
+// Final is an error that waiting does not change: Until returns its inner error at
+// once.
 type Final struct{ error }
 
 // Finally makes an error final.
 func Finally(err error) error { return Final{err} }
 
-// Closed waits until a channel is closed or gives a value.
+// Closed waits until a channel is closed or returns a value.
 func Closed[T any](t testing.TB, what string, done <-chan T) {
 	t.Helper()
 	select {
@@ -79,8 +80,9 @@ func Closed[T any](t testing.TB, what string, done <-chan T) {
 	}
 }
 
-// ShortDir makes a temporary folder whose sockets fit the 107 characters of a socket's
-// name: that of t.TempDir has the name of the test in it.
+// ShortDir creates a temporary folder whose sockets fit the 107 characters of a
+// socket's name. The path of t.TempDir contains the name of the test and can exceed
+// that limit.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
@@ -95,7 +97,7 @@ func ShortDir(t testing.TB) string {
 	return dir
 }
 
-// NeedRoot skips the test for other users.
+// NeedRoot skips the test if it does not run as root.
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -103,14 +105,15 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
-// nextPort is the first port that no call of FreePorts in this process has had.
+// nextPort is the first port that no call of FreePorts in this process has returned.
 var nextPort atomic.Int64
 
-// The ports of FreePorts are below those that the kernel gives to connections.
+// The ports of FreePorts are below the kernel's range for outgoing connections.
 const firstPort, lastPort = 21000, 32000
 
-// FreePorts finds n ports in a row that nobody listens on now, and returns the first.
-// No two calls get the same, and every process of tests starts elsewhere.
+// FreePorts finds n consecutive ports that no program listens on now, and returns the
+// first. No two calls return the same ports, and every test process starts at a
+// different port.
 func FreePorts(t testing.TB, n int) int {
 	t.Helper()
 	nextPort.CompareAndSwap(0, firstPort+int64(os.Getpid()%1000)*10)
@@ -133,7 +136,7 @@ func areFree(t testing.TB, first, n int) bool {
 		if err != nil {
 			return false
 		}
-		defer l.Close() // together: n ports are free at the same moment
+		defer l.Close() // keep all open, so that n ports are free at the same moment
 	}
 	return true
 }

@@ -16,7 +16,7 @@ func TestUntil(t *testing.T) {
 		name  string
 		ok    func(looks int) error
 		want  error
-		waits bool // until Patience is over
+		waits bool // until Patience has passed
 	}{
 		{"at once", func(int) error { return nil }, nil, false},
 		{"after some looks", func(looks int) error {
