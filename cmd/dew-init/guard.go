@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// The guard is what bounds the output of an instance while no dewd reads it. A
-// process prints through its shim into capture files, with or without dewd. On a
-// full disk the shim stops copying for good, so the process must be paused before.
-// dewd does that itself at a lower bound; PID 1 is there for as long as the instance.
+// The guard limits the output of an instance while no dewd reads it. A process prints
+// through its shim into capture files, with or without dewd. On a full disk the shim
+// stops copying permanently, so the process must be paused before. dewd does that
+// itself at a lower limit, but only PID 1 runs as long as the instance.
 
 const (
-	// fastest is how many bytes per second a process is expected to print at most.
+	// fastest is the expected maximum output of a process in bytes per second.
 	fastest = 512 << 20
-	// A look costs some 100 µs in every container of the machine, most of it for
-	// waking up: an instance that prints nothing is looked at once per second.
+	// A check costs about 100 µs in every container of the machine, most of it for
+	// waking up. An instance that prints nothing is checked once per second.
 	shortestWait = 20 * time.Millisecond
 	pausedWait   = 100 * time.Millisecond
 	longestWait  = time.Second
 
-	// share is the part of the free space that one capture file can take: others print
-	// as well. lowShare is the same on a low disk. It is twice the share at which dewd
-	// pauses a process: dewd acts first.
+	// share is the fraction of the free space that one capture file can take, because
+	// other processes print as well. lowShare is the same on a low disk. It is twice
+	// the share at which dewd pauses a process, so that dewd acts first.
 	share    = 4
 	lowShare = 32
-	// smallShare is never too much: a block and an unfinished line stay in the file
+	// smallShare is always allowed: a block and an unfinished line stay in the file
 	// however often dewd reads it.
 	smallShare = 256 << 10
-	// smallBacklog is never too much on a disk that is not low: dewd gives back what
-	// it has read in steps of 1 MiB.
+	// smallBacklog is always allowed on a disk that is not low, because dewd frees the
+	// bytes that it has read in steps of 1 MiB.
 	smallBacklog = 2 << 20
 )
 
 // guard pauses the processes of an instance.
 type guard struct {
-	capture, freezer string   // folders: of the capture files, of one freezer file per process
-	freeze, thaw     string   // what is written to a freezer file
+	capture, freezer string   // folders of the capture files and of one freezer file per process
+	freeze, thaw     string   // values to write to a freezer file
 	limit            int64    // unread bytes of one capture file above which its process is paused
 	reserve          int64    // free bytes below which the disk is low
 	execs            []string // the processes
 	leaves           []leaf
-	wait             time.Duration // until the next look
+	wait             time.Duration // until the next check
 }
 
 // leaf is one process with its children.
@@ -88,8 +88,8 @@ func parseGuard(args []string) (*guard, error) {
 	return g, nil
 }
 
-// open takes hold of the files. They are there before PID 1 is, and stay as long. A
-// process whose files cannot be opened is not guarded: it must run all the same.
+// open opens the files. They exist before PID 1 starts, and as long as it runs. A
+// process whose files cannot be opened is not guarded, because it must run anyway.
 func (g *guard) open() {
 	for _, exec := range g.execs {
 		l := leaf{freezer: open(g.freezer+"/"+exec, syscall.O_WRONLY)}
@@ -112,17 +112,17 @@ func open(path string, mode int) int {
 	return fd
 }
 
-// keep looks for as long as the instance lives. It sleeps in the kernel: a timer of
-// the runtime would wake three threads each time.
+// keep checks as long as the instance lives. It sleeps in the kernel, because a timer
+// of the Go runtime would wake three threads each time.
 func (g *guard) keep() {
 	for {
 		wait := syscall.NsecToTimespec(int64(g.look()))
-		_ = syscall.Nanosleep(&wait, nil) // a signal only makes the next look earlier
+		_ = syscall.Nanosleep(&wait, nil) // a signal only makes the next check earlier
 	}
 }
 
-// look measures every capture file and pauses or continues its process. It returns
-// how long the next look can wait.
+// look measures every capture file and pauses or continues its process. It returns how
+// long the next check can wait.
 func (g *guard) look() time.Duration {
 	free := g.free()
 	grown, paused, room := false, false, g.limit
@@ -143,8 +143,8 @@ func (g *guard) look() time.Duration {
 	return g.wait
 }
 
-// decide is the rule: a process is paused above a bound, and goes on when nearly
-// all is read. Its own dewd may continue it sooner.
+// decide is the rule: a process is paused above a limit, and continues when nearly all
+// of its output is read. dewd can continue it earlier.
 func (g *guard) decide(paused bool, held, free int64) bool {
 	part, small := free/share, max(g.limit/16, smallBacklog)
 	if free < g.reserve {
@@ -157,8 +157,8 @@ func (g *guard) decide(paused bool, held, free int64) bool {
 	return held > bound
 }
 
-// nextWait is short when a process could reach its bound, or fill the disk, soon.
-// It grows while nothing is printed, as far as the free space allows.
+// nextWait is short if a process could soon reach its limit, or fill the disk. It grows
+// while nothing is printed, as far as the free space allows.
 func nextWait(last time.Duration, room, free int64, grown, paused bool) time.Duration {
 	next := 2 * last
 	if grown {
@@ -170,13 +170,13 @@ func nextWait(last time.Duration, room, free int64, grown, paused bool) time.Dur
 	return min(max(min(next, printing(free)), shortestWait), longestWait)
 }
 
-// printing is how long a process takes to print so many bytes.
+// printing is how long a process takes to print a number of bytes.
 func printing(bytes int64) time.Duration {
 	return time.Duration(float64(bytes) / fastest * float64(time.Second))
 }
 
-// pause writes to the freezer. A process that must not run is paused at every look:
-// a dewd that was killed since may have continued it.
+// pause writes to the freezer. A process that must not run is paused again at every
+// check, because a dewd that was killed since could have continued it.
 func (l *leaf) pause(g *guard, on bool) {
 	word := g.thaw
 	if on {
@@ -186,11 +186,11 @@ func (l *leaf) pause(g *guard, on bool) {
 		return
 	}
 	if _, err := syscall.Pwrite(l.freezer, []byte(word), 0); err == nil {
-		l.paused = on // otherwise the next look tries again
+		l.paused = on // otherwise the next check tries again
 	}
 }
 
-// free is the space on the disk of the capture files.
+// free is the free space on the disk of the capture files.
 func (g *guard) free() int64 {
 	var s syscall.Statfs_t
 	if err := syscall.Fstatfs(g.leaves[0].files[0], &s); err != nil {
@@ -199,9 +199,10 @@ func (g *guard) free() int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// measure gives the size of a capture file, and how much of it dewd has not read
-// and punched out. The blocks tell most of it; a file system may have allocated
-// more behind the end, so where they say much the first byte of data is looked for.
+// measure returns the size of a capture file, and how many of its bytes dewd has not
+// read and punched out. The number of blocks is a good estimate. A file system can
+// allocate more after the end, so if there are many blocks, measure searches for the
+// first byte of data.
 func measure(fd int) (size, held int64) {
 	const seekData = 3
 	var st syscall.Stat_t

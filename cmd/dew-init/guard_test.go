@@ -45,8 +45,8 @@ func TestGuardDecides(t *testing.T) {
 	}
 }
 
-// An instance that prints nothing is looked at seldom; one that prints, or a disk
-// with little space, often enough.
+// An instance that prints nothing is checked rarely. One that prints, or one on a disk
+// with little space, is checked often enough.
 func TestGuardWaits(t *testing.T) {
 	var wait time.Duration
 	for range 10 {
@@ -75,8 +75,8 @@ func TestGuardWaits(t *testing.T) {
 	}
 }
 
-// PID 1 pauses a process whose capture file grows, at every look again, and
-// continues it when the file is read and punched. Other processes run on.
+// PID 1 pauses a process whose capture file grows, again at every check. It continues
+// the process when the file is read and punched. Other processes keep running.
 func TestGuardPausesAndContinues(t *testing.T) {
 	capture, freezer := t.TempDir(), t.TempDir()
 	execs := []string{"main", "sidecar-0"}
@@ -105,7 +105,7 @@ func TestGuardPausesAndContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 	state("FROZEN")
-	if err := os.WriteFile(freezer+"/main", []byte("other"), 0o600); err != nil { // as a dewd that is killed then
+	if err := os.WriteFile(freezer+"/main", []byte("other"), 0o600); err != nil { // as a dewd does that is then killed
 		t.Fatal(err)
 	}
 	testkit.EventuallyTrue(t, "main to be paused again", func() bool {
@@ -125,7 +125,7 @@ func TestGuardPausesAndContinues(t *testing.T) {
 	}
 }
 
-// A process whose files are not there runs without a guard.
+// A process whose files do not exist runs without a guard.
 func TestGuardWithoutFiles(t *testing.T) {
 	dir := t.TempDir()
 	cmd := startInit(t, "", "--capture", dir, "--freezer", dir, "--freeze", "1", "--thaw", "0", "--limit", "1", "--reserve", "1", "--", "main")

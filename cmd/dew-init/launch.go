@@ -10,20 +10,20 @@ import (
 const (
 	defaultShell  = "/bin/bash"
 	fallbackShell = "/bin/sh"
-	// defaultPath is searched when the environment has no PATH.
+	// defaultPath is searched if the environment has no PATH.
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// profileScript sources what buildpacks (../profile.d) and the app (.profile.d,
-// .profile) prepared, and becomes the command's shell. $1 is that shell, $2 the
-// command: arguments, so that no quoting can go wrong.
+// profileScript sources the scripts of buildpacks (../profile.d) and of the app
+// (.profile.d, .profile), and becomes the command's shell. $1 is that shell, $2 the
+// command. They are arguments, so that no quoting can go wrong.
 //
-// They are kept in variables because a sourced script may change the positional
-// parameters ("set --"). The loops are not in a function because "declare" in a
-// sourced script would be local to it. Paths are absolute because a script may
-// change the directory. Each folder is listed only when its turn comes: scripts of
-// the first may write into the second. "command ." keeps a POSIX shell alive when a
-// script has a mistake; "set +f" undoes what a script may have left set.
+// They are stored in variables because a sourced script can change the positional
+// parameters ("set --"). The loops are not in a function because "declare" in a sourced
+// script would be local to it. Paths are absolute because a script can change the
+// directory. Each folder is listed only when its turn comes, because scripts of the
+// first can write into the second. "command ." keeps a POSIX shell alive if a script
+// has a mistake. "set +f" undoes settings that a script could have left.
 const profileScript = `__dew_shell=$1 __dew_command=$2 __dew_dir=$PWD
 shift 2
 for __dew_file in "$__dew_dir"/../profile.d/*; do
@@ -40,7 +40,7 @@ exec "$__dew_shell" -c -- "$__dew_command"
 
 // launch is one start of one process of an instance.
 type launch struct {
-	shell   string   // asked for; empty: the default
+	shell   string   // requested shell, empty for the default
 	profile bool     // whether the profile scripts are sourced
 	direct  bool     // argv is a program with its arguments, not a shell command
 	argv    []string // the command alone, or the program and its arguments
@@ -77,7 +77,7 @@ func parseLaunch(args []string) (launch, error) {
 	return l, nil
 }
 
-// run waits at the gate and becomes the command; it returns only when it cannot.
+// run waits at the gate and becomes the command. It returns only on failure.
 func (l launch) run() int {
 	if !gateOpened() {
 		return exitGateClosed
@@ -91,15 +91,15 @@ func (l launch) run() int {
 	return l.runShell()
 }
 
-// gateOpened waits for one byte on stdin. Until it comes the process may be moved
-// to its cgroup: nothing of the command has been charged to any yet. The end of
-// the file means that the start was called off.
+// gateOpened waits for one byte on stdin. Before that, dewd can move the process to its
+// cgroup, because no resource of the command has been charged yet. The end of the file
+// means that the start was cancelled.
 func gateOpened() bool {
 	n, err := os.Stdin.Read(make([]byte, 1))
 	return n == 1 && err == nil
 }
 
-// detach gives the command an empty stdin instead of the gate, and no file besides
+// detach gives the command an empty stdin instead of the gate, and no other files than
 // 0, 1 and 2.
 func detach() error {
 	null, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -109,22 +109,22 @@ func detach() error {
 	if err := syscall.Dup3(null, 0, 0); err != nil { // the new 0 has no close-on-exec
 		return err
 	}
-	// What dew-init opened has close-on-exec already; this is for what it inherited.
-	// A kernel that does not know the call (before 5.11) leaves those as they were.
+	// Files that dew-init opened already have close-on-exec. This is for inherited
+	// files. A kernel without this call (before 5.11) does not change them.
 	const closeRange, closeOnExec = 436, 1 << 2
 	_, _, _ = syscall.Syscall(closeRange, 3, uintptr(^uint32(0)), closeOnExec)
 	return nil
 }
 
-// runShell becomes the asked shell, or the fallback when that does not exist. Where
-// there is none at all, nothing is sourced and a simple command runs without.
+// runShell becomes the requested shell, or the fallback if that does not exist. If
+// there is no shell at all, nothing is sourced and a simple command runs without one.
 func (l launch) runShell() int {
 	asked := l.shell
 	if asked == "" {
 		asked = defaultShell
 	}
 	for _, shell := range []string{asked, fallbackShell} {
-		argv := []string{shell, "-c", "--", l.argv[0]} // a command may begin with a dash
+		argv := []string{shell, "-c", "--", l.argv[0]} // a command can start with a dash
 		if l.profile {
 			argv = []string{shell, "-c", profileScript, "dew-init", shell, l.argv[0]}
 		}
@@ -140,7 +140,7 @@ func (l launch) runShell() int {
 	return launch{direct: true, argv: argv}.runProgram()
 }
 
-// runProgram becomes the program, which is looked for in PATH when it has no slash.
+// runProgram becomes the program, which is searched in PATH if it has no slash.
 func (l launch) runProgram() int {
 	status, message := exitNotFound, "no such program in PATH"
 	for _, path := range candidates(l.argv[0], os.Environ()) {
@@ -151,7 +151,7 @@ func (l launch) runProgram() int {
 				message = err.Error()
 			}
 		case errors.Is(err, syscall.EACCES):
-			// Another folder of PATH may have one that can be executed.
+			// Another folder of PATH can have an executable one.
 			status, message = exitCannotExecute, err.Error()
 		default:
 			return fail(exitCannotExecute, "cannot execute "+path+": "+err.Error())
@@ -160,7 +160,7 @@ func (l launch) runProgram() int {
 	return fail(status, "cannot execute "+l.argv[0]+": "+message)
 }
 
-// candidates lists the files that name may stand for, in the order of trying.
+// candidates lists the files that name can refer to, in the order of trying.
 func candidates(name string, env []string) []string {
 	if strings.Contains(name, "/") {
 		return []string{name}

@@ -14,15 +14,15 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// shells are run through every test that sources something.
+// shells are used in every test that sources a script.
 var shells = []string{"/bin/bash", "/bin/sh"}
 
-// home makes a container's home folder from files by their path in it and gives the
+// home creates a container's home folder from files by their path in it. It returns the
 // app's folder, the working directory of a launch.
 func home(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
-	dir := filepath.Join(root, "app dir") // with a space: nothing may be split
+	dir := filepath.Join(root, "app dir") // with a space: nothing must be split
 	for _, d := range []string{dir, filepath.Join(dir, ".profile.d"), filepath.Join(root, "profile.d")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// An unreadable gate is a closed one.
+// A gate that cannot be read counts as closed.
 func TestGateError(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -74,15 +74,16 @@ func TestGateError(t *testing.T) {
 	}
 }
 
-// Nothing runs before the byte, and the process that waited becomes the command: the
-// same pid, stdin from /dev/null and no other file than 0, 1 and 2.
+// Nothing runs before the byte, and the process that waited becomes the command. It has
+// the same pid, stdin from /dev/null and no other files than 0, 1 and 2.
 func TestGateFIFO(t *testing.T) {
 	dir := home(t, map[string]string{"app/.profile": "export PROFILE_PID=$$"})
 	gate := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Both ends, as the shim holds them: the launcher's read sees no end of file.
+	// Both ends, as the shim holds them, so that the launcher's read sees no end of
+	// file.
 	fifo, err := os.OpenFile(gate, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestGateFIFO(t *testing.T) {
 	var out bytes.Buffer
 	cmd := exec.Command(program, "launch", "--", `touch ran; echo $$ $PROFILE_PID; exec sleep 60`)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, fifo, &out, os.Stderr
-	cmd.ExtraFiles = []*os.File{stray} // a leak of whoever started it
+	cmd.ExtraFiles = []*os.File{stray} // a file leaked by the parent
 	cmd.WaitDelay = patience           // for the last of its output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestGateFIFO(t *testing.T) {
 	if got, err := os.Readlink("/proc/" + p + "/fd/0"); got != "/dev/null" {
 		t.Errorf("stdin of the command is %q, %v; want /dev/null", got, err)
 	}
-	// It may still be at its libraries.
+	// It could still be loading its libraries.
 	testkit.EventuallyTrue(t, "the command to have the files 0, 1 and 2 alone", func() bool {
 		fds, err := os.ReadDir("/proc/" + p + "/fd")
 		return err == nil && len(fds) == 3
@@ -128,7 +129,7 @@ func TestGateFIFO(t *testing.T) {
 	}
 }
 
-// readsStdin tells whether a thread of pid is in read(0, …).
+// readsStdin reports whether a thread of pid is in read(0, …).
 func readsStdin(t *testing.T, pid int) bool {
 	t.Helper()
 	calls, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/syscall")
@@ -144,8 +145,8 @@ func readsStdin(t *testing.T, pid int) bool {
 	return false
 }
 
-// The scripts run in their order, in both shells, and leave their environment to the
-// command; dotfiles, folders and what is not there are passed over.
+// The scripts run in order, in both shells, and pass their environment to the command.
+// Dotfiles, folders and missing files are skipped.
 func TestProfileOrder(t *testing.T) {
 	add := func(s string) string { return "export SEEN=\"$SEEN " + s + "\"\n" }
 	dir := home(t, map[string]string{
@@ -172,7 +173,7 @@ func TestProfileOrder(t *testing.T) {
 	}
 }
 
-// A script of a buildpack may write one for the app, even in the same start.
+// A script of a buildpack can write one for the app, even in the same start.
 func TestProfileWritesProfile(t *testing.T) {
 	dir := home(t, map[string]string{
 		"profile.d/make": `echo 'export LATE=1' >.profile.d/late; echo 'export LATER=2' >.profile`,
@@ -185,7 +186,7 @@ func TestProfileWritesProfile(t *testing.T) {
 	}
 }
 
-// A script that fails does not keep the command from running; one that exits does.
+// The command runs even if a script fails, but not if a script exits.
 func TestProfileFailures(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -216,7 +217,7 @@ func TestProfileFailures(t *testing.T) {
 	}
 }
 
-// A command reaches the shell as it was written.
+// A command reaches the shell unchanged.
 func TestCommands(t *testing.T) {
 	tests := []struct {
 		command string
@@ -245,7 +246,7 @@ func TestCommands(t *testing.T) {
 				for _, args := range [][]string{{"launch", "--shell", shell, "--", tt.command}, {"launch", "--no-profile", "--shell", shell, "--", tt.command}} {
 					got := start(t, dir, "x", args...)
 					if tt.want.status == 127 {
-						got.stderr = "" // each shell has its own words
+						got.stderr = "" // each shell has its own message
 					}
 					want := tt.want
 					want.stdout = strings.Replace(want.stdout, "SHELL", shell, 1)
@@ -283,7 +284,8 @@ func TestShellChoice(t *testing.T) {
 	}
 }
 
-// A stack without any shell: an empty root with dew-init and /dev/null in it.
+// On a stack without any shell (an empty root with dew-init and /dev/null in it), a
+// simple command runs directly and any other is refused.
 func TestNoShell(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"dev", "bin"} {
@@ -319,7 +321,7 @@ func TestNoShell(t *testing.T) {
 	}
 }
 
-// Image apps: the program is run as it is given, and nothing is sourced.
+// For image apps, the program runs unchanged and no script is sourced.
 func TestExec(t *testing.T) {
 	dir := home(t, map[string]string{"app/.profile": "export SEEN=1", "app/plain": "text"})
 	tests := []struct {
@@ -364,7 +366,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// Whatever the arguments are, a launch that is accepted has a command.
+// For any arguments, a launch that is accepted has a command.
 func FuzzParseLaunch(f *testing.F) {
 	for _, seed := range []string{"--\x00echo", "--shell\x00/bin/sh\x00--\x00a b", "--exec\x00--\x00a\x00b", "--no-profile\x00--\x00--", "--shell\x00--\x00x", ""} {
 		f.Add(seed)

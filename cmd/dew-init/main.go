@@ -1,22 +1,24 @@
-// Command dew-init is the program of dew inside every container. It has three
-// faces:
+// Command dew-init is dew's program inside every container. It has three modes:
 //
-//	dew-init [init …]              PID 1: reaps whatever is left to it, and pauses
+//	dew-init [init …]              PID 1: reaps orphaned processes, and pauses
 //	                               processes whose output fills the disk unread
 //	dew-init launch … -- COMMAND   waits at a gate, then becomes the command
 //	dew-init session …             waits for its leaf, then becomes a shell
 //
-// It is linked statically, because a stack need not have a libc, and imports
-// little, because one copy of it stays resident in every container.
+// It is linked statically, because a stack need not have a libc. It imports little,
+// because one copy of it stays resident in every container.
 //
-// Exit statuses of its own: 2 for a wrong command line, 125 when the gate was
-// closed instead of opened, 126 when a program cannot be executed, 127 when there
-// is none.
+// Its own exit statuses:
+//
+//	2    wrong command line
+//	125  the gate was closed instead of opened
+//	126  the program cannot be executed
+//	127  the program does not exist
 package main
 
 import "os"
 
-// The exit statuses that dew-init gives itself; all others are the command's.
+// dew-init's own exit statuses. All others are the command's.
 const (
 	exitUsage         = 2
 	exitGateClosed    = 125
@@ -65,13 +67,12 @@ func run(args []string) int {
 	return l.run()
 }
 
-// fail says what is wrong on stderr, which is the app's log, and hands the status
-// through.
+// fail prints the message on stderr, which is the app's log, and returns the status.
 func fail(status int, message string) int {
 	if message[len(message)-1] != '\n' {
 		message += "\n"
 	}
-	// Nothing is left to be told when stderr is closed; the status still says it.
+	// If stderr is closed, only the status reports the error.
 	_, _ = os.Stderr.WriteString("dew-init: " + message)
 	return status
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// program is dew-init as it is delivered, built once for all tests.
+// program is dew-init as it is shipped, built once for all tests.
 var program string
 
 func TestMain(m *testing.M) {
@@ -39,14 +39,14 @@ func build() error {
 	return nil
 }
 
-// result is what a run of dew-init left.
+// result is the result of a run of dew-init.
 type result struct {
 	status int
 	stdout string
 	stderr string
 }
 
-// start runs dew-init in dir with its gate as stdin, to its end.
+// start runs dew-init in dir with its gate as stdin, until it exits.
 func start(t *testing.T, dir, gate string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// mode is one setting of a terminal, in the numbers of RFC 4254.
+// mode is one terminal setting, with the numbers of RFC 4254.
 type mode struct{ opcode, value uint32 }
 
 // parseModes reads "53=0,128=38400".
@@ -26,8 +26,8 @@ func parseModes(text string) ([]mode, error) {
 	return out, nil
 }
 
-// The opcodes of RFC 4254, section 8, as what they set. They are lists and no maps:
-// a list is made by the compiler, a map at every start of every face.
+// The opcodes of RFC 4254, section 8, and their settings. They are lists and not maps,
+// because the compiler creates a list, but a map is built at every start.
 var (
 	controlChars = []setting{
 		{1, syscall.VINTR},
@@ -80,7 +80,7 @@ var (
 	}
 )
 
-// setting is the number of an opcode, and the flag or character it stands for.
+// setting is the number of an opcode, and its flag or character.
 type setting struct{ opcode, what uint32 }
 
 func find(list []setting, opcode uint32) (uint32, bool) {
@@ -92,7 +92,7 @@ func find(list []setting, opcode uint32) (uint32, bool) {
 	return 0, false
 }
 
-// applyModes gives the terminal the settings that the client's has.
+// applyModes applies the client's settings to the terminal.
 func applyModes(fd uintptr, modes []mode) {
 	var t syscall.Termios
 	if len(modes) == 0 {
@@ -108,7 +108,7 @@ func applyModes(fd uintptr, modes []mode) {
 }
 
 func setMode(t *syscall.Termios, m mode) {
-	const disabled = 255 // a control character that is none
+	const disabled = 255 // disables a control character
 	if at, ok := find(controlChars, m.opcode); ok {
 		t.Cc[at] = byte(m.value)
 		if m.value == disabled {

@@ -7,19 +7,19 @@ import (
 	"syscall"
 )
 
-// reap is the life of PID 1: it collects every process that was left to it, until
-// SIGTERM. The kernel then ends what else is in the namespace. A guard, if there is
-// one, runs beside.
+// reap is the main loop of PID 1. It reaps every orphaned process until SIGTERM. Then
+// the kernel kills all other processes in the namespace. A guard, if there is one, runs
+// in parallel.
 func reap(g *guard) int {
-	// Room for one SIGCHLD is enough: signals may be merged, and one round collects
-	// all. SIGTERM has its own channel, so that it never finds it full.
+	// Room for one SIGCHLD is enough: signals can be merged, and one round reaps all.
+	// SIGTERM has its own channel, so that the channel is never full for it.
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
 
-	// The Go runtime ends a program on these by default. An ordinary PID 1 does not
-	// even get them, and an app that signals 1 by mistake must not end the instance.
+	// By default, the Go runtime exits on these signals. An ordinary PID 1 does not
+	// even get them, and an app that signals 1 by mistake must not stop the instance.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
 		syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
 
@@ -27,7 +27,7 @@ func reap(g *guard) int {
 		go g.keep()
 	}
 	for {
-		collect() // before the first wait, too: children may have ended already
+		collect() // also before the first wait, because children could have exited already
 		select {
 		case <-children:
 		case <-end:
@@ -36,14 +36,14 @@ func reap(g *guard) int {
 	}
 }
 
-// collect takes the status of every child that has ended.
+// collect reaps every child that has exited.
 func collect() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
-		if err != nil || pid <= 0 { // ECHILD: no child at all; 0: all of them live
+		if err != nil || pid <= 0 { // ECHILD: no child at all. 0: all children are alive
 			return
 		}
 	}

@@ -14,17 +14,17 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// maxResident is what PID 1 of every container may cost, in KiB.
+// maxResident is the maximum memory of PID 1 in every container, in KiB.
 const maxResident = 4096
 
-// patience bounds every wait for the kernel.
+// patience limits every wait for the kernel.
 const patience = time.Minute
 
-// lastIgnored is the signal that PID 1 sets last: with it, all are set.
+// lastIgnored is the signal that PID 1 ignores last. Once it is set, all are set.
 const lastIgnored = syscall.SIGUSR2
 
-// startInit runs dew-init as PID 1 of a new pid namespace; before it runs, the
-// shell that becomes it may leave it children.
+// startInit runs dew-init as PID 1 of a new pid namespace. Before that, the shell that
+// becomes it runs before, which can leave children.
 func startInit(t *testing.T, before string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", append([]string{"-c", before + ` exec "$0" init "$@"`, program}, args...)...)
@@ -69,7 +69,7 @@ func ignores(t *testing.T, pid int, sig syscall.Signal) bool {
 	return mask&(1<<(uint(sig)-1)) != 0
 }
 
-// children lists the children of pid, dead ones included.
+// children lists the children of pid, including dead ones.
 func children(t *testing.T, pid int) []string {
 	t.Helper()
 	var all []string
@@ -79,7 +79,7 @@ func children(t *testing.T, pid int) []string {
 	}
 	for _, task := range tasks {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
-		if err != nil && !os.IsNotExist(err) { // a thread may end meanwhile
+		if err != nil && !os.IsNotExist(err) { // a thread can exit during this loop
 			t.Fatal(err)
 		}
 		all = append(all, strings.Fields(string(b))...)
@@ -87,14 +87,15 @@ func children(t *testing.T, pid int) []string {
 	return all
 }
 
-// What ended before PID 1 listened, and what ends long after, is collected alike.
+// Children that exited before PID 1 listened, and children that exit long after, are
+// both reaped.
 func TestReapsInheritedChildren(t *testing.T) {
 	cmd := startInit(t, `true & false & (sleep 0.2 &) & (sleep 0.3; exit 7) &`)
 	testkit.EventuallyTrue(t, "the children to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 }
 
 // Processes enter the namespace of a container from outside, as execs do, and leave
-// orphans in it: PID 1 gets them and collects them.
+// orphans in it. PID 1 reaps them.
 func TestReapsOrphans(t *testing.T) {
 	cmd := startInit(t, "")
 	const orphans = 40
@@ -121,7 +122,7 @@ func TestReapsOrphans(t *testing.T) {
 	}
 	testkit.EventuallyTrue(t, "PID 1 to get the orphans", func() bool { return len(children(t, cmd.Process.Pid)) == orphans })
 	_ = hold.Close()
-	_ = release.Close() // all end at once: many deaths, few signals
+	_ = release.Close() // all exit at once: many children, few signals
 	testkit.EventuallyTrue(t, "the orphans to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 }
 
@@ -139,7 +140,8 @@ func TestResidentMemory(t *testing.T) {
 	}
 }
 
-// SIGTERM ends PID 1 with 0; other signals that end programs do not.
+// SIGTERM stops PID 1 with status 0. Other signals that stop programs by default do
+// not.
 func TestSignals(t *testing.T) {
 	cmd := startInit(t, "")
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2} {
@@ -158,7 +160,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Without arguments dew-init is PID 1, too.
+// Without arguments dew-init also runs as PID 1.
 func TestNoArguments(t *testing.T) {
 	cmd := exec.Command(program)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}

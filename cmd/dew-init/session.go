@@ -7,18 +7,18 @@ import (
 	"syscall"
 )
 
-// session is what somebody runs beside the processes of an instance. Unlike a
-// launch it keeps its stdin, which may be a terminal: so the gate is not a byte to
-// be read from it, but the leaf that the daemon moves it to.
+// session is a command or a shell that a user runs in addition to the processes of an
+// instance. Unlike a launch it keeps its stdin, which can be a terminal. So the gate is
+// not a byte on stdin, but the leaf that the daemon moves it to.
 type session struct {
-	controller string // of the hierarchy that is moved last; empty: the unified one
+	controller string // controller of the hierarchy that is moved last, empty for the unified one
 	leaf       string
 	shell      string
 	profile    bool
 	direct     bool   // argv is a program with its arguments
-	socket     string // path of a UNIX socket to be joined to stdin and stdout
+	socket     string // path of a UNIX socket to connect to stdin and stdout
 	modes      []mode
-	argv       []string // the command alone, or the program; none: an interactive shell
+	argv       []string // the command alone, or the program; empty for an interactive shell
 }
 
 func parseSession(args []string) (session, error) {
@@ -77,13 +77,13 @@ func (s *session) set(name, value string) error {
 	return err
 }
 
-// run waits for its leaf and becomes what was asked for; it returns only when it
-// cannot, or when a socket was joined to its end.
+// run waits for its leaf and becomes the requested program. It returns only on failure,
+// or when the connection to a socket is closed.
 func (s session) run() int {
 	if !s.placed() {
 		return exitGateClosed
 	}
-	applyModes(0, s.modes) // on what is no terminal it does nothing
+	applyModes(0, s.modes) // it does nothing if stdin is not a terminal
 	switch {
 	case s.socket != "":
 		return join(s.socket)
@@ -93,15 +93,15 @@ func (s session) run() int {
 	return s.runShell()
 }
 
-// gatePatience is far more than the daemon needs: it is gone, and so is whoever
-// would have listened.
+// gatePatience is much longer than the daemon needs. After that, the daemon and its
+// client no longer exist.
 const (
-	gatePatience = 60 * 1000 // milliseconds
+	gatePatience = 60 * 1000 // in milliseconds
 	gateLook     = 1
 )
 
-// placed waits until the process stands in its leaf: nothing that is run in the
-// session may be charged to another.
+// placed waits until the process is in its leaf, so that nothing in the session is
+// charged to another one.
 func (s session) placed() bool {
 	for waited := 0; waited < gatePatience; waited += gateLook {
 		b, err := os.ReadFile("/proc/self/cgroup")
@@ -112,12 +112,12 @@ func (s session) placed() bool {
 			return true
 		}
 		pause := syscall.NsecToTimespec(gateLook * 1e6)
-		_ = syscall.Nanosleep(&pause, nil) // a signal only makes it look earlier
+		_ = syscall.Nanosleep(&pause, nil) // a signal only makes the next check earlier
 	}
 	return false
 }
 
-// inLeaf looks for the leaf in the lines "number:controllers:path" of a process.
+// inLeaf searches for the leaf in the lines "number:controllers:path" of a process.
 func inLeaf(lines, controller, leaf string) bool {
 	for line := range strings.Lines(lines) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
@@ -134,7 +134,7 @@ func inLeaf(lines, controller, leaf string) bool {
 	return false
 }
 
-// runShell becomes the asked shell, or one that every stack with a shell has.
+// runShell becomes the requested shell, or one that every stack with a shell has.
 func (s session) runShell() int {
 	asked := s.shell
 	if asked == "" {
@@ -149,8 +149,9 @@ func (s session) runShell() int {
 	return fail(exitNotFound, "the stack has no shell: neither "+asked+" nor "+fallbackShell)
 }
 
-// shellArgs is how a shell is called. It is no login shell: that would set PATH
-// and more anew, and a session is to see what the app sees.
+// shellArgs returns the arguments of a shell. It is not a login shell, because that
+// would reset PATH and other variables. A session must see the same environment as the
+// app.
 func (s session) shellArgs(shell string) []string {
 	switch {
 	case s.profile && len(s.argv) == 0:
@@ -163,8 +164,8 @@ func (s session) shellArgs(shell string) []string {
 	return []string{shell, "-c", "--", s.argv[0]}
 }
 
-// join connects to a UNIX socket and carries bytes between it and stdin and
-// stdout, until both ways are at their end.
+// join connects to a UNIX socket and copies bytes between it and stdin and stdout,
+// until both directions are closed.
 func join(path string) int {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -173,19 +174,19 @@ func join(path string) int {
 	if err != nil {
 		return fail(1, "cannot connect to "+path+": "+err.Error())
 	}
-	// The daemon waits for it before it tells the client that all is well.
+	// The daemon waits for this byte before it reports success to the client.
 	if !writeAll(2, []byte{0}) {
 		return 1
 	}
 	go func() {
 		carry(fd, 0)
-		_ = syscall.Shutdown(fd, syscall.SHUT_WR) // the other side may be gone already
+		_ = syscall.Shutdown(fd, syscall.SHUT_WR) // the other side could be closed already
 	}()
 	carry(1, fd)
 	return 0
 }
 
-// carry copies until the end of from, or until nobody reads at to.
+// carry copies until the end of from, or until to cannot be written.
 func carry(to, from int) {
 	buf := make([]byte, 32<<10)
 	for {

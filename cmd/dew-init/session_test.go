@@ -102,8 +102,8 @@ func TestSetMode(t *testing.T) {
 	}
 }
 
-// leafOf makes a cgroup for a session of this machine, with a name that no other test
-// has, and tells its controller.
+// leafOf creates a cgroup for a session on this machine, with a unique name, and
+// returns its controller.
 func leafOf(t *testing.T) (dir, controller string) {
 	t.Helper()
 	base, controller := "/sys/fs/cgroup/pids", "pids"
@@ -124,7 +124,7 @@ func leafOf(t *testing.T) (dir, controller string) {
 	return dir, controller
 }
 
-// A session runs nothing before it stands in its leaf, and keeps its input.
+// A session runs nothing before it is in its leaf, and keeps its input.
 func TestSessionWaitsForItsLeaf(t *testing.T) {
 	dir, controller := leafOf(t)
 	cmd := exec.Command(program, "session", "--cgroup", controller+":"+filepath.Base(dir), "--", "echo begun; cat; exit 7")
@@ -134,14 +134,14 @@ func TestSessionWaitsForItsLeaf(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // it must not run meanwhile
+	time.Sleep(50 * time.Millisecond) // it must not run during this time
 	if b, _ := os.ReadFile("/proc/" + itoa(cmd.Process.Pid) + "/comm"); strings.TrimSpace(string(b)) != "dew-init" {
 		t.Errorf("it is %q already, want dew-init", b)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(itoa(cmd.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its status is looked at
+	_ = cmd.Wait() // the test checks its status
 	if cmd.ProcessState.ExitCode() != 7 || out.String() != "begun\ninput\n" {
 		t.Errorf("status %d, printed %q; want 7 and its input", cmd.ProcessState.ExitCode(), out.String())
 	}

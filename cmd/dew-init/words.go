@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// errNeedsShell says that only a shell can tell what a command means.
+// errNeedsShell says that only a shell can interpret a command.
 var errNeedsShell = errors.New("the stack has no shell, and without one a command is a program with its arguments, quotes and $VARIABLES")
 
-// words splits a command where there is no shell to do it: quotes, backslashes and
-// variables mean what they mean there. Whatever else a shell knows is refused
-// instead of being taken literally.
+// words splits a command if there is no shell. Quotes, backslashes and variables have
+// the same meaning as in a shell. All other shell syntax is refused instead of being
+// used literally.
 func words(command string, env []string) ([]string, error) {
 	w := splitter{env: env}
 	for i := 0; i < len(command); {
@@ -37,11 +37,11 @@ type splitter struct {
 	env   []string
 	words []string
 	word  []byte
-	begun bool // there is a word, though it may be empty
-	quote byte // that is open; 0: none
+	begun bool // a word has started, even if it is empty
+	quote byte // open quote, 0 for none
 }
 
-// take reads what command begins with and tells how long that is.
+// take reads the first element of command and returns its length.
 func (w *splitter) take(command string) (int, error) {
 	c := command[0]
 	switch {
@@ -82,7 +82,7 @@ func (w *splitter) end() {
 	w.word, w.begun = nil, false
 }
 
-// escape reads a backslash and what follows it.
+// escape reads a backslash and the character after it.
 func (w *splitter) escape(command string) (int, error) {
 	if len(command) < 2 {
 		return 0, errNeedsShell

@@ -40,7 +40,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Whatever the command: it is split or refused, and plain words stay as they are.
+// Any command is split or refused, and plain words are unchanged.
 func FuzzWords(f *testing.F) {
 	for _, s := range []string{"a b", `"$x" 'y' \z`, "${", "$", "\\", "'"} {
 		f.Add(s)
