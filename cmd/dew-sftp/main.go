@@ -1,7 +1,7 @@
-// Command dew-sftp serves files over SFTP on its input and output, inside a
-// container, as the user and with the rights of the app there. It is a program
-// of its own, and not a face of dew-init, because that one stays resident in
-// every container: with the protocol in it, it would be almost twice as large.
+// Command dew-sftp serves files over SFTP on its input and output, inside a container,
+// as the user and with the permissions of the app. It is a separate program, because
+// dew-init stays resident in every container: with the protocol, dew-init would be
+// almost twice as large.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// stdio is both of a process's streams as one.
+// stdio combines both streams of a process.
 type stdio struct {
 	io.Reader
 	io.WriteCloser
@@ -26,9 +26,9 @@ func main() {
 	}
 }
 
-// serve answers until the client has no more requests. Relative paths begin at
-// the folder that the process was started in: nothing has to be said for that,
-// and the library's own way would make the targets of new links absolute.
+// serve handles requests until the client has no more. Relative paths start at the
+// working directory of the process, which needs no option. The library's own option
+// would make the targets of new links absolute.
 func serve(c io.ReadWriteCloser) error {
 	s, err := sftp.NewServer(c)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// Relative paths begin where the program was started, links keep their targets,
-// and the end of the client is the end of the server.
+// Relative paths start at the working directory, links keep their targets, and the
+// server exits when the client disconnects.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
