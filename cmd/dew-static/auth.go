@@ -13,10 +13,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// check tells whether a password is the one behind a hash.
+// check reports whether a password matches a hash.
 type check func(password string) bool
 
-// parseAuth reads users and hashes as htpasswd writes them.
+// parseAuth parses users and hashes in the format of htpasswd.
 func parseAuth(text string) (map[string]check, error) {
 	users := map[string]check{}
 	n := 0
@@ -30,7 +30,7 @@ func parseAuth(text string) (map[string]check, error) {
 		if !ok || user == "" {
 			return nil, fmt.Errorf("%s line %d: want USER:HASH, as htpasswd writes it", authName, n)
 		}
-		// More fields are allowed and mean nothing.
+		// More fields are allowed and ignored.
 		hash, _, _ = strings.Cut(hash, ":")
 		c, err := parseHash(hash)
 		if err != nil {
@@ -38,7 +38,8 @@ func parseAuth(text string) (map[string]check, error) {
 		}
 		users[user] = c
 	}
-	// Somebody wanted to shut others out: nobody is not everybody.
+	// The file restricts the access, so a file without users must not allow all
+	// clients.
 	if len(users) == 0 && strings.TrimSpace(text) != "" {
 		return nil, fmt.Errorf("%s names no user: add one with htpasswd, or remove the file", authName)
 	}
@@ -71,10 +72,10 @@ func parseHash(hash string) (check, error) {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// apr1 begins the hashes of htpasswd -m.
+// apr1 is the prefix of the hashes of htpasswd -m.
 const apr1 = "$apr1$"
 
-// apr1Hash is Apache's own form of MD5.
+// apr1Hash returns Apache's variant of an MD5 hash.
 func apr1Hash(password, salt string) string {
 	p := []byte(password)
 	inner := md5.Sum([]byte(password + salt + password))
@@ -113,7 +114,7 @@ func apr1Round(i int, p []byte, salt string, sum [md5.Size]byte) [md5.Size]byte 
 	return md5.Sum(b.Bytes())
 }
 
-// apr1Text writes a sum in the order and the letters of crypt.
+// apr1Text encodes a hash in the order and the alphabet of crypt.
 func apr1Text(sum [md5.Size]byte) string {
 	const letters = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	out := make([]byte, 0, 22)

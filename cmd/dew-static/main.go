@@ -1,12 +1,12 @@
-// Command dew-static serves the files of an app that has nothing to run. The
-// staticfile buildpack puts it into the app's image, so that the image needs no web
-// server on its stack:
+// Command dew-static serves the files of an app without a process. The staticfile
+// buildpack puts it into the app's image, so that the image needs no web server on its
+// stack:
 //
-//	dew-static FOLDER           serves it on $PORT, as its Staticfile says
-//	dew-static --check FOLDER   tells what the Staticfile says, while staging
+//	dew-static FOLDER           serves it on $PORT, according to its Staticfile
+//	dew-static --check FOLDER   prints the settings of the Staticfile, while staging
 //
-// It is linked statically. Exit statuses: 0 after SIGTERM, 1 when something cannot
-// be served, 2 for a wrong command line.
+// It is linked statically. Exit statuses: 0 after SIGTERM, 1 if it cannot serve, 2 for
+// a wrong command line.
 package main
 
 import (
@@ -57,18 +57,18 @@ func run(args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// Limits of a connection. A whole answer has none: files may be large and clients
-// slow.
+// Limits of a connection. A whole response has none, because files can be large and
+// clients slow.
 const (
 	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute // longer than the router keeps one
+	idleTimeout   = 2 * time.Minute // longer than the router keeps an idle connection
 	maxHeader     = 64 << 10
-	// goodbye is what answers under way get when the app is to end; after 10 s it
-	// is killed.
+	// goodbye is the time for active requests when the app stops. After 10 s it is
+	// killed.
 	goodbye = 9 * time.Second
 )
 
-// serve answers on $PORT until ctx ends, and then what it has begun.
+// serve serves on $PORT until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, s *site, out io.Writer) error {
 	l, err := net.Listen("tcp", ":"+cmp.Or(os.Getenv("PORT"), "8080"))
 	if err != nil {
@@ -91,8 +91,8 @@ func serve(ctx context.Context, s *site, out io.Writer) error {
 	return nil
 }
 
-// version tells one push of the app from the next: the times of its files do not,
-// as all files of an image are equally old.
+// version identifies one push of the app. The times of its files do not, because all
+// files of an image have the same time.
 func version() string {
 	var vcap struct {
 		Version string `json:"application_version"`

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// siteOf opens a site of files; a value that begins with -> is a link.
+// siteOf opens a site of files. A value that starts with -> is a link.
 func siteOf(t *testing.T, files map[string]string) *site {
 	t.Helper()
 	s, err := openSite(folderOf(t, files))
@@ -133,7 +133,7 @@ func TestRangesAndTags(t *testing.T) {
 	if w := ask(s, "GET", "/x.txt", "Range", "bytes=0-0", "If-Range", tag); w.Code != 206 {
 		t.Errorf("a range of the same: %d", w.Code)
 	}
-	// Every file of an image has the same age, whatever is in it.
+	// Every file of an image has the same time, whatever its contents.
 	t.Setenv("VCAP_APPLICATION", `{"application_version":"two"}`)
 	other := siteOf(t, files)
 	same, err := os.Stat(filepath.Join(s.root.Name(), "x.txt"))
@@ -264,7 +264,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}
 }
 
-// A server that is to end answers what it has begun.
+// A server that is stopping finishes active requests.
 func TestServe(t *testing.T) {
 	t.Setenv("PORT", "0")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -272,7 +272,7 @@ func TestServe(t *testing.T) {
 	ended := make(chan error, 1)
 	s := siteOf(t, map[string]string{"index.html": "home"})
 	go func() { ended <- serve(ctx, s, w) }()
-	line, err := bufio.NewReader(r).ReadString('\n') // that it serves
+	line, err := bufio.NewReader(r).ReadString('\n') // the message that it serves
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func FuzzAuth(f *testing.F) {
 	f.Add("bob:{SHA}x\nann:$apr1$ab$c:d\n#", "x")
 	f.Fuzz(func(t *testing.T, text, password string) {
 		users, err := parseAuth(text)
-		if err != nil || strings.Contains(text, "$2") { // bcrypt takes its time
+		if err != nil || strings.Contains(text, "$2") { // bcrypt is slow
 			return
 		}
 		for _, right := range users {

@@ -18,23 +18,23 @@ import (
 	"time"
 )
 
-// site is the files of an app and how they are shown.
+// site holds the files of an app and the settings for serving them.
 type site struct {
 	root    *os.Root
 	o       options
-	users   map[string]check // none: everybody
+	users   map[string]check // empty means all clients
 	version string
-	known   sync.Map // sha256 of a name and password that were right; bcrypt is slow
+	known   sync.Map // sha256 of names and passwords that were right, because bcrypt is slow
 }
 
-// openSite reads what an app says about its files. Links that lead out of the
-// folder that is served lead nowhere.
+// openSite reads the settings of an app. Links that point outside the served folder are
+// not found.
 func openSite(dir string) (*site, error) {
 	app, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = app.Close() }() // only read
+	defer func() { _ = app.Close() }() // opened only for reading
 	s := &site{version: version()}
 	text, err := readConfig(app, staticfileName)
 	if err != nil {
@@ -58,7 +58,7 @@ func openSite(dir string) (*site, error) {
 	return s, err
 }
 
-// ServeHTTP answers with a file.
+// ServeHTTP serves a file.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -82,7 +82,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// lets tells whether the client is one of the users.
+// lets reports whether the client is one of the users.
 func (s *site) lets(r *http.Request) bool {
 	if len(s.users) == 0 {
 		return true
@@ -103,8 +103,8 @@ func (s *site) lets(r *http.Request) bool {
 	return true
 }
 
-// hides tells whether a file is none of the site's: those that begin with a dot,
-// and what the platform reads.
+// hides reports whether a file is not part of the site: files that start with a dot,
+// and files that only the platform reads.
 func (s *site) hides(name string) bool {
 	if !s.o.dotFiles && strings.Contains("/"+name, "/.") {
 		return true
@@ -113,7 +113,7 @@ func (s *site) hides(name string) bool {
 	return s.o.root == "" && slices.Contains([]string{staticfileName, authName, "manifest.yml", "Procfile"}, top)
 }
 
-// serve answers with what is under a name.
+// serve serves the file or folder with a name.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, name string) {
 	at := name
 	if at == "" {
@@ -134,7 +134,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// indexes are what a folder shows, the first that it has.
+// indexes are the index files of a folder. The first that exists is served.
 var indexes = []string{"index.html", "index.htm", "Default.htm"}
 
 func (s *site) folder(w http.ResponseWriter, r *http.Request, name string) {
@@ -156,7 +156,7 @@ func (s *site) regular(name string) bool {
 	return err == nil && fi.Mode().IsRegular()
 }
 
-// missing answers for what is not there.
+// missing responds for a file that does not exist.
 func (s *site) missing(w http.ResponseWriter, r *http.Request) {
 	if s.o.pushState && s.regular(indexes[0]) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		s.file(w, r, indexes[0], http.StatusOK)
@@ -165,7 +165,7 @@ func (s *site) missing(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusNotFound)
 }
 
-// refuse answers with the app's own page for a status, or with its words.
+// refuse responds with the app's own page for a status, or with the status text.
 func (s *site) refuse(w http.ResponseWriter, r *http.Request, status int) {
 	if page := s.o.pages[status]; page != "" && s.regular(page) {
 		s.file(w, r, page, status)
@@ -174,8 +174,8 @@ func (s *site) refuse(w http.ResponseWriter, r *http.Request, status int) {
 	http.Error(w, fmt.Sprintf("%d %s", status, http.StatusText(status)), status)
 }
 
-// file answers with a file, compressed where the app has it so and the client can
-// read it.
+// file serves a file. It serves the compressed version if the app has one and the
+// client accepts it.
 func (s *site) file(w http.ResponseWriter, r *http.Request, name string, status int) {
 	h := w.Header()
 	h.Set("Content-Type", typeOf(name))
@@ -204,7 +204,7 @@ func (s *site) file(w http.ResponseWriter, r *http.Request, name string, status 
 	if status != http.StatusOK {
 		w.WriteHeader(status)
 		if r.Method != http.MethodHead {
-			_, _ = io.Copy(w, f) // the client has left
+			_, _ = io.Copy(w, f) // ignore a client that closed its connection
 		}
 		return
 	}
@@ -212,7 +212,7 @@ func (s *site) file(w http.ResponseWriter, r *http.Request, name string, status 
 	http.ServeContent(w, r, "", time.Time{}, f)
 }
 
-// broken answers for what is there and cannot be read.
+// broken responds for a file that exists but cannot be read.
 func broken(w http.ResponseWriter) {
 	http.Error(w, "500 Internal Server Error", http.StatusInternalServerError)
 }
@@ -223,7 +223,7 @@ func (s *site) tag(name string, fi fs.FileInfo) string {
 	return fmt.Sprintf(`"%x"`, sum[:12])
 }
 
-// takesGzip reads Accept-Encoding.
+// takesGzip parses Accept-Encoding.
 func takesGzip(accept []string) bool {
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		name, q, _ := strings.Cut(item, ";")
@@ -235,7 +235,7 @@ func takesGzip(accept []string) bool {
 	return false
 }
 
-// types are those that a stack need not know.
+// types are media types that a stack possibly does not know.
 var types = map[string]string{
 	".csv": "text/csv; charset=utf-8", ".eot": "application/vnd.ms-fontobject", ".gz": "application/gzip", ".ico": "image/x-icon",
 	".map": "application/json", ".md": "text/markdown; charset=utf-8", ".mp3": "audio/mpeg", ".mp4": "video/mp4", ".otf": "font/otf",
@@ -243,8 +243,8 @@ var types = map[string]string{
 	".webmanifest": "application/manifest+json", ".woff": "font/woff", ".woff2": "font/woff2", ".zip": "application/zip",
 }
 
-// typeOf tells by its name what a file is. Its content is not asked: nobody else
-// may decide that a text is a page.
+// typeOf returns the media type by the file name. It does not check the content, so
+// that a text is never mistaken for a page.
 func typeOf(name string) string {
 	ext := strings.ToLower(path.Ext(name))
 	if t, ok := types[ext]; ok {
@@ -256,10 +256,10 @@ func typeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// maxListed bounds what is shown of a folder.
+// maxListed limits the number of entries shown of a folder.
 const maxListed = 10_000
 
-// list shows what is in a folder.
+// list shows the contents of a folder.
 func (s *site) list(w http.ResponseWriter, r *http.Request, name string) {
 	f, err := s.root.Open(name)
 	if err != nil {

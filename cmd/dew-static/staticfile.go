@@ -13,29 +13,29 @@ import (
 	"strings"
 )
 
-// What an app may have beside its files.
+// Settings files that an app can have.
 const (
 	staticfileName = "Staticfile"
 	authName       = "Staticfile.auth"
 )
 
-// maxConfig bounds what is read of either.
+// maxConfig limits the size of each of them.
 const maxConfig = 1 << 20
 
-// options are what a Staticfile says.
+// options are the settings of a Staticfile.
 type options struct {
-	root      string // folder in the app whose files are served; "": the app itself
-	listing   bool   // folders without an index are shown
-	pushState bool   // what is not there is answered with the index
+	root      string // folder in the app whose files are served, "" for the app itself
+	listing   bool   // folders without an index are listed
+	pushState bool   // the index is served for files that do not exist
 	dotFiles  bool
-	https     bool // who comes by http is sent to https
+	https     bool // requests over http are redirected to https
 	hsts      string
-	pages     map[int]string // by status
-	ignored   []string       // keys that mean nothing here
+	pages     map[int]string // error pages by status
+	ignored   []string       // keys that dew-static does not support
 }
 
-// parseStaticfile reads the lines of a Staticfile: key: value, and below
-// status_codes one line for each status.
+// parseStaticfile parses the lines of a Staticfile: key: value, and under status_codes
+// one line for each status.
 func parseStaticfile(text string) (options, error) {
 	o := options{pages: map[int]string{}}
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -58,7 +58,7 @@ func parseStaticfile(text string) (options, error) {
 		switch {
 		case indented && section == "status_codes":
 			err = o.page(strings.Trim(key, `"'`), value)
-		case indented: // of a section that means nothing here
+		case indented: // belongs to an unsupported section
 		default:
 			section = key
 			err = o.set(key, value)
@@ -70,7 +70,7 @@ func parseStaticfile(text string) (options, error) {
 	return o, lines.Err()
 }
 
-// set takes one key.
+// set sets one key.
 func (o *options) set(key, value string) error {
 	var on *bool
 	switch key {
@@ -105,7 +105,7 @@ func (o *options) set(key, value string) error {
 	return nil
 }
 
-// page takes the page of a status.
+// page sets the page of a status.
 func (o *options) page(status, file string) error {
 	n, err := strconv.Atoi(status)
 	if err != nil || n < 400 || n > 599 {
@@ -115,7 +115,7 @@ func (o *options) page(status, file string) error {
 	return nil
 }
 
-// readConfig reads a small file of the app; one that is not there is empty.
+// readConfig reads a small file of the app. A missing file is empty.
 func readConfig(root *os.Root, name string) (string, error) {
 	f, err := root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +132,7 @@ func readConfig(root *os.Root, name string) (string, error) {
 	return string(b), err
 }
 
-// tell prints what the files say, for the log of a staging.
+// tell prints the settings, for the staging log.
 func (s *site) tell(out io.Writer) {
 	say := func(yes bool, format string, args ...any) {
 		if yes {
