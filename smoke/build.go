@@ -11,12 +11,12 @@ import (
 // Build is the build step of a smoke.yml.
 type Build struct {
 	File     string // the smoke.yml
-	Commands string // for sh; empty: there are none
-	Dir      string // where they run, absolute
+	Commands string // commands for sh, empty for none
+	Dir      string // working directory, absolute
 }
 
-// FindBuild reads the build step of the smoke.yml in a folder. Without a smoke.yml
-// there is no File.
+// FindBuild reads the build step of the smoke.yml in a folder. Without a smoke.yml,
+// File is empty.
 func FindBuild(dir string) (Build, error) {
 	file := filepath.Join(dir, File)
 	f := Folder{}
@@ -27,7 +27,7 @@ func FindBuild(dir string) (Build, error) {
 	return Build{File: file, Commands: f.Spec.Build, Dir: abs}, err
 }
 
-// Lines are the commands without comments and empty lines.
+// Lines returns the commands without comments and empty lines.
 func (b Build) Lines() []string {
 	var out []string
 	for line := range strings.Lines(b.Commands) {
@@ -38,8 +38,8 @@ func (b Build) Lines() []string {
 	return out
 }
 
-// Run runs the commands. What they print goes to show as it comes, which may be nil.
-// The error is a *Failure with the last of it.
+// Run runs the commands. It writes their output to show, which can be nil. The error is
+// a *Failure with the last of the output.
 func (b Build) Run(ctx context.Context, show io.Writer) error {
 	return scriptFailed("build", script{text: b.Commands, dir: b.Dir, env: os.Environ(), show: show}.run(ctx))
 }

@@ -21,19 +21,19 @@ import (
 
 const (
 	bundleTime  = time.Minute
-	bundleLines = 20_000 // of each app
+	bundleLines = 20_000 // log lines per app
 	newEvents   = 200
 )
 
-// Bundle is what is kept of a failure.
+// Bundle writes an archive with the evidence of a failure.
 type Bundle struct {
 	File   string
-	Log    string                                       // file of a private daemon's own log; empty: there is none
-	Doctor func(ctx context.Context, w io.Writer) error // may be nil
+	Log    string                                       // file of a private daemon's own log, empty for none
+	Doctor func(ctx context.Context, w io.Writer) error // can be nil
 }
 
-// Write writes the bundle. What cannot be got is told inside of it: a part of the
-// evidence is better than none.
+// Write writes the bundle. If a part cannot be read, the bundle contains the error
+// instead, because a part of the evidence is better than none.
 func (b Bundle) Write(ctx context.Context, s Scene) error {
 	ctx, cancel := context.WithTimeout(ctx, bundleTime)
 	defer cancel()
@@ -56,7 +56,7 @@ type bundleWriter struct {
 	dir  string
 	at   time.Time
 	mask masker
-	err  error // the first that writing gave
+	err  error // the first write error
 }
 
 func (w *bundleWriter) add(name, text string) {
@@ -70,7 +70,7 @@ func (w *bundleWriter) add(name, text string) {
 	}
 }
 
-// addJSON adds a value, or why there is none.
+// addJSON adds a value, or the error why there is none.
 func (w *bundleWriter) addJSON(name string, v any, err error) {
 	if err != nil {
 		w.add(name+".error", err.Error()+"\n")
@@ -87,7 +87,7 @@ func (w *bundleWriter) addJSON(name string, v any, err error) {
 func (b Bundle) fill(ctx context.Context, s Scene, w *bundleWriter) {
 	ask := s.Inside.Ask
 	apps, err := ask.Apps().List(ctx)
-	// Environments come first: they say which secrets the rest must not have.
+	// Environments come first, because they contain the secrets to hide in the rest.
 	for _, a := range apps {
 		env, err := ask.Apps().Env(ctx, a.GUID)
 		w.addJSON("apps/"+a.Name+"/env.json", w.mask.env(env), err)
@@ -120,7 +120,7 @@ func (b Bundle) fill(ctx context.Context, s Scene, w *bundleWriter) {
 	}
 }
 
-// manifest adds a manifest without secret values of its environment.
+// manifest adds a manifest without the secret values of its environment.
 func (w *bundleWriter) manifest(name, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *bundleWriter) manifest(name, file string) {
 	w.add(name, string(out))
 }
 
-// app adds what is known of one app.
+// app adds all data about one app.
 func (w *bundleWriter) app(ctx context.Context, a v3.App, s Scene) {
 	ask, dir := s.Inside.Ask, "apps/"+a.Name+"/"
 	var lines strings.Builder
@@ -164,8 +164,8 @@ func (w *bundleWriter) app(ctx context.Context, a v3.App, s Scene) {
 	w.add(dir+"app.txt", view.String())
 }
 
-// BundleName is the name of the bundle of a folder; file is the one asked for, or
-// nothing.
+// BundleName returns the file name of a folder's bundle. file is the requested name, or
+// empty.
 func BundleName(file string, f Folder, single bool) string {
 	name := filepath.Base(f.Dir)
 	if base := filepath.Base(f.Name); strings.HasSuffix(base, ".yml") || strings.HasSuffix(base, ".yaml") {

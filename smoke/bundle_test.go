@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// A failure leaves a bundle with all that is known, and without secrets.
+// A failure writes a bundle with all data, and without secrets.
 func TestBundle(t *testing.T) {
 	c := newCloud(t)
 	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "ERR", Text: []byte("the password is very-secret")}}
@@ -38,8 +38,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// Nor has the report that CI servers show: neither among the lines of apps, nor in what
-// a script printed.
+// The report for CI servers has no secrets either: neither in the lines of apps, nor in
+// the output of a script.
 func TestJUnitTellsNoSecrets(t *testing.T) {
 	c := newCloud(t)
 	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "ERR", Text: []byte("the password is very-secret")}}

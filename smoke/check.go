@@ -12,25 +12,25 @@ import (
 	"github.com/dewrun/dew/api/client"
 )
 
-// Verbs are commands of dew that a run uses, so that it does as a user does.
-// Package cli/smoketest has the real ones.
+// Verbs are the dew commands that a run uses, so that it behaves like a user. Package
+// cli/smoketest has the real ones.
 type Verbs interface {
-	// Push brings the apps of a manifest to where each process has a running instance.
+	// Push pushes the apps of a manifest until each process has a running instance.
 	Push(ctx context.Context, p Push) error
 	CreateService(ctx context.Context, s Service) error
 	// SSH runs a command inside an instance.
 	SSH(ctx context.Context, at Instance, command string) (Output, error)
-	// Dial connects to a port of an instance, as something inside of it would.
+	// Dial connects to a port of an instance, as a process inside the instance would.
 	Dial(ctx context.Context, at Instance, port int) (net.Conn, error)
-	// Show writes how an app does.
+	// Show writes the status of an app.
 	Show(ctx context.Context, app string, w io.Writer) error
 }
 
-// Push is one manifest that is pushed.
+// Push is one manifest to push.
 type Push struct {
 	Manifest  string
-	Dir       string         // of the files of apps that have no path
-	Variables map[string]any // what smoke.yml says; those of the command line go before
+	Dir       string         // folder of the files of apps without a path
+	Variables map[string]any // variables of smoke.yml; those of the command line take precedence
 }
 
 // Instance is one instance of a process of an app.
@@ -39,31 +39,31 @@ type Instance struct {
 	Index        int
 }
 
-// Output is how a command inside an instance ended.
+// Output is the result of a command inside an instance.
 type Output struct {
 	Text   string
 	Status int
 }
 
-// subject is an app that checks are about.
+// subject is the app of a check.
 type subject struct{ name, guid string }
 
-// checker makes the checks of one folder.
+// checker runs the checks of one folder.
 type checker struct {
 	ask    *client.Client
 	verbs  Verbs
-	router string // address that leads to all apps; empty: their names do
+	router string // address that serves all apps, empty if the names of routes resolve
 	env    []string
 	dir    string
-	began  time.Time // the push
-	mails  uint64    // that were there before
+	began  time.Time // start of the push
+	mails  uint64    // newest mail before the push
 	apps   []subject
 	watch  *watch
-	tried  func(err error) // hears what did not hold yet
+	tried  func(err error) // is called with the error of each failed attempt
 	bound  func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
-// check makes one check, until it holds or its time is over.
+// check runs one check, until it holds or its time is over.
 func (c *checker) check(ctx context.Context, k Check) error {
 	a, err := c.subject(k)
 	if err != nil {
@@ -78,14 +78,15 @@ func (c *checker) check(ctx context.Context, k Check) error {
 	if err == nil {
 		return nil
 	}
-	// What crashed is the better reason, also if nobody noticed until now.
+	// A crash is the better reason, even if it was not noticed until now.
 	if crash := c.watch.look(context.WithoutCancel(ctx)); crash != nil {
 		return crash
 	}
 	return c.gone(ctx, err)
 }
 
-// gone is err, or that the daemon does not answer any more: then that is why.
+// gone returns err, or a failure that the daemon no longer responds if that is the
+// cause.
 func (c *checker) gone(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -126,7 +127,7 @@ func (c *checker) try(ctx context.Context, k Check, a subject) error {
 	}
 }
 
-// final is an error that another try does not change.
+// final is an error that a retry does not change.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
@@ -136,8 +137,7 @@ const (
 	maxPause   = time.Second
 )
 
-// until tries until it works. What was wrong the last time is the failure when
-// time is over.
+// until retries until try succeeds. When the time is over, it returns the last error.
 func (c *checker) until(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	bounded, cancel := c.bounded(ctx, limit)
 	defer cancel()
@@ -148,7 +148,7 @@ func (c *checker) until(ctx context.Context, limit time.Duration, try func(conte
 			return nil
 		}
 		if last == nil || bounded.Err() == nil || !isTimeout(err) {
-			last = err // not that time ended in the middle of asking again
+			last = err // not the error that the time ran out during a try
 		}
 		if f := (final{}); errors.As(err, &f) {
 			return asFailure(f.error, StatusAssertion)

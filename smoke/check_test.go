@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A check is tried again, ever more slowly, until it holds or its time is over; what
-// was wrong last is the reason then.
+// A check is retried at growing intervals until it holds or its time is over. Then the
+// last error is the reason.
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &checker{}
@@ -30,7 +30,7 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// That time ended in the middle of a try is not why the check does not hold.
+// If the time runs out during a try, the reason is still the last real error.
 func TestUntilKeepsTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
@@ -46,8 +46,8 @@ func TestUntilKeepsTheReason(t *testing.T) {
 	})
 }
 
-// What another try cannot change is told at once, and what ends the test is told in
-// the place of what did not hold yet.
+// An error that a retry cannot change is reported at once. An error that stops the test
+// replaces the last failed attempt.
 func TestUntilEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// exit makes a check that ends a process: it acts once, waits for the exit record,
+// exit runs a check that stops a process. It acts once, waits for the exit record,
 // compares it, and waits until the instance runs again.
 func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 	before, err := c.ask.Processes().Crashes(ctx, a.guid)
@@ -22,7 +22,7 @@ func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
-	// A session may break off with the instance that it ends.
+	// A session can break off with the instance that it stops.
 	if err := c.act(bounded, k, a); err != nil && (k.SSH == nil || isMismatch(err)) {
 		return asFailure(causeOf(ctx, err), StatusAssertion)
 	}
@@ -48,7 +48,7 @@ func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 	return c.until(ctx, k.Timeout, func(ctx context.Context) error { return c.again(ctx, crash) })
 }
 
-// act does once what ends the process.
+// act performs the action that stops the process, once.
 func (c *checker) act(ctx context.Context, k Check, a subject) error {
 	if k.Kill == nil {
 		return c.try(ctx, k, a)
@@ -73,7 +73,8 @@ func isMismatch(err error) bool {
 	return errors.As(err, &m)
 }
 
-// newCrash finds the crash that a check made. Who kills knows in which instance.
+// newCrash finds the crash that a check caused. With a kill check, the instance is
+// known.
 func newCrash(now []v3.Crash, old map[string]bool, k *KillCheck) (v3.Crash, bool) {
 	for i := len(now) - 1; i >= 0; i-- {
 		c := now[i]
@@ -84,7 +85,7 @@ func newCrash(now []v3.Crash, old map[string]bool, k *KillCheck) (v3.Crash, bool
 	return v3.Crash{}, false
 }
 
-// again wants another instance to run in the place of the one that crashed.
+// again waits until another instance runs in place of the crashed one.
 func (c *checker) again(ctx context.Context, crash v3.Crash) error {
 	stats, err := c.ask.Processes().Stats(ctx, crash.Process)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 )
 
-// The exit statuses of dew, as a run may end with them.
+// The exit statuses of dew that a run can have.
 const (
 	StatusFailed         = 1
 	StatusUsage          = 2
@@ -21,13 +21,12 @@ const (
 	StatusInfrastructure = 9
 )
 
-// Failure is why a step did not succeed: an exit status, a sentence, and what to
-// do about it.
+// Failure is the reason of a failed step: an exit status, a sentence, and the fix.
 type Failure struct {
 	Status int
 	Err    error
 	Todo   string
-	Output string // what a program printed before it failed
+	Output string // output of a program before it failed
 }
 
 func (f *Failure) Error() string { return f.Err.Error() }
@@ -38,7 +37,8 @@ func failed(status int, format string, args ...any) *Failure {
 	return &Failure{Status: status, Err: fmt.Errorf(format, args...)}
 }
 
-// asFailure is err as a failure; one that has no status of its own gets otherwise.
+// asFailure returns err as a failure. If err has no exit status, the status is
+// otherwise.
 func asFailure(err error, otherwise int) *Failure {
 	if err == nil {
 		return nil
@@ -52,8 +52,8 @@ func asFailure(err error, otherwise int) *Failure {
 	return &Failure{Status: otherwise, Err: err}
 }
 
-// causeOf is why ctx ended, where that is a failure of its own and err does not
-// tell more of it, else err.
+// causeOf returns the cause of ctx if that is a failure and err has no more
+// information. Otherwise it returns err.
 func causeOf(ctx context.Context, err error) error {
 	if f := (*Failure)(nil); errors.As(err, &f) && f.Status == StatusTimeout {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// cloud answers as a daemon that has one app, "shop", and a router in front of it.
+// cloud is a fake daemon with one app, "shop", and a router for it.
 type cloud struct {
 	t      *testing.T
 	url    string
@@ -31,9 +31,9 @@ type cloud struct {
 	stats   []v3.InstanceStats
 	lines   []v3.Line
 	mails   []v3.Mail
-	refuse  map[string]int               // "POST /v3/organizations" to a status
-	page    http.HandlerFunc             // the app
-	signal  func(k v3.Kill) (c v3.Crash) // what a signal does
+	refuse  map[string]int               // maps "POST /v3/organizations" to a status
+	page    http.HandlerFunc             // handler of the app
+	signal  func(k v3.Kill) (c v3.Crash) // effect of a signal
 }
 
 func newCloud(t *testing.T) *cloud {
@@ -59,7 +59,7 @@ func (c *cloud) ask(t *testing.T) *client.Client {
 	return ask
 }
 
-// did tells whether something was asked.
+// did reports whether a request was made.
 func (c *cloud) did(what string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Requ
 	}
 }
 
-// stream gives the lines there are, and then waits like a log that is followed.
+// stream sends the existing lines, and then waits like a followed log.
 func (c *cloud) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	c.mu.Lock()
@@ -171,14 +171,14 @@ func (c *cloud) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprint(w, "id: 99\n\n")
-	_ = http.NewResponseController(w).Flush() // whoever is gone sees nothing
+	_ = http.NewResponseController(w).Flush() // a client that closed its connection gets nothing
 	<-r.Context().Done()
 }
 
-// fakeVerbs do what the commands would do at a cloud.
+// fakeVerbs implement the commands with a cloud.
 type fakeVerbs struct {
 	c     *cloud
-	err   error // of a push
+	err   error // error of a push
 	after func()
 	out   Output
 	dials int
@@ -218,7 +218,7 @@ func (v *fakeVerbs) Show(_ context.Context, app string, w io.Writer) error {
 	return err
 }
 
-// crash is a record of an instance that ended.
+// crash returns the exit record of an instance.
 func crash(instance, description string, index int) v3.Crash {
 	return v3.Crash{
 		Process: "app-1", Type: "web", Index: index, Instance: instance, Reason: "CRASHED", Description: description,

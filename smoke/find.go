@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// Folder is one thing to smoke-test: manifests, and what to check of their apps.
+// Folder is one folder to test: manifests, and the checks of their apps.
 type Folder struct {
-	Name      string // as it was asked for
+	Name      string // as in the argument
 	Dir       string // absolute
 	Manifests []string
 	Spec      Spec
-	HasSpec   bool // false: there is no smoke.yml
+	HasSpec   bool // false if there is no smoke.yml
 }
 
-const allBelow = "/..." // every folder below
+const allBelow = "/..." // suffix that means every folder below
 
-// Find finds what the arguments mean: a folder, DIR/... for every folder below that
-// has a smoke.yml and does not want to be alone, or a manifest.
+// Find returns the folders of the arguments. An argument is a folder, a manifest, or
+// DIR/... for every folder below that has a smoke.yml and is not marked alone.
 func Find(args []string) ([]Folder, error) {
 	if len(args) == 0 {
 		args = []string{"."}
@@ -93,7 +93,7 @@ func findBelow(root string) ([]Folder, error) {
 	return all, nil
 }
 
-// readFolder reads the smoke.yml of a folder, or takes its manifest alone.
+// readFolder reads the smoke.yml of a folder, or only its manifest.
 func readFolder(dir string) (Folder, error) {
 	f := Folder{Name: filepath.Clean(dir), Spec: Spec{}.withDefaults()}
 	var err error
@@ -123,8 +123,8 @@ func readFolder(dir string) (Folder, error) {
 	return f, nil
 }
 
-// readManifest takes one manifest. The checks of the smoke.yml beside it hold for
-// it, unless that says that they are for others.
+// readManifest reads one manifest. The checks of the smoke.yml in the same folder
+// apply, unless it names other manifests.
 func readManifest(path string) (Folder, error) {
 	dir := filepath.Dir(path)
 	f := Folder{Name: filepath.Clean(path), Spec: Spec{}.withDefaults()}

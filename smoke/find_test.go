@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// write makes files below a folder of their own, which it returns.
+// write creates files in a new folder and returns the folder.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 		{[]string{"a", "./...", "a/"}, "a:1:1 c/deep:2:1"},
 		{[]string{"plain/other.yml"}, "plain/other.yml:1:0"},
 		{[]string{"a/second.yml"}, "a/second.yml:1:1"},
-		{[]string{"c/deep/one.yml"}, "c/deep/one.yml:1:0"}, // its checks are for two manifests
+		{[]string{"c/deep/one.yml"}, "c/deep/one.yml:1:0"}, // the checks are for two manifests
 	} {
 		all, err := Find(tt.args)
 		if err != nil {

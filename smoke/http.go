@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	answerTimeout = 10 * time.Second // of one try
+	answerTimeout = 10 * time.Second // timeout of one try
 	maxAnswer     = 4 << 20
 )
 
-// http sends a request once and looks at the answer.
+// http sends a request once and checks the response.
 func (c *checker) http(ctx context.Context, h *HTTPCheck, a subject) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func (c *checker) http(ctx context.Context, h *HTTPCheck, a subject) error {
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// findRoute finds the name that a request has for its host, and what it is sent over.
+// findRoute finds the host name of a request, and how to connect to it.
 func (c *checker) findRoute(ctx context.Context, h *HTTPCheck, a subject) (string, dialer, error) {
 	if h.Host != "" {
 		return h.Host, c.dialRouter, nil
@@ -56,8 +56,8 @@ func (c *checker) findRoute(ctx context.Context, h *HTTPCheck, a subject) (strin
 	return fmt.Sprintf("localhost:%d", h.Port), inside, nil
 }
 
-// hostFor is the host of a route to an app; with a port only of one that leads
-// there. Routes without a path go before those with one.
+// hostFor returns the host of a route to an app. With a port, it uses only routes to
+// that port. Routes without a path are preferred.
 func hostFor(routes []v3.Route, app string, port int) string {
 	found := ""
 	for _, r := range routes {
@@ -84,8 +84,8 @@ func leadsTo(r v3.Route, app string, port int) bool {
 	return false
 }
 
-// dialRouter connects to the router whatever the name is: names below .localhost
-// are not known everywhere.
+// dialRouter connects to the router for any name, because names under .localhost do not
+// resolve everywhere.
 func (c *checker) dialRouter(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.router != "" {
 		address = c.router
@@ -115,7 +115,7 @@ func send(ctx context.Context, h *HTTPCheck, host string, dial dialer) (answer, 
 	}
 	resp, err := by.Do(req)
 	if e := (*url.Error)(nil); errors.As(err, &e) {
-		err = e.Err // without the address, which is told already
+		err = e.Err // without the address, which the message already has
 	}
 	if err != nil {
 		return answer{}, err

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// Init writes a first smoke.yml for the manifest of a folder. One that is there stays,
-// unless force says otherwise.
+// Init writes a first smoke.yml for the manifest of a folder. It does not replace an
+// existing one unless force is set.
 func Init(dir string, force bool) (file string, err error) {
 	file = filepath.Join(dir, File)
 	if _, err := os.Stat(file); err == nil && !force {
@@ -34,7 +34,7 @@ func Init(dir string, force bool) (file string, err error) {
 	return file, replace(file, []byte(firstSpec(name, m)))
 }
 
-// replace writes a file in one step.
+// replace writes a file atomically.
 func replace(file string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".smoke-*")
 	if err != nil {
@@ -61,7 +61,7 @@ const specTail = `# More checks, to copy:
 # - run: dew app "$APP"     # sh; status 0 is wanted
 `
 
-// firstSpec is a first smoke.yml: a request to every app with a route, and the end
+// firstSpec returns a first smoke.yml: a request to every app with a route, and a kill
 // of every sidecar.
 func firstSpec(manifest string, m app.Manifest) string {
 	var b strings.Builder

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What init writes can be read, and asks every app and ends every sidecar.
+// The smoke.yml that init writes is valid. It sends a request to every app and kills
+// every sidecar.
 func TestInit(t *testing.T) {
 	dir := write(t, map[string]string{"manifest.yml": `
 applications:

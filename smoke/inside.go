@@ -11,10 +11,11 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// errSeen ends the reading of a log when the line is found.
+// errSeen stops the reading of a log when the line is found.
 var errSeen = errors.New("seen")
 
-// log reads the app's lines since the push began, old and new ones, until one fits.
+// log reads the app's lines since the start of the push, old and new ones, until one
+// matches.
 func (c *checker) log(ctx context.Context, l *LogCheck, a subject) error {
 	q := client.LogQuery{Newest: -1, Since: c.began, Follow: true, Source: l.Source}
 	lines := 0
@@ -38,7 +39,7 @@ func (c *checker) log(ctx context.Context, l *LogCheck, a subject) error {
 	return fmt.Errorf("no line of %s fits %s; there were %d", from, l.Text.expected(), lines)
 }
 
-// expected is the text as a sentence has it.
+// expected describes the expected text for a message.
 func (t Text) expected() string {
 	var all []string
 	for _, s := range t.Contains {
@@ -56,7 +57,7 @@ func (t Text) expected() string {
 	return "(" + strings.Join(all, ", ") + ")"
 }
 
-// ssh runs a command inside an instance once and looks at how it ended.
+// ssh runs a command inside an instance once and checks its result.
 func (c *checker) ssh(ctx context.Context, s *SSHCheck, a subject) error {
 	out, err := c.verbs.SSH(ctx, Instance{App: a.name, Process: s.Process, Index: s.Instance}, s.Command)
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *checker) ssh(ctx context.Context, s *SSHCheck, a subject) error {
 	return nil
 }
 
-// mail looks for a mail that came since the folder began.
+// mail waits for a mail that was sent since the test of the folder started.
 func (c *checker) mail(ctx context.Context, m *MailCheck) error {
 	in, err := c.ask.Daemon().Inbox(ctx, client.MailFilter{To: m.To, Subject: m.Subject, After: c.mails})
 	if err != nil {
@@ -99,8 +100,8 @@ func (c *checker) mail(ctx context.Context, m *MailCheck) error {
 	return fmt.Errorf("no such mail came to %s", m.To)
 }
 
-// newestMail is the number of the newest mail in the inbox; a daemon that sends
-// real ones, or does not tell, has none.
+// newestMail returns the number of the newest mail in the inbox. It returns 0 if the
+// daemon sends real mails or does not say.
 func newestMail(ctx context.Context, ask *client.Client) uint64 {
 	in, err := ask.Daemon().Inbox(ctx, client.MailFilter{Limit: 1})
 	if err != nil || len(in.Mails) == 0 {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// answer is what came back of a request.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// judge tells what of an answer is not as the check wants it.
+// judge returns an error if the response does not match the check.
 func (h *HTTPCheck) judge(a answer) error {
 	var wrong []error
 	if !slices.Contains(h.Status, a.status) {
@@ -41,14 +41,14 @@ func (h *HTTPCheck) judge(a answer) error {
 	return &mismatch{err: err, about: "the body is " + quoted(a.body)}
 }
 
-// headerFits compares a header, parameters such as charset left out where none
-// are asked for.
+// headerFits compares a header. It ignores parameters such as charset if none are
+// expected.
 func headerFits(got, want string) bool {
 	bare, _, _ := strings.Cut(got, ";")
 	return got == want || !strings.Contains(want, ";") && strings.TrimSpace(bare) == want
 }
 
-// mismatch is an answer that is not as wanted, with what it was in full.
+// mismatch is the error for an unexpected value, with the whole value.
 type mismatch struct {
 	err   error
 	about string
@@ -60,7 +60,7 @@ func (m *mismatch) Error() string {
 
 func (m *mismatch) Unwrap() error { return m.err }
 
-// judge tells what of a text is not as wanted; what names it.
+// judge returns an error if a text does not match. what names the text in the error.
 func (t Text) judge(what, text string) error {
 	var wrong []error
 	for _, want := range t.Contains {
@@ -91,7 +91,8 @@ func judgeJSON(checks []JSONCheck, body string) error {
 	return errors.Join(wrong...)
 }
 
-// judge looks at a path. One that leads to several values gives their list.
+// judge checks the value at a path. If the path matches several values, it checks their
+// list.
 func (c JSONCheck) judge(doc any) error {
 	found := c.expr.Get(doc)
 	var got any = found
@@ -107,14 +108,14 @@ func (c JSONCheck) judge(doc any) error {
 	return fmt.Errorf("%s is %s, want %s", c.Path, jsonText(got), jsonText(c.Want))
 }
 
-// same compares values as JSON has them: 1 and 1.0 are one number.
+// same compares values as in JSON: 1 and 1.0 are the same number.
 func same(a, b any) bool {
 	x, xerr := decodeJSON(jsonText(a))
 	y, yerr := decodeJSON(jsonText(b))
 	return xerr == nil && yerr == nil && reflect.DeepEqual(x, y)
 }
 
-// decodeJSON reads one document; whole numbers stay whole.
+// decodeJSON parses one document. Integers stay integers.
 func decodeJSON(text string) (any, error) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -128,7 +129,7 @@ func decodeJSON(text string) (any, error) {
 	return unNumber(v), nil
 }
 
-// unNumber gives numbers the types of Go, for paths that compare them.
+// unNumber converts numbers to Go types, for paths that compare them.
 func unNumber(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -165,7 +166,7 @@ func jsonText(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// judge compares an exit record with what is wanted of it.
+// judge compares an exit record with the expected one.
 func (e ExitCheck) judge(description, reason string) error {
 	var wrong []error
 	if e.Description != "" && description != e.Description {
@@ -185,7 +186,7 @@ func numbersText(all []int) string {
 	return strings.Join(texts, " or ")
 }
 
-// quoted is a text as a sentence has it.
+// quoted returns a text quoted for a message.
 func quoted(s string) string {
 	const most = 300
 	if s == "" {
@@ -197,7 +198,7 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// quotedEnd is the end of a text as a sentence has it.
+// quotedEnd returns the last part of a text, quoted for a message.
 func quotedEnd(s string) string {
 	const most = 200
 	if r := []rune(s); len(r) > most {

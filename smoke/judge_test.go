@@ -22,7 +22,7 @@ func TestJudgeAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   HTTPCheck
-		want string // empty: it holds
+		want string // empty means that it holds
 	}{
 		{"status", HTTPCheck{Status: []int{200}}, ""},
 		{"one of", HTTPCheck{Status: []int{404, 200}}, ""},
@@ -51,7 +51,7 @@ func TestJudgeAnswer(t *testing.T) {
 	expect(t, (&HTTPCheck{Status: []int{200}, JSON: []JSONCheck{at("$.a", 1)}}).judge(answer{status: 200, body: `{"a":1}{}`}), "there is something behind it")
 }
 
-// expect wants an error with a text, or none.
+// expect checks for an error that contains a text, or for no error.
 func expect(t *testing.T, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -61,7 +61,7 @@ func expect(t *testing.T, err error, want string) {
 
 func TestJudgeText(t *testing.T) {
 	text := "hello"
-	expect(t, Text{Equals: &text}.judge("it", "hello\n"), "") // a line that is printed ends with one
+	expect(t, Text{Equals: &text}.judge("it", "hello\n"), "") // a printed line has a final newline
 	expect(t, Text{}.judge("it", "anything"), "")
 }
 

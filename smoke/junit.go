@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The elements of a JUnit report, in the order that its readers want.
+// The elements of a JUnit report, in the order that its readers expect.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -55,16 +55,16 @@ type (
 	junitFailure struct {
 		Message string `xml:"message,attr"`
 		Type    string `xml:"type,attr"`
-		Text    string `xml:",cdata"` // with lines that people can read, too
+		Text    string `xml:",cdata"` // with lines, so that people can read it
 	}
 	junitText struct {
 		Text string `xml:",cdata"`
 	}
 )
 
-// JUnit is the report as JUnit XML: a suite for each folder, a case for each step.
-// What XML cannot say, control characters and bytes that are not UTF-8, is replaced,
-// and secrets are hidden: CI servers show it to everybody.
+// JUnit returns the report as JUnit XML: a suite for each folder, a case for each step.
+// It replaces control characters and bytes that are not UTF-8, which XML does not
+// allow. It hides secrets, because CI servers show the report to all their users.
 func (r Report) JUnit() []byte {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -84,7 +84,7 @@ func (r Report) JUnit() []byte {
 	enc := xml.NewEncoder(&b)
 	enc.Indent("", "  ")
 	if err := enc.Encode(all); err != nil {
-		panic(fmt.Sprintf("a report that cannot be written: %v", err)) // a buffer takes everything
+		panic(fmt.Sprintf("a report that cannot be written: %v", err)) // a write to a buffer never fails
 	}
 	return append(b.Bytes(), '\n')
 }
@@ -110,7 +110,7 @@ func (f Result) suite() junitSuite {
 	return s
 }
 
-// text is all that is known of a failure.
+// text returns all details of a failure.
 func (s Step) text() string {
 	parts := []string{s.Detail}
 	for _, more := range []string{s.Todo, s.Output} {
@@ -121,7 +121,7 @@ func (s Step) text() string {
 	return strings.Join(parts, "\n")
 }
 
-// clean replaces what XML has no way to say.
+// clean replaces characters that XML does not allow.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' || r >= ' ' && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd || r >= 0x10000 && r <= 0x10ffff {
@@ -131,7 +131,8 @@ func clean(s string) string {
 	}, s)
 }
 
-// className is a folder as readers group cases: by what is between dots.
+// className returns a folder in the form by which readers group cases: separated by
+// dots.
 func className(folder string) string {
 	name := strings.Trim(strings.ReplaceAll(filepath.ToSlash(filepath.Clean(folder)), "/", "."), ".")
 	if name == "" {
@@ -140,7 +141,7 @@ func className(folder string) string {
 	return "smoke." + name
 }
 
-// statusName is an exit status as one word.
+// statusName returns an exit status as one word.
 func statusName(status int) string {
 	names := map[int]string{
 		StatusFailed: "failed", StatusUsage: "usage", StatusStaging: "staging", StatusCrashed: "crashed", StatusTimeout: "timeout",

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hostile is text that no XML can hold as it is.
+// hostile is text that XML cannot contain unchanged.
 const hostile = "a\x00b\x1b[31mc\xff\xfed ]]> <&>\"' \u2028 \ufffe end\n"
 
 func sampleReport() Report {
@@ -22,8 +22,8 @@ func sampleReport() Report {
 	}}
 }
 
-// The report is what readers of JUnit expect: well-formed, the elements in their
-// order, attributes that they need, numbers that add up.
+// The report meets the expectations of JUnit readers: well-formed, elements in order,
+// required attributes, numbers that add up.
 func TestJUnit(t *testing.T) {
 	text := sampleReport().JUnit()
 	checkWellFormed(t, text)
@@ -54,7 +54,7 @@ var (
 	timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$`)
 )
 
-// checkSuite holds a suite against the rules of the schema that is in common use.
+// checkSuite checks a suite against the rules of the commonly used schema.
 func checkSuite(t *testing.T, i int, s junitSuite) {
 	t.Helper()
 	if s.ID != i || s.Name == "" || s.Package == "" || s.Hostname == "" || !timestamp.MatchString(s.Timestamp) || !number.MatchString(s.Time) {
@@ -77,7 +77,7 @@ func checkSuite(t *testing.T, i int, s junitSuite) {
 	}
 }
 
-// checkWellFormed reads every token, and looks at the order of what a suite has.
+// checkWellFormed reads every token, and checks the order of the elements of a suite.
 func checkWellFormed(t *testing.T, text []byte) {
 	t.Helper()
 	order := map[string]int{"properties": 0, "testcase": 1, "system-out": 2, "system-err": 3}
@@ -123,7 +123,7 @@ func FuzzJUnit(f *testing.F) {
 		if err := xml.Unmarshal(r.JUnit(), &got); err != nil {
 			t.Fatalf("%v\n%s", err, r.JUnit())
 		}
-		// Whoever reads XML sees one kind of line end.
+		// XML readers see only one kind of line ending.
 		want := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(clean(text))
 		if got.Suites[0].Out.Text != want {
 			t.Errorf("%q became %q", want, got.Suites[0].Out.Text)

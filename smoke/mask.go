@@ -12,8 +12,8 @@ import (
 
 const masked = "***"
 
-// minSecret is the length from which on a secret is looked for in texts: shorter
-// ones stand everywhere by chance.
+// minSecret is the minimum length of a secret that is searched in texts. Shorter ones
+// occur everywhere by chance.
 const minSecret = 6
 
 var (
@@ -22,11 +22,11 @@ var (
 	urlPassword = regexp.MustCompile(`(://[^/\s:@"']*:)([^@\s"']+)(@)`)
 )
 
-// masker hides secrets: it learns them from environments, and knows what addresses
-// look like that have one.
+// masker hides secrets. It collects them from environments, and recognizes passwords in
+// URLs.
 type masker struct{ secrets []string }
 
-// env is an environment without secrets. What they are is remembered.
+// env returns an environment without secrets, and remembers the secrets.
 func (m *masker) env(e v3.Env) v3.Env {
 	out := v3.Env{
 		Staging: m.vars(e.Staging), Running: m.vars(e.Running), Environment: m.vars(e.Environment), Application: e.Application,
@@ -46,7 +46,7 @@ func (m *masker) vars(all map[string]string) map[string]string {
 	return out
 }
 
-// variable is the value of one variable without secrets.
+// variable returns the value of one variable without secrets.
 func (m *masker) variable(name, value string) string {
 	if value != "" && secretName.MatchString(name) {
 		m.learn(value)
@@ -55,7 +55,7 @@ func (m *masker) variable(name, value string) string {
 	return m.text(value)
 }
 
-// value masks what is in a tree. All that is below credentials is a secret.
+// value hides the secrets in a tree. All values under credentials are secrets.
 func (m *masker) value(name string, v any, secret bool) any {
 	secret = secret || name == "credentials"
 	switch v := v.(type) {
@@ -80,8 +80,8 @@ func (m *masker) value(name string, v any, secret bool) any {
 	return v
 }
 
-// leaf masks a text. Of credentials, hosts and the like are hidden here, but not
-// looked for elsewhere: logs would say nothing any more.
+// leaf hides the secrets in a text. Values of credentials such as hosts are hidden here,
+// but not in other texts, because logs would become unreadable.
 func (m *masker) leaf(name, v string, secret bool) string {
 	for _, found := range urlPassword.FindAllStringSubmatch(v, -1) {
 		m.learn(found[2])
@@ -96,8 +96,9 @@ func (m *masker) leaf(name, v string, secret bool) string {
 	return m.text(v)
 }
 
-// learnScene learns the secrets of the apps of a folder: from its manifests, and from
-// what the daemon gave them. What cannot be read has told nobody its secrets.
+// learnScene collects the secrets of the apps of a folder, from its manifests and from
+// the environments that the daemon sets. It skips sources that cannot be read, because
+// the report has no data from them either.
 func (m *masker) learnScene(ctx context.Context, f Folder, in Inside) {
 	for _, file := range f.Manifests {
 		text, err := os.ReadFile(file)
@@ -122,7 +123,7 @@ func (m *masker) learnScene(ctx context.Context, f Folder, in Inside) {
 	}
 }
 
-// manifest hides the secrets of its environments.
+// manifest hides the secrets in the environments of a manifest.
 func (m *masker) manifest(of *app.Manifest) {
 	for i := range of.Applications {
 		for key, v := range of.Applications[i].Env {
@@ -140,7 +141,7 @@ func (m *masker) learn(secret string) {
 	}
 }
 
-// text is a text without the secrets that are known.
+// text returns a text without the known secrets.
 func (m *masker) text(s string) string {
 	for _, secret := range m.secrets {
 		s = strings.ReplaceAll(s, secret, masked)

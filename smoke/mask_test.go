@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// No secret is in the environment that is kept, and none is in texts where it turns up.
+// Neither the stored environment nor any text contains a secret.
 func TestMask(t *testing.T) {
 	e := v3.Env{
 		Environment: map[string]string{"DB_PASSWORD": "s3cret-pw", "API_KEY": "key-0123", "MONKEY": "see", "PORT": "8080", "URL": "http://me:inline-pw@host/x", "Github_Token": "tok-999999"},

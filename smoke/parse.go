@@ -15,9 +15,8 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// Parse reads a smoke.yml; file is how messages name it. It is strict: a key that
-// it does not know would else be a check that nobody makes. The error is one or
-// more SpecErrors.
+// Parse parses a smoke.yml. file is its name in messages. It is strict, because
+// ignoring an unknown key could drop a check. The error is one or more SpecErrors.
 func Parse(file string, text []byte) (Spec, error) {
 	d := &decoder{file: file}
 	root, err := readYAML(file, text)
@@ -34,7 +33,7 @@ func Parse(file string, text []byte) (Spec, error) {
 	return s.withDefaults(), nil
 }
 
-// decoder makes a Spec of nodes and collects what is wrong with them.
+// decoder converts nodes to a Spec and collects errors.
 type decoder struct {
 	file string
 	errs []error
@@ -47,7 +46,7 @@ func (d *decoder) fail(key string, line int, format string, args ...any) {
 	d.errs = append(d.errs, &SpecError{File: d.file, Line: line, Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
-// fields reads a map that has no keys but these.
+// fields reads a map that has only these keys.
 func (d *decoder) fields(key string, n *yamlfile.Node, keys []yamlfile.Key) {
 	if n.Kind != yamlfile.Map {
 		d.fail(key, n.Line, "must be a map with the keys %s, not %s", names(keys), n.Short())
@@ -58,7 +57,7 @@ func (d *decoder) fields(key string, n *yamlfile.Node, keys []yamlfile.Key) {
 	})
 }
 
-// below is the path of a name in the map at key.
+// below returns the path of a name in the map at key.
 func below(key, name string) string {
 	if key == "" {
 		return name
@@ -245,7 +244,7 @@ func (d *decoder) mail(key string, n *yamlfile.Node) *MailCheck {
 	return m
 }
 
-// textKeys are the keys that say what a text must be like.
+// textKeys are the keys of a text condition.
 func (d *decoder) textKeys(t *Text) []yamlfile.Key {
 	return []yamlfile.Key{
 		{Name: "contains", Read: d.texts(&t.Contains)},
@@ -360,7 +359,7 @@ func (d *decoder) duration(to *time.Duration) reader {
 	}
 }
 
-// object reads a map of anything.
+// object reads a map of any values.
 func (d *decoder) object(key string, v *yamlfile.Node) map[string]any {
 	m, ok := v.Plain().(map[string]any)
 	if !ok {

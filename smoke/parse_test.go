@@ -83,7 +83,7 @@ func TestParseNothing(t *testing.T) {
 	}
 }
 
-// Every mistake is named with file, line and key, and with what is allowed.
+// Every mistake is reported with file, line and key, and with the allowed values.
 func TestParseMistakes(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, needs, build,"},
@@ -129,7 +129,7 @@ func TestParseMistakes(t *testing.T) {
 	}
 }
 
-// Anchors and merges mean what they mean in manifests.
+// Anchors and merges have the same meaning as in manifests.
 func TestParseAnchors(t *testing.T) {
 	s, err := Parse("smoke.yml", []byte("build: &a make\nbefore: *a\nchecks:\n- &b {run: x, timeout: 1s}\n- {<<: *b, run: z}\n"))
 	if err != nil || s.Build != "make" || s.Before != "make" || len(s.Checks) != 2 || s.Checks[1].Run != "z" || s.Checks[1].Timeout != s.Checks[0].Timeout {
@@ -137,8 +137,7 @@ func TestParseAnchors(t *testing.T) {
 	}
 }
 
-// Whatever is read, the answer is a spec that can be run or errors that name the
-// file.
+// For any input, the result is a valid spec or errors that name the file.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		whole, "", "checks:\n- http: GET /\n", "checks: [{run: x, timeout: 1h}]", "services: [{}]", "a: &b [*b]", "? [a]\n: b", "checks: [{http: {json: {$..a: 1}}}]",

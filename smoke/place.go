@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/api/client"
 )
 
-// Place is an org and a space of it, in which one folder is tested. Nothing that
-// others have is touched, and two runs at once do not meet.
+// Place is an org with a space for the test of one folder. The run changes nothing
+// else, and two concurrent runs do not affect each other.
 type Place struct {
 	Org       string `json:"org"`
 	OrgGUID   string `json:"org_guid"`
@@ -20,7 +20,7 @@ type Place struct {
 	SpaceGUID string `json:"space_guid"`
 }
 
-// makePlace makes a place with a name that nobody else has.
+// makePlace creates a place with a unique name.
 func makePlace(ctx context.Context, ask *client.Client) (Place, error) {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // it never fails
@@ -44,7 +44,7 @@ func makePlace(ctx context.Context, ask *client.Client) (Place, error) {
 	return p, nil
 }
 
-// remove removes the place with all that is in it.
+// remove deletes the place with all its contents.
 func (p Place) remove(ctx context.Context, ask *client.Client) error {
 	if p.OrgGUID == "" {
 		return nil

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	startTime = time.Minute     // of a daemon
-	leaveTime = 3 * time.Minute // of one that ends its apps on the way
-	// maxRun leaves room for the sockets in a folder of run-time files.
+	startTime = time.Minute     // timeout for the start of a daemon
+	leaveTime = 3 * time.Minute // timeout for a daemon that stops with its apps
+	// maxRun leaves room for the names of sockets in a folder of run-time files.
 	maxRun        = 60
 	privatePrefix = "dew-smoke-"
 )
 
-// Private is a daemon that is started for one run and ends with it.
+// Private is a daemon that is started for one run and stops with it.
 type Private struct {
 	Run string // folder of its run-time files
 
@@ -31,12 +31,12 @@ type Private struct {
 	dewd  string
 	cmd   *exec.Cmd
 	ask   *client.Client
-	owner *os.File      // locked for as long as this process lives
-	ended chan struct{} // closed when dewd has
+	owner *os.File      // locked as long as this process lives
+	ended chan struct{} // closed when dewd has exited
 }
 
-// StartPrivate starts a daemon with a root, a run folder and ports of its own, and
-// waits until it answers.
+// StartPrivate starts a daemon with its own root, run folder and ports, and waits until
+// it responds.
 func StartPrivate(ctx context.Context, dewd string) (*Private, error) {
 	if os.Geteuid() != 0 {
 		return nil, &Failure{
@@ -62,7 +62,7 @@ func newPrivate(dir, dewd string) *Private {
 	return &Private{dir: dir, dewd: dewd, Run: filepath.Join(dir, "run"), ended: make(chan struct{})}
 }
 
-// privateFolder makes a folder whose name is short enough for sockets.
+// privateFolder creates a folder whose path is short enough for sockets.
 func privateFolder() (string, error) {
 	dir, err := os.MkdirTemp("", privatePrefix)
 	if err == nil && len(filepath.Join(dir, "run")) > maxRun {
@@ -74,7 +74,7 @@ func privateFolder() (string, error) {
 	return dir, err
 }
 
-// flags keep the daemon apart from every other on the machine.
+// flags separate the daemon from every other one on the machine.
 func (p *Private) flags() []string {
 	return []string{
 		"--root", filepath.Join(p.dir, "root"), "--run", p.Run, "--listen", "127.0.0.1:0", "--router", "127.0.0.1:0",
@@ -82,7 +82,7 @@ func (p *Private) flags() []string {
 	}
 }
 
-// environment is that of this process without what was meant for another daemon.
+// environment is that of this process without the settings for another daemon.
 func environment() []string {
 	var out []string
 	for _, e := range os.Environ() {
@@ -95,8 +95,8 @@ func environment() []string {
 }
 
 func (p *Private) start() error {
-	// A folder for it makes dewd start a containerd of its own: removing the folder
-	// removes all that it keeps.
+	// If this folder exists, dewd starts its own containerd. Removing the folder
+	// removes all of its data.
 	if err := os.MkdirAll(filepath.Join(p.dir, "root", "containerd"), 0o700); err != nil {
 		return err
 	}
@@ -114,21 +114,21 @@ func (p *Private) start() error {
 	defer log.Close()
 	p.cmd = exec.Command(p.dewd, p.flags()...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, environment()
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what interrupts us must not reach it: it is asked to leave
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals that interrupt this process must not reach it: End stops it
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
 	go func() {
-		_ = p.cmd.Wait() // whoever waits looks at the state
+		_ = p.cmd.Wait() // the waiting code checks the state
 		close(p.ended)
 	}()
 	return nil
 }
 
-// LogFile is where the daemon's own log is.
+// LogFile is the path of the daemon's own log.
 func (p *Private) LogFile() string { return filepath.Join(p.dir, "dewd.log") }
 
-// await waits until the daemon answers.
+// await waits until the daemon responds.
 func (p *Private) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, &Failure{
 		Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not answer within %s", startTime), Todo: "dew doctor tells what this machine lacks",
@@ -149,7 +149,7 @@ func (p *Private) await(ctx context.Context) error {
 	return causeOf(ctx, err)
 }
 
-// lastOf is the end of a file.
+// lastOf returns the last part of a file.
 func lastOf(file string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -159,8 +159,8 @@ func lastOf(file string) string {
 	return string(b[max(0, len(b)-most):])
 }
 
-// End lets the daemon leave with all its apps, and removes its folder. When ctx
-// ends it waits no longer, and the error says what is left.
+// End stops the daemon with all its apps, and removes its folder. When ctx is done it
+// waits no longer, and the error says what is left.
 func (p *Private) End(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
@@ -176,21 +176,21 @@ func (p *Private) End(ctx context.Context) error {
 	return nil
 }
 
-// Keep lets the daemon live on: it belongs to the user now.
+// Keep leaves the daemon running: it belongs to the user now.
 func (p *Private) Keep() error { return os.Remove(filepath.Join(p.dir, ownerFile)) }
 
-// Folder is the daemon's own; what is in it goes with the daemon.
+// Folder is the daemon's own folder. Its contents are removed with the daemon.
 func (p *Private) Folder() string { return p.dir }
 
 func (p *Private) leave(ctx context.Context) error {
 	select {
-	case <-p.ended: // by itself: it may have left something
+	case <-p.ended: // exited by itself, possibly with leftovers
 		return p.tearDown(ctx)
 	default:
 	}
 	asked := p.ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true})
 	if asked != nil {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it could have exited by now
 	}
 	select {
 	case <-p.ended:
@@ -203,7 +203,7 @@ func (p *Private) leave(ctx context.Context) error {
 	return p.tearDown(ctx)
 }
 
-// tearDown removes what a daemon that did not leave in peace has left.
+// tearDown removes the leftovers of a daemon that did not stop cleanly.
 func (p *Private) tearDown(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, p.dewd, append([]string{"teardown"}, p.flags()...)...).CombinedOutput()
 	if err != nil {

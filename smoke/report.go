@@ -22,15 +22,15 @@ const (
 	StateSkipped = "skipped"
 )
 
-// Report is how a run went.
+// Report is the result of a run.
 type Report struct {
-	Status  int       `json:"status"` // the exit status: that of the first failure
+	Status  int       `json:"status"` // exit status of the first failure
 	Began   time.Time `json:"began"`
 	Took    seconds   `json:"seconds"`
 	Folders []Result  `json:"folders"`
 }
 
-// Result is how the test of one folder went.
+// Result is the result of the test of one folder.
 type Result struct {
 	Folder string    `json:"folder"`
 	Status int       `json:"status"`
@@ -42,10 +42,10 @@ type Result struct {
 	Bundle string    `json:"bundle,omitempty"`
 	Log    string    `json:"-"` // the last lines of its apps
 
-	mask masker // of what a report that is kept must not tell
+	mask masker // hides the secrets in stored reports
 }
 
-// Step is one thing that was done.
+// Step is one step of a test.
 type Step struct {
 	Name   string    `json:"name"`
 	Kind   string    `json:"kind"`
@@ -56,10 +56,10 @@ type Step struct {
 	Took   seconds   `json:"seconds"`
 	Detail string    `json:"detail,omitempty"`
 	Todo   string    `json:"todo,omitempty"`
-	Output string    `json:"output,omitempty"` // of a script that failed
+	Output string    `json:"output,omitempty"` // output of a failed script
 }
 
-// seconds is a time as reports have it.
+// seconds is a duration in the format of reports.
 type seconds time.Duration
 
 // MarshalJSON writes seconds with three digits.
@@ -67,7 +67,7 @@ func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(json.Number
 
 func (s seconds) String() string { return fmt.Sprintf("%.3f", time.Duration(s).Seconds()) }
 
-// Failed is the first step that failed, with the folder it is of.
+// Failed returns the first step that failed, with its folder.
 func (r Report) Failed() (Result, Step, bool) {
 	for _, f := range r.Folders {
 		for _, s := range f.Steps {
@@ -79,7 +79,7 @@ func (r Report) Failed() (Result, Step, bool) {
 	return Result{}, Step{}, false
 }
 
-// FailedFolders is how many folders failed.
+// FailedFolders returns the number of folders that failed.
 func (r Report) FailedFolders() int {
 	n := 0
 	for _, f := range r.Folders {
@@ -90,8 +90,8 @@ func (r Report) FailedFolders() int {
 	return n
 }
 
-// Rows is the report as a table; the first row is the head. A folder that was skipped
-// is one row.
+// Rows returns the report as a table. The first row is the head. A skipped folder is
+// one row.
 func (r Report) Rows() [][]string {
 	rows := [][]string{{"folder", "check", "app", "result", "took", "detail"}}
 	for _, f := range r.Folders {
@@ -110,7 +110,7 @@ func (r Report) Rows() [][]string {
 	return rows
 }
 
-// dash keeps an empty cell from moving the ones behind it.
+// dash replaces an empty cell, so that the next cells do not move.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -118,7 +118,7 @@ func dash(s string) string {
 	return s
 }
 
-// Counts are how many steps succeeded, failed and were skipped.
+// Counts returns how many steps succeeded, failed and were skipped.
 func (r Report) Counts() (ok, failed, skipped int) {
 	for _, f := range r.Folders {
 		for _, s := range f.Steps {

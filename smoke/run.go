@@ -18,40 +18,40 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// removeTime is how long the removal of a place may take, services included.
+// removeTime is the timeout for removing a place, including services.
 const removeTime = 3 * time.Minute
 
-// Inside is what works in one place of a daemon.
+// Inside has the commands and the client for one place of a daemon.
 type Inside struct {
-	Ask   *client.Client // which looks for apps in that place
+	Ask   *client.Client // client for the apps in that place
 	Verbs Verbs
-	Env   []string // with which dew works there, too
-	Close func()   // lets go of what Env names
+	Env   []string // environment that makes dew work in that place
+	Close func()   // releases the resources that Env names
 }
 
-// Config says how folders are tested.
+// Config holds the settings of a run.
 type Config struct {
-	Ask       *client.Client // of the daemon, in no place
+	Ask       *client.Client // client of the daemon, without a place
 	Enter     func(ctx context.Context, p Place) (Inside, error)
-	Variables map[string]any // of the command line
-	Timeout   time.Duration  // of each folder; 0: as it says
-	Keep      bool           // leave apps, services and the place as they are
-	NoSkip    bool           // a folder that needs a program that is not there fails
+	Variables map[string]any // variables of the command line
+	Timeout   time.Duration  // timeout of each folder, 0 for the one in its smoke.yml
+	Keep      bool           // keep apps, services and the place after the run
+	NoSkip    bool           // fail a folder that needs a missing program
 
-	Say    func(format string, args ...any) // tells what goes on
-	Line   func(app string, l *v3.Line)     // sees the lines of apps, nameless when there is one app; may be nil
-	Script io.Writer                        // sees what scripts print; may be nil
-	Tried  func(err error)                  // hears what does not hold yet; may be nil
+	Say    func(format string, args ...any) // prints progress
+	Line   func(app string, l *v3.Line)     // receives the lines of apps, without a name if there is one app. Can be nil.
+	Script io.Writer                        // receives the output of scripts. Can be nil.
+	Tried  func(err error)                  // is called with the errors of failed attempts. Can be nil.
 	Bundle func(ctx context.Context, s Scene) (file string, err error)
-	// BundleAlways writes it also when nothing failed.
+	// BundleAlways writes the bundle even if nothing failed.
 	BundleAlways bool
-	Patient      context.Context // ends when nobody waits for the removal any more
+	Patient      context.Context // done when the user no longer waits for the removal
 
-	// bound limits the tries of a check, in the place of a clock.
+	// bound limits the tries of a check, instead of a clock.
 	bound func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
-// Scene is what there is to look at when a folder has failed.
+// Scene is the evidence after a folder has failed.
 type Scene struct {
 	Folder Folder
 	Place  Place
@@ -60,8 +60,8 @@ type Scene struct {
 	Began  time.Time
 }
 
-// Run tests folders one after the other. After a failure it goes on with the next
-// folder, unless nothing would work there either.
+// Run tests folders one after the other. After a failure it continues with the next
+// folder, unless that would fail for the same reason.
 func Run(ctx context.Context, cfg Config, folders []Folder) Report {
 	r := Report{Began: time.Now()}
 	for _, f := range folders {
@@ -86,17 +86,17 @@ type run struct {
 	Config
 	folder Folder
 	result Result
-	lacks  bool // a program that the folder needs
+	lacks  bool // a program that the folder needs is missing
 	place  Place
 	inside Inside
 	tail   *tail
-	began  time.Time // the push
+	began  time.Time // start of the push
 	apps   []subject
 	router string
-	mails  uint64 // that were there before
+	mails  uint64 // newest mail before the push
 }
 
-// do makes the steps in order; after one that failed the others are skipped.
+// do runs the steps in order. After a failure, the other steps are skipped.
 func (r *run) do(ctx context.Context) {
 	limit := r.folder.Spec.Timeout
 	if r.Timeout > 0 {
@@ -123,8 +123,8 @@ func (r *run) do(ctx context.Context) {
 	}
 }
 
-// lookForNeeds skips the folder if a program that it needs is not on this machine, or
-// fails it if nothing may be skipped.
+// lookForNeeds skips the folder if a program that it needs is not on this machine. With
+// NoSkip, it fails the folder.
 func (r *run) lookForNeeds() {
 	missing := slices.DeleteFunc(slices.Clone(r.folder.Spec.Needs), installed)
 	if r.lacks = len(missing) > 0; !r.lacks {
@@ -142,8 +142,8 @@ func (r *run) lookForNeeds() {
 	r.Say("%s: skipped: %s", r.folder.Name, reason)
 }
 
-// installed tells whether a program is in PATH or, if it is a path, there. A path may
-// have * for what differs from one version to the next.
+// installed reports whether a program is in PATH or, if it is a path, exists. A path
+// can have * for parts that differ between versions.
 func installed(program string) bool {
 	if !strings.Contains(program, "/") {
 		_, err := exec.LookPath(program)
@@ -156,7 +156,7 @@ func installed(program string) bool {
 	})
 }
 
-// note writes down how a step ended.
+// note records the result of a step.
 func (r *run) note(step Step, err error) {
 	took := time.Since(step.Began)
 	step.Took, step.State = seconds(took), StateOK
@@ -173,8 +173,8 @@ func (r *run) note(step Step, err error) {
 	}
 }
 
-// add adds a step to the report, unless nobody wants to hear of it: that there is a
-// place is news only when there is none.
+// add adds a step to the report. It leaves out the creation of the place unless that
+// failed.
 func (r *run) add(step Step) bool {
 	if step.Kind == KindPlace && step.State != StateFailed {
 		return false
@@ -186,7 +186,7 @@ func (r *run) add(step Step) bool {
 	return true
 }
 
-// step is something that is done once.
+// step is one action of a run.
 type step struct {
 	name, kind, app string
 	do              func(ctx context.Context) error
@@ -239,7 +239,7 @@ func scriptFailed(key string, err error) error {
 	return &Failure{Status: StatusFailed, Err: fmt.Errorf("%s failed: %w", key, f.Err), Todo: "what it printed is above", Output: f.Output}
 }
 
-// enter makes the place, and finds out how to reach its apps.
+// enter creates the place, and finds out how to reach its apps.
 func (r *run) enter(ctx context.Context) (err error) {
 	if r.place, err = makePlace(ctx, r.Ask); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (r *run) enter(ctx context.Context) (err error) {
 		r.router = u.Host
 	}
 	if e := (*client.Error)(nil); errors.As(err, &e) {
-		return nil // a daemon elsewhere may not tell: the names of its routes lead there
+		return nil // a remote daemon possibly does not say: the names of its routes resolve
 	}
 	return err
 }
@@ -295,7 +295,7 @@ func (r *run) push(ctx context.Context) error {
 	return nil
 }
 
-// names are the names of the apps, as the manifests list them.
+// names returns the names of the apps, in the order of the manifests.
 func (r *run) names() ([]string, error) {
 	vars := map[string]any{}
 	for _, more := range []map[string]any{r.folder.Spec.Variables, r.Variables} {
@@ -320,7 +320,7 @@ func (r *run) names() ([]string, error) {
 	return out, nil
 }
 
-// wait waits until every wished instance of every process of every app runs.
+// wait waits until every desired instance of every process of every app runs.
 func (r *run) wait(ctx context.Context) error {
 	w := newWatch(r.inside.Ask, r.apps)
 	var missing string
@@ -341,7 +341,7 @@ func (r *run) wait(ctx context.Context) error {
 	return err
 }
 
-// missing names an instance that does not run yet, or nothing.
+// missing returns the name of an instance that does not run yet, or an empty string.
 func (r *run) missing(ctx context.Context) (string, error) {
 	for _, a := range r.apps {
 		ps, err := r.inside.Ask.Processes().List(ctx, a.guid)
@@ -368,8 +368,7 @@ func (r *run) checker() *checker {
 	}
 }
 
-// leave keeps what there is to look at, and removes the place. It does so also
-// when ctx has ended.
+// leave collects the evidence, and removes the place. It does so even if ctx is done.
 func (r *run) leave(ctx context.Context) {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := patientContext(ctx, r.Patient)
@@ -402,7 +401,7 @@ func (r *run) leave(ctx context.Context) {
 	}
 }
 
-// patientContext outlives ctx, but not the patience of whoever waits.
+// patientContext returns a context that outlives ctx, but not patient.
 func patientContext(ctx, patient context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	if patient == nil {

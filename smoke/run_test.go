@@ -22,11 +22,11 @@ func tested(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) 
 	return testedWith(t, c, v, spec, Config{})
 }
 
-// tried is like tested, but the time of a check is over when a try of it has failed: how
-// long one takes is the machine's business.
+// tried is like tested, but the time of a check is over after its first failed try. So
+// the test does not depend on the speed of the machine.
 func tried(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
 	t.Helper()
-	var over context.CancelFunc // of the check that is made
+	var over context.CancelFunc // cancels the current check
 	return testedWith(t, c, v, spec, Config{
 		bound: func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 			ctx, over = context.WithTimeout(ctx, limit)
@@ -64,7 +64,7 @@ func testedWith(t *testing.T, c *cloud, v *fakeVerbs, spec string, cfg Config) (
 	return r, said.String()
 }
 
-// states are the steps of a report, on one line.
+// states returns the steps of a report, on one line.
 func states(r Report) string {
 	var out []string
 	for _, s := range r.Folders[0].Steps {
@@ -81,7 +81,7 @@ func TestRun(t *testing.T) {
 		c.stats[0].InstanceGUID = "i-2"
 		return crash("i-1", "APP/PROC/WEB: Exited with status 137", 0)
 	}
-	v.after = func() { // a mail that comes with the app
+	v.after = func() { // a mail that is sent with the push
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.mails = []v3.Mail{{ID: "m", To: "ada@example.com", Subject: "hello", Text: "dear ada"}}
@@ -119,8 +119,8 @@ checks:
 	}
 }
 
-// Every failure has its exit status; what comes behind it is skipped, and the org
-// goes all the same.
+// Every failure has its exit status. Later steps are skipped, and the org is still
+// removed.
 func TestRunFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name, spec string
@@ -192,7 +192,7 @@ func busy(c *cloud, _ *fakeVerbs) {
 	}
 }
 
-// crashes lets the app crash a while after the push.
+// crashes makes the app crash a while after the push.
 func crashes(description string, after time.Duration) func(*cloud, *fakeVerbs) {
 	return func(c *cloud, v *fakeVerbs) {
 		v.after = func() {
@@ -210,9 +210,8 @@ func crashes(description string, after time.Duration) func(*cloud, *fakeVerbs) {
 	}
 }
 
-// A check that does not hold at first is made again.
-// A folder whose programs are not there is skipped with the reason, in every report; the
-// status is 0. With NoSkip it fails, and the other folders are tested all the same.
+// A folder that needs missing programs is skipped with the reason, in every report, and
+// the status is 0. With NoSkip it fails, and the other folders are still tested.
 func TestRunNeeds(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "v1.2", "tool")
 	if err := os.MkdirAll(filepath.Dir(here), 0o755); err != nil {
@@ -261,7 +260,8 @@ func TestRunRetries(t *testing.T) {
 	}
 }
 
-// A folder without checks is pushed and awaited, and that is said.
+// A folder without checks is pushed, its apps must run, and the output says that there
+// are no checks.
 func TestRunWithoutChecks(t *testing.T) {
 	c := newCloud(t)
 	r, said := tested(t, c, &fakeVerbs{c: c}, "")
@@ -270,7 +270,7 @@ func TestRunWithoutChecks(t *testing.T) {
 	}
 }
 
-// What runs when somebody interrupts is ended, nothing is kept, the org goes.
+// An interruption stops running steps, keeps nothing, and removes the org.
 func TestRunInterrupted(t *testing.T) {
 	c := newCloud(t)
 	ask := c.ask(t)
@@ -283,7 +283,7 @@ func TestRunInterrupted(t *testing.T) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		_ = testkit.Until(func() error { // or in vain: then the test fails
+		_ = testkit.Until(func() error { // if it never happens, the test fails below
 			_, err := os.Stat(filepath.Join(dir, "began"))
 			return err
 		})

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// maxOutput is how much of what a script printed last is kept.
+// maxOutput is how much of a script's last output is stored.
 const maxOutput = 64 << 10
 
-// script is a program of sh.
+// script is a shell script.
 type script struct {
 	text string
 	dir  string
 	env  []string
-	show io.Writer // sees what it prints, as it comes; may be nil
+	show io.Writer // receives its output; can be nil
 }
 
-// run runs it to its end, or ends it with ctx, whatever it has started.
+// run runs the script until it exits. If ctx is done, it kills the script with all its
+// children.
 func (s script) run(ctx context.Context) error {
 	var out tailBuffer
 	cmd := exec.CommandContext(ctx, "sh", "-euc", s.text)
@@ -31,10 +32,10 @@ func (s script) run(ctx context.Context) error {
 	if s.show != nil {
 		cmd.Stdout = io.MultiWriter(&out, s.show)
 	}
-	cmd.Stderr = cmd.Stdout // the same writer: exec lets only one write at a time
+	cmd.Stderr = cmd.Stdout // the same writer, so that exec allows only one write at a time
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second // for what has left the group and holds the pipe
+	cmd.WaitDelay = 2 * time.Second // for processes that have left the group and hold the pipe
 	err := cmd.Run()
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return nil
@@ -47,7 +48,7 @@ func (s script) run(ctx context.Context) error {
 	return &Failure{Status: StatusFailed, Err: err, Output: out.String()}
 }
 
-// script makes a check of the folder's own.
+// script runs a check script of the folder.
 func (c *checker) script(ctx context.Context, text string, a subject) error {
 	env := append(append([]string{}, c.env...), "APP="+a.name)
 	if routes, err := c.ask.Routes().OfApp(ctx, a.guid); err == nil {
@@ -67,7 +68,7 @@ func (c *checker) script(ctx context.Context, text string, a subject) error {
 	return &Failure{Status: StatusAssertion, Err: &mismatch{err: f.Err, about: about}, Output: f.Output}
 }
 
-// routerPort is what stands behind the name of a route in an address.
+// routerPort is the port after the name of a route in an address.
 func (c *checker) routerPort() string {
 	if i := strings.LastIndexByte(c.router, ':'); i >= 0 && c.router[i:] != ":80" {
 		return c.router[i:]
@@ -75,7 +76,7 @@ func (c *checker) routerPort() string {
 	return ""
 }
 
-// tailBuffer keeps the last of what is written to it.
+// tailBuffer stores the last bytes that are written to it.
 type tailBuffer struct {
 	kept []byte
 	cut  bool

@@ -23,10 +23,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// patience bounds every wait: only a hang reaches it.
+// patience limits every wait: only a hang reaches it.
 const patience = 5 * time.Minute
 
-// bin has the programs as a release has them, and those of the example.
+// bin has the programs of a release, and those of the example.
 var bin string
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
@@ -53,8 +53,8 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// bench is a folder to work in: all that a run makes is below it, so that what it
-// leaves can be seen.
+// bench is a working folder. All files of a run are in it, so that leftovers can be
+// seen.
 type bench struct{ dir, tmp string }
 
 func newBench(t *testing.T, files map[string]string) bench {
@@ -76,7 +76,7 @@ func newBench(t *testing.T, files map[string]string) bench {
 	return b
 }
 
-// dew is the command in the folder, with nothing remembered and no daemon to find.
+// dew returns the command in the folder, without settings and without a daemon to find.
 func (b bench) dew(ctx context.Context, args ...string) (cmd *exec.Cmd, out, talk *bytes.Buffer) {
 	out, talk = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = exec.CommandContext(ctx, filepath.Join(bin, "dew"), args...)
@@ -96,7 +96,7 @@ func (b bench) run(t *testing.T, args ...string) (code int, out, talk string) {
 	return cmd.ProcessState.ExitCode(), o.String(), e.String()
 }
 
-// began waits until a check that touches a file of that name runs.
+// began waits until a check has created its file.
 func (b bench) began(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, "the check begins", func() error {
@@ -105,7 +105,7 @@ func (b bench) began(t *testing.T) {
 	})
 }
 
-// nothingLeft wants no traces; a process that was told to end may need a moment.
+// nothingLeft checks for leftovers. A process that was stopped can need a moment.
 func (b bench) nothingLeft(t *testing.T) {
 	t.Helper()
 	if err := testkit.Until(b.leftovers); err != nil {
@@ -113,8 +113,8 @@ func (b bench) nothingLeft(t *testing.T) {
 	}
 }
 
-// leftovers are traces of private daemons: files, processes and mounts (network
-// namespaces are some).
+// leftovers returns traces of private daemons: files, processes and mounts, which
+// include network namespaces.
 func (b bench) leftovers() error {
 	left, err := os.ReadDir(b.tmp)
 	errs := []error{err}
@@ -131,7 +131,7 @@ func (b bench) leftovers() error {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	errs = append(errs, err)
 	for _, name := range lines {
-		text, _ := os.ReadFile(name) // a process that has ended meanwhile is fine
+		text, _ := os.ReadFile(name) // a process that has exited since is fine
 		if bytes.Contains(text, []byte(b.tmp+"/")) {
 			errs = append(errs, fmt.Errorf("a process is left: %s %q", name, text))
 		}
@@ -139,14 +139,14 @@ func (b bench) leftovers() error {
 	return errors.Join(errs...)
 }
 
-// rootTag is what names outside of a root's folders end with.
+// rootTag is the suffix of names outside of a root's folders.
 func rootTag(root string) string {
 	sum := sha256.Sum256([]byte(root))
 	return hex.EncodeToString(sum[:4])
 }
 
-// outside is what a daemon with this root has outside of its folders: a bridge and
-// cgroups, which have the root's own names.
+// outside returns the resources of a daemon with this root outside of its folders: a
+// bridge and cgroups, which have the root's own names.
 func outside(root string) (found []string, err error) {
 	tag := rootTag(root)
 	links, err := net.Interfaces()
@@ -202,7 +202,7 @@ checks:
 - run: dew crashes "$APP" --json >crashes.json
 `
 
-// A folder with a sidecar passes at a private daemon, of which nothing is left.
+// A folder with a sidecar passes with a private daemon, which leaves nothing behind.
 func TestSmoke(t *testing.T) {
 	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": good})
 	code, out, talk := b.run(t, "smoke", "--json", "--junit", "report.xml", "shop")
@@ -242,7 +242,7 @@ func TestSmoke(t *testing.T) {
 		t.Errorf("the root was %s, want one below %s", status.Root, b.tmp)
 	}
 	b.nothingLeft(t)
-	// That it is looked for in the right place was seen while the daemon ran.
+	// A check of the running daemon proves that the test searches in the right place.
 	during, err := os.ReadFile(filepath.Join(b.dir, "shop", "outside.txt"))
 	tag := rootTag(status.Root)
 	if err != nil || !strings.Contains(string(during), "dewbr"+tag) || !strings.Contains(string(during), "/dew-"+tag) {
@@ -287,8 +287,8 @@ func checkJUnit(t *testing.T, file string, tests, failures int) {
 	}
 }
 
-// A check that does not hold gives status 8, a sentence and a bundle without
-// secrets; of two folders the other one is tested all the same.
+// A failed check has status 8, a message and a bundle without secrets. The other of two
+// folders is still tested.
 func TestSmokeFails(t *testing.T) {
 	bad := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
 checks:
@@ -321,7 +321,7 @@ checks:
 	b.nothingLeft(t)
 }
 
-// An interruption in the middle of a check ends all, and nothing is left.
+// An interruption during a check stops everything, and nothing is left.
 func TestSmokeInterrupted(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -342,10 +342,10 @@ checks:
 				t.Fatal(err)
 			}
 			b.began(t)
-			if err := syscall.Kill(-cmd.Process.Pid, tt.sig); err != nil { // as a terminal does: to the whole group
+			if err := syscall.Kill(-cmd.Process.Pid, tt.sig); err != nil { // to the whole group, as a terminal does
 				t.Fatal(err)
 			}
-			_ = cmd.Wait() // its status is looked at
+			_ = cmd.Wait() // the test checks its status
 			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(talk.String(), "Interrupted: cleaning up") {
 				t.Errorf("status %d, want 1\n%s", code, talk)
 			}
@@ -354,7 +354,7 @@ checks:
 	}
 }
 
-// A daemon that is killed is told as such, and what it leaves is removed.
+// A killed daemon is reported as such, and its leftovers are removed.
 func TestSmokeDaemonKilled(t *testing.T) {
 	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
 checks:
@@ -373,7 +373,7 @@ checks:
 	b.nothingLeft(t)
 }
 
-// What a run that was killed left is removed by the next one.
+// The next run removes the leftovers of a killed run.
 func TestSmokeKilled(t *testing.T) {
 	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
 checks:
@@ -401,7 +401,7 @@ checks:
 	b.nothingLeft(t)
 }
 
-// Whoever reads what it says may leave before it does.
+// A run succeeds even if the reader of its output closes the pipe early.
 func TestSmokeWithoutReader(t *testing.T) {
 	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": strings.SplitAfter(good, "some-service.admin}}\n")[0]})
 	r, w, err := os.Pipe()
@@ -421,7 +421,7 @@ func TestSmokeWithoutReader(t *testing.T) {
 	b.nothingLeft(t)
 }
 
-// A change makes the next test, with the same daemon.
+// A change starts the next test, with the same daemon.
 func TestSmokeWatch(t *testing.T) {
 	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
 checks:
@@ -458,7 +458,7 @@ checks:
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Error(err)
 	}
-	_ = cmd.Wait() // its status is looked at
+	_ = cmd.Wait() // the test checks its status
 	pids, err := os.ReadFile(filepath.Join(b.dir, "pids"))
 	lines := strings.Fields(strings.ReplaceAll(string(pids), `"pid":`, ""))
 	if cmd.ProcessState.ExitCode() != 0 || err != nil || len(lines) != 2 || lines[0] != lines[1] || strings.Count(out.String(), "5 ok, 0 failed") != 2 {
@@ -467,8 +467,8 @@ checks:
 	b.nothingLeft(t)
 }
 
-// At a daemon that others use it works in an org of its own, gives its app another
-// route than theirs, and leaves all as it was.
+// With a shared daemon, a run works in its own org, gives its app another route, and
+// leaves everything else unchanged.
 func TestSmokeBesideOthers(t *testing.T) {
 	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": strings.SplitAfter(good, "some-service.admin}}\n")[0]})
 	run := filepath.Join(b.tmp, "run")
@@ -518,7 +518,7 @@ func TestSmokeBesideOthers(t *testing.T) {
 	}
 }
 
-// Mistakes are told with what to do, before anything is started.
+// Mistakes are reported with a fix, before anything is started.
 func TestSmokeMistakes(t *testing.T) {
 	b := newBench(t, map[string]string{"bad/smoke.yml": "chekcs: []\n", "bad/manifest.yml": manifest})
 	for _, tt := range []struct {

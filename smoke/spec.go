@@ -11,23 +11,23 @@ import (
 	"github.com/ohler55/ojg/jp"
 )
 
-// File is the name of the file that says what to check in a folder.
+// File is the name of the file with the checks of a folder.
 const File = "smoke.yml"
 
 const (
 	folderTimeout = 5 * time.Minute
 	checkTimeout  = 30 * time.Second
-	// An instance that crashed a few times waits for half a minute before it is
-	// started again, and what it had is ended before that.
+	// An instance that crashed a few times waits for half a minute before its next
+	// start, and its processes are stopped before that.
 	exitTimeout = 90 * time.Second
 )
 
-// Spec is what a smoke.yml says.
+// Spec is the content of a smoke.yml.
 type Spec struct {
 	Alone     bool
-	Needs     []string // programs, by name or path, without which it is skipped
+	Needs     []string // required programs, by name or path; if one is missing, the folder is skipped
 	Build     string
-	Manifests []string // as written: seen from the folder of the file
+	Manifests []string // as written, relative to the folder of the file
 	Variables map[string]any
 	Services  []Service
 	Before    string
@@ -35,17 +35,17 @@ type Spec struct {
 	Checks    []Check
 }
 
-// Service is a service instance that is made before the push.
+// Service is a service instance that is created before the push.
 type Service struct {
 	Name, Offering, Plan string
-	Parameters           json.RawMessage // empty: none
+	Parameters           json.RawMessage // empty for none
 }
 
-// Check is one thing that must hold. One of HTTP, Log, Kill, SSH, Mail and Run is
-// set; Exit may go with those that can end a process.
+// Check is one condition that must hold. One of HTTP, Log, Kill, SSH, Mail and Run is
+// set. Exit is allowed with those that can stop a process.
 type Check struct {
 	Name    string
-	App     string // empty: the first
+	App     string // empty for the first
 	Timeout time.Duration
 	Line    int
 	HTTP    *HTTPCheck
@@ -57,10 +57,10 @@ type Check struct {
 	Exit    *ExitCheck
 }
 
-// HTTPCheck is a request to an app, and what must be answered.
+// HTTPCheck is a request to an app, and the expected response.
 type HTTPCheck struct {
 	Method, Path, Host string
-	Port               int // 0: any route of the app
+	Port               int // 0 for any route of the app
 	Headers            map[string]string
 	Body               string
 	Status             []int
@@ -69,23 +69,23 @@ type HTTPCheck struct {
 	JSON               []JSONCheck
 }
 
-// JSONCheck is a value that must stand at a path of an answer.
+// JSONCheck is an expected value at a path of a response.
 type JSONCheck struct {
 	Path string
 	Want any
 	expr jp.Expr
 }
 
-// Text is what a text must be like.
+// Text is a condition for a text.
 type Text struct {
 	Contains []string
 	Equals   *string
 	Matches  []*regexp.Regexp
 }
 
-// LogCheck is a line that must have been printed since the push began.
+// LogCheck is a line that must have been printed since the start of the push.
 type LogCheck struct {
-	Source string // empty: any
+	Source string // empty for any
 	Text   Text
 }
 
@@ -95,10 +95,10 @@ type KillCheck struct {
 	Instance                 int
 }
 
-// ExitCheck is what the exit record must say. What is empty may be anything.
+// ExitCheck is the expected exit record. An empty field matches anything.
 type ExitCheck struct{ Description, Reason string }
 
-// SSHCheck is a command inside an instance, and how it must end.
+// SSHCheck is a command inside an instance, and its expected result.
 type SSHCheck struct {
 	Command, Process string
 	Instance         int
@@ -106,13 +106,13 @@ type SSHCheck struct {
 	Text             Text
 }
 
-// MailCheck is a mail that must come.
+// MailCheck is a mail that must arrive.
 type MailCheck struct {
 	To, Subject string
 	Text        Text
 }
 
-// withDefaults fills in what a smoke.yml does not say.
+// withDefaults fills in missing values of a smoke.yml.
 func (s Spec) withDefaults() Spec {
 	if len(s.Manifests) == 0 {
 		s.Manifests = []string{"manifest.yml"}
@@ -143,10 +143,10 @@ func (c Check) withDefaults() Check {
 	return c
 }
 
-// ends tells whether the check makes an instance crash.
+// ends reports whether the check makes an instance crash.
 func (c Check) ends() bool { return c.Kill != nil || c.Exit != nil }
 
-// does names a check by what it does.
+// does describes a check by its action.
 func (c Check) does() string {
 	switch {
 	case c.HTTP != nil:
@@ -175,7 +175,7 @@ func (c Check) does() string {
 	}
 }
 
-// short is the text as the name of a check has it.
+// short is the text in the name of a check.
 func (t Text) short() string {
 	switch {
 	case len(t.Contains) > 0:

@@ -15,15 +15,15 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// sweepTime is how long a daemon that nobody owns any more may take to leave.
+// sweepTime is the timeout for stopping a daemon without an owner.
 const sweepTime = time.Minute
 
-// ownerFile is locked by the process that started a private daemon. The kernel
-// unlocks it however that process ends.
+// ownerFile is locked by the process that started a private daemon. The kernel unlocks
+// it however that process exits.
 const ownerFile = "owner"
 
-// claim makes the owner file of a folder. It is locked before it has its name, so that
-// nobody takes it for one that was left.
+// claim creates the owner file of a folder. It locks the file before it renames it, so
+// that no other run mistakes it for a leftover.
 func claim(dir string) (*os.File, error) {
 	file := filepath.Join(dir, ownerFile)
 	f, err := lockFile(file+".new", os.O_RDWR|os.O_CREATE)
@@ -50,12 +50,12 @@ func lockFile(file string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Sweep ends private daemons whose owners were killed, and removes what they left.
-// One that was kept has no owner file and stays.
+// Sweep stops private daemons whose owners were killed, and removes their leftovers. A
+// daemon that was kept has no owner file and stays.
 func Sweep(ctx context.Context, dewd string, say func(format string, args ...any)) {
 	files, err := filepath.Glob(filepath.Join(os.TempDir(), privatePrefix+"*", ownerFile))
 	if err != nil {
-		return // the pattern is right
+		return // the pattern is valid
 	}
 	for _, file := range files {
 		dir := filepath.Dir(file)
@@ -74,8 +74,8 @@ func Sweep(ctx context.Context, dewd string, say func(format string, args ...any
 	}
 }
 
-// isOwn tells whether nobody but this user can have put something into a folder:
-// anybody may make one with such a name where temporary files are.
+// isOwn reports whether only this user can have written to a folder. Every user can
+// create such a name in the folder of temporary files.
 func isOwn(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
@@ -85,7 +85,7 @@ func isOwn(dir string) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// sweep ends a daemon that is not a child of this process.
+// sweep stops a daemon that is not a child of this process.
 func (p *Private) sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sweepTime, fmt.Errorf("it did not leave within %s", sweepTime))
 	defer cancel()
@@ -93,14 +93,14 @@ func (p *Private) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true}) // it may have ended long ago
+	_ = ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true}) // it could have exited long ago
 	var last error
 	err = client.Poll(ctx, func() (bool, error) {
 		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); !errors.As(err, &u) {
 			return false, nil
 		}
-		last = p.tearDown(ctx) // which needs the daemon to be gone
+		last = p.tearDown(ctx) // needs the daemon to be stopped
 		return last == nil, nil
 	})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Folders of others are never swept: what is in them would be believed.
+// Folders of other users are never swept, because their contents cannot be trusted.
 func TestOurs(t *testing.T) {
 	root := t.TempDir()
 	open, closed := filepath.Join(root, "open"), filepath.Join(root, "closed")

@@ -13,17 +13,17 @@ import (
 
 const (
 	appsEvery = 200 * time.Millisecond
-	tailLines = 200 // of each app, kept for the report
+	tailLines = 200 // lines of each app, stored for the report
 )
 
-// tail follows the lines of all apps of a place from when they come into being.
+// tail follows the lines of all apps of a place from their creation on.
 type tail struct {
 	ask   *client.Client
 	space string
-	show  func(app string, l *v3.Line) // may be nil
+	show  func(app string, l *v3.Line) // can be nil
 
 	mu   sync.Mutex
-	last map[string][]string // guarded by mu: by app
+	last map[string][]string // by app; guarded by mu
 
 	stop context.CancelFunc
 	all  sync.WaitGroup
@@ -36,13 +36,13 @@ func startTail(ctx context.Context, ask *client.Client, space string, show func(
 	return t
 }
 
-// find begins to follow every app that appears.
+// find starts to follow every app that appears.
 func (t *tail) find(ctx context.Context) {
 	tick := time.NewTicker(appsEvery)
 	defer tick.Stop()
 	seen := map[string]bool{}
 	for {
-		apps, _ := t.ask.Apps().ListIn(ctx, t.space) // what fails now works the next time, or others tell
+		apps, _ := t.ask.Apps().ListIn(ctx, t.space) // an error is ignored: the next call works, or other steps report it
 		for _, a := range apps {
 			if !seen[a.GUID] {
 				seen[a.GUID] = true
@@ -62,11 +62,11 @@ func (t *tail) follow(ctx context.Context, a v3.App) {
 		if l.Source != "RTR" {
 			t.keep(a.Name, lineText(l))
 		}
-		if t.show != nil && l.Source != "STG" { // push shows what staging prints
+		if t.show != nil && l.Source != "STG" { // push shows the output of staging
 			t.show(a.Name, l)
 		}
 		return nil
-	}}) // it ends with ctx, or with the app
+	}}) // stops with ctx, or with the app
 }
 
 func (t *tail) keep(app, line string) {
@@ -77,8 +77,8 @@ func (t *tail) keep(app, line string) {
 
 func newest(lines []string) []string { return lines[max(0, len(lines)-tailLines):] }
 
-// end stops following, and takes the newest lines from the log: the last words may
-// not have come yet. Where it does not answer, what came stands.
+// end stops following, and reads the newest lines from the log, because the last lines
+// could be missing. If the daemon does not respond, the received lines remain.
 func (t *tail) end(ctx context.Context) {
 	t.stop()
 	t.all.Wait()
@@ -97,7 +97,7 @@ func (t *tail) end(ctx context.Context) {
 	}
 }
 
-// text is the newest lines of every app.
+// text returns the newest lines of every app.
 func (t *tail) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *tail) text() string {
 	return b.String()
 }
 
-// lineText is a line as dew logs writes it.
+// lineText returns a line in the format of dew logs.
 func lineText(l *v3.Line) string {
 	return fmt.Sprintf("%s [%s/%d] %s %s", l.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00"), l.Source, l.Index, l.Stream, l.Text)
 }

@@ -12,13 +12,13 @@ import (
 
 const lookEvery = 300 * time.Millisecond
 
-// watch looks for crashes that nobody asked for.
+// watch finds crashes that no check caused.
 type watch struct {
 	ask  *client.Client
 	apps []subject
 
 	mu    sync.Mutex
-	known map[string]bool // guarded by mu: crashes that were asked for
+	known map[string]bool // crashes that a check caused; guarded by mu
 }
 
 func newWatch(ask *client.Client, apps []subject) *watch {
@@ -27,7 +27,7 @@ func newWatch(ask *client.Client, apps []subject) *watch {
 
 func crashKey(c v3.Crash) string { return c.Instance + c.CrashedAt.String() }
 
-// accept says that a crash was asked for.
+// accept records that a check caused a crash.
 func (w *watch) accept(c v3.Crash) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,8 +40,8 @@ func (w *watch) expected(c v3.Crash) bool {
 	return w.known[crashKey(c)]
 }
 
-// look gives the first crash that nobody asked for. A daemon that does not answer
-// is noticed by whoever needs it.
+// look returns the first crash that no check caused. It ignores a daemon that does not
+// respond: other steps report that.
 func (w *watch) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func (w *watch) look(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		for i := len(crashes) - 1; i >= 0; i-- { // the oldest first: it led to the others
+		for i := len(crashes) - 1; i >= 0; i-- { // the oldest first, because it caused the others
 			if !w.expected(crashes[i]) {
 				return crashed(a, crashes[i])
 			}
@@ -59,7 +59,7 @@ func (w *watch) look(ctx context.Context) error {
 	return nil
 }
 
-// guard ends the context it gives when something crashes.
+// guard returns a context that is cancelled when an app crashes.
 func (w *watch) guard(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -85,7 +85,7 @@ func (w *watch) guard(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// crashed is the failure of an app that crashed.
+// crashed returns the failure for an app that crashed.
 func crashed(a subject, c v3.Crash) *Failure {
 	f := &Failure{
 		Status: StatusCrashed, Err: fmt.Errorf("app %s crashed: %s", a.name, c.Description),

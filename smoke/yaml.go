@@ -7,14 +7,14 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// maxFile is the most bytes that a smoke.yml can have.
+// maxFile is the maximum size of a smoke.yml in bytes.
 const maxFile = 256 << 10
 
-// SpecError says what is wrong with a smoke.yml, where, and what is allowed.
+// SpecError says what is wrong with a smoke.yml, where, and which values are allowed.
 type SpecError struct {
 	File    string
-	Line    int    // 0: nobody knows
-	Key     string // "checks[0].http.port"
+	Line    int    // 0 if unknown
+	Key     string // such as "checks[0].http.port"
 	Message string
 }
 
