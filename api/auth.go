@@ -19,9 +19,9 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// Handler answers on the listener that everybody on the machine can reach, also
-// the pages in a browser: the Host must be one of the listener's own names, a
-// foreign Origin is turned away, and whoever comes is the bearer of a token.
+// Handler serves the listener that every program on the machine can reach, including
+// browsers. The Host must be one of the listener's own names, and a foreign Origin is
+// refused. The caller is identified by a token.
 func (s *Server) Handler() http.Handler {
 	accounts := s.c.Auth.Handler()
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,13 +46,13 @@ func (s *Server) Handler() http.Handler {
 	}))
 }
 
-// ofAccounts tells the requests that the authorization server answers.
+// ofAccounts reports whether the authorization server handles the request.
 func ofAccounts(r *http.Request) bool {
 	return r.URL.Path == "/uaa" || strings.HasPrefix(r.URL.Path, "/uaa/")
 }
 
-// bearer is who the token of a request speaks for. Who comes without one, or with
-// a bad one, still reads what is open to everybody.
+// bearer returns the caller that the token of a request identifies. A caller without a
+// valid token can still use public endpoints.
 func (s *Server) bearer(r *http.Request) *access.Caller {
 	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	token = strings.TrimSpace(token)
@@ -72,9 +72,9 @@ func (s *Server) bearer(r *http.Request) *access.Caller {
 	return &access.Caller{Err: err}
 }
 
-// Local answers on the local socket. Its mode is the check of who comes in, so
-// whoever does is an administrator; with PeerContext as the server's ConnContext
-// the peer's name stands in the events.
+// Local serves the local socket. The mode of the socket's file controls the access, so
+// every caller is an administrator. With PeerContext as the server's ConnContext,
+// events have the peer's name.
 func (s *Server) Local() http.Handler {
 	accounts := s.c.Auth.Handler()
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,15 +87,15 @@ func (s *Server) Local() http.Handler {
 			return
 		}
 		if s.daemon.IsNotify(r) {
-			s.daemon.Notifications(w, r) // it knows tokens alone
+			s.daemon.Notifications(w, r) // it accepts only tokens
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), &access.Caller{Who: who, Local: true})))
 	}))
 }
 
-// ownNames are the host names that a request may ask for. A name that somebody
-// else's DNS gives to 127.0.0.1 is not among them.
+// ownNames returns the host names that a request can use. A name that a foreign DNS
+// server maps to 127.0.0.1 is not among them.
 func ownNames(public *url.URL, more []string) map[string]bool {
 	names := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true, hostname(public.Host): true}
 	for _, n := range more {
@@ -104,7 +104,7 @@ func ownNames(public *url.URL, more []string) map[string]bool {
 	return names
 }
 
-// hostname is the name in host[:port], as it is compared.
+// hostname returns the name in host[:port], in the form that is compared.
 func hostname(host string) string {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -114,7 +114,7 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// foreign tells a request that a page of another origin made. Another port of
+// foreign reports whether a page of another origin made the request. Another port of
 // this machine is another origin.
 func (s *Server) foreign(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
@@ -128,17 +128,17 @@ func (s *Server) foreign(r *http.Request) bool {
 
 type peerKey struct{}
 
-// PeerContext is for http.Server.ConnContext of the local socket: it notes who
-// is at the other end.
+// PeerContext is for http.Server.ConnContext of the local socket. It stores the peer's
+// identity in the context.
 func PeerContext(ctx context.Context, c net.Conn) context.Context {
 	uid, err := peerUID(c)
 	if err != nil {
-		return ctx // unknown: the events name nobody
+		return ctx // unknown, so events have no name
 	}
 	return context.WithValue(ctx, peerKey{}, peer(uid))
 }
 
-// peerUID asks the kernel whose process connected.
+// peerUID returns the uid of the connected process, from the kernel.
 func peerUID(c net.Conn) (uint32, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -161,8 +161,8 @@ func peerUID(c net.Conn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// peer is the administrator behind a uid; the machine's own name for it where it
-// has one.
+// peer returns the administrator with a uid, named after the machine's user if there is
+// one.
 func peer(uid uint32) auth.Principal {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {

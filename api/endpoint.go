@@ -6,7 +6,7 @@ import (
 	"github.com/dewrun/dew/api/rest"
 )
 
-// endpoints are all rows of the API.
+// endpoints returns all rows of the API.
 func (s *Server) endpoints() []rest.Endpoint {
 	return slices.Concat(
 		s.openapiEndpoints(), s.daemon.Endpoints(), s.orgs.Endpoints(), s.apps.Endpoints(), s.bits.Endpoints(),

@@ -14,8 +14,9 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// guard lets a request through to next when its right is granted. It answers 401
-// to nobody, 403 to those who may not, and 404 to those who must not know.
+// guard passes a request to next if the caller has the endpoint's need. It responds 401
+// to callers without a token, 403 to callers without permission, and 404 to callers who
+// must not know that the resource exists.
 func (s *Server) guard(e rest.Endpoint, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.admit(r, e)
@@ -30,8 +31,9 @@ func (s *Server) guard(e rest.Endpoint, next http.Handler) http.Handler {
 	})
 }
 
-// readable refuses a query that cannot be read whole: what was left out of it might
-// have changed what it asks for. Text that is not UTF-8 would be shown as another.
+// readable refuses a query that cannot be parsed completely, because a lost part could
+// change its meaning. It also refuses text that is not UTF-8, which would be shown as
+// different text.
 func readable(r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return rest.BadQuery("%v", err)
@@ -60,7 +62,7 @@ func (s *Server) admit(r *http.Request, e rest.Endpoint) error {
 	case !access.HasScope(v.Who, r.Method):
 		return access.ErrNotAuthorized
 	case e.Needs == access.Authenticated || v.Who.Admin():
-		return nil // the handler knows what there is
+		return nil // the handler decides what the caller can see
 	}
 	if e.Resource.Find == nil {
 		return s.authorizeGlobally(r, e)
@@ -76,8 +78,8 @@ func (s *Server) admit(r *http.Request, e rest.Endpoint) error {
 	return rest.Missing(e.Resource.Name, err)
 }
 
-// authorizeGlobally asks for a need that is no matter of a place. What is named and not seen
-// is not there; only then it is refused.
+// authorizeGlobally checks a need that does not depend on a space or org. A named
+// resource that the caller cannot see is not found. Only then is the need refused.
 func (s *Server) authorizeGlobally(r *http.Request, e rest.Endpoint) error {
 	perms, err := s.access.Permissions(r.Context())
 	if err != nil || perms.Allows(e.Needs, access.Place{}) {
@@ -94,8 +96,7 @@ func (s *Server) authorizeGlobally(r *http.Request, e rest.Endpoint) error {
 	return access.ErrNotAuthorized
 }
 
-// browse lets those in who come without a token, unless the marketplace is hidden
-// from them.
+// browse allows callers without a token, unless the marketplace is hidden from them.
 func (s *Server) browse() error {
 	f, err := s.c.Registry.Flag(app.FlagHideMarket)
 	if err == nil && f.Enabled {
@@ -104,8 +105,8 @@ func (s *Server) browse() error {
 	return err
 }
 
-// authorizeReader lets those read who see the thing in another space. To do more, they
-// must see where it belongs.
+// authorizeReader allows reading by callers who can see the resource in another space.
+// For other needs, they must see the space that it belongs to.
 func (s *Server) authorizeReader(r *http.Request, e rest.Endpoint, refused error) error {
 	spaces, err := e.Resource.Readers(s.access, r.PathValue("guid"))
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/dewrun/dew/api/rest"
 )
 
-// openapiEndpoints are the endpoints of this file.
+// openapiEndpoints returns the endpoints of this file.
 func (s *Server) openapiEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /openapi.json", Needs: access.Public, Handler: s.getDescription, Shape: rest.Returns[map[string]any](200)},
 	}
 }
 
-// getDescription is for everybody: it tells nothing of what there is.
+// getDescription is public, because it reveals nothing about existing resources.
 func (s *Server) getDescription(*http.Request) (any, error) {
 	return rest.Document(s.links.Public.String(), s.c.Version, s.described()), nil
 }

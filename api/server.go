@@ -1,12 +1,12 @@
-// Package api serves the Cloud Foundry v3 API and log-cache over HTTP. It puts the groups
-// of handlers together, and checks every request against the row of its endpoint.
+// Package api serves the Cloud Foundry v3 API and log-cache over HTTP. It combines the
+// groups of handlers, and checks every request against the row of its endpoint.
 //
 //	request ─▶ listener (Host, Origin, caller) ─▶ mux ─▶ guard (the row's need) ─▶ handler of a group
 //	                                                                                    │
 //	response ◀── serve: a value, or rest.ToError of an error ◀── platform, registry ◀───┘
 //
-// There are two listeners for one mux: Handler for the address that every program on the
-// machine can reach, Local for the socket whose file mode is the check.
+// There are two listeners for one mux. Handler is for the address that every program on
+// the machine can reach. Local is for the socket, whose file mode controls the access.
 package api
 
 import (
@@ -53,79 +53,82 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Config is what a Server needs.
+// Config holds the dependencies and settings of a Server.
 type Config struct {
-	DB        *store.DB // where Registry and Events live: a change and its event are one transaction
+	DB        *store.DB // database of Registry and Events: a change and its event are one transaction
 	Registry  *registry.Registry
 	Events    *registry.Events
-	Jobs      *registry.Jobs // New gives it the operations that handlers start
+	Jobs      *registry.Jobs // New registers the operations that handlers start
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
 	Shelf     *droplet.Droplets
-	Catalog   *droplet.Catalog // of buildpacks
+	Catalog   *droplet.Catalog // catalog of buildpacks
 	Processes platform.Processes
 	Exits     platform.Exits
 	Logs      *logstream.Logs
 	Services  *marketplace.Marketplace
-	Auth      *auth.Server // who comes over the listener
-	Roles     *auth.Roles  // and what they may do
+	Auth      *auth.Server // authenticates callers of the listener
+	Roles     *auth.Roles  // the roles of callers
 
-	PublicURL string   // absolute URLs begin with it
-	Names     []string // further names of the listener; localhost and PublicURL's host are known
-	Version   string   // of the program
+	PublicURL string   // prefix of absolute URLs
+	Names     []string // additional names of the listener besides localhost and PublicURL's host
+	Version   string   // version of the program
 	Logger    *slog.Logger
 
-	// RefusedURLs are the stored URLs that a user who is not an administrator could not
-	// set now; nil: not known.
+	// RefusedURLs returns the stored URLs that a non-administrator could not set now.
+	// Nil means not known.
 	RefusedURLs func() ([]v3.RefusedURL, error)
-	// About is the part of GET /dew/v1/status that does not change; the server
-	// counts the rest.
+	// About is the part of GET /dew/v1/status that does not change. The server fills in
+	// the rest.
 	About v3.Status
-	// SetAside lists what the daemon cannot repair now; nil: nothing.
+	// SetAside returns the problems that the daemon cannot repair now. Nil means none.
 	SetAside func() []v3.SetAside
 
-	// UploadDir holds uploads while they come in; empty: the system's temporary folder.
+	// UploadDir holds uploads while they arrive. Empty means the system's temporary
+	// folder.
 	UploadDir string
-	// MaxUpload bounds one upload in bytes; 0: 1 GiB.
+	// MaxUpload is the maximum size of one upload in bytes. 0 means 1 GiB.
 	MaxUpload int64
 
-	// Bindings are the services that an app is bound to now, where instances read
-	// them at every start; nil: they have those that their droplet was made with.
+	// Bindings returns the services that an app is bound to now, if instances read them
+	// at every start. If it is nil, instances have the bindings of their droplet.
 	Bindings func(app string) (droplet.Bindings, error)
 
-	// Snapshots copies the data of service instances; nil: nobody does.
+	// Snapshots copies the data of service instances. If it is nil, snapshots are not
+	// supported.
 	Snapshots platform.Snapshots
 
-	// PortTrouble says why the port of a TCP route cannot be opened; empty: it can, or
-	// nobody wants it. It may be nil.
+	// PortTrouble returns why the port of a TCP route cannot be opened. It returns an
+	// empty string if the port is open or not needed. It can be nil.
 	PortTrouble func(port int) string
 
-	// SSH is the door into instances; nil: there is none.
+	// SSH is the SSH server for instances. Nil means none.
 	SSH *platform.SSHDoor
 
-	// Notify answers below /notify, with the prefix stripped; nil: nobody does.
+	// Notify serves requests under /notify, with the prefix stripped. Nil means none.
 	Notify http.Handler
-	// Mails is the built-in inbox; nil: mails go elsewhere.
+	// Mails is the built-in inbox. It is nil if mails go to another server.
 	Mails *daemon.Mails
-	// CrashMails are told by mail; nil: nobody can.
+	// CrashMails sends mails about crashes. Nil means none.
 	CrashMails *notify.Crashes
 
-	// Crashed lists the crashed instances whose files are kept. It may be nil.
+	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
 
-	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
+	// Metrics holds the daemon's measurements. Nil means a new one without other
+	// sources.
 	Metrics *daemon.Metrics
-	// Stats counts starts and crashes, for /metrics. It may be nil.
+	// Stats counts starts and crashes, for /metrics. It can be nil.
 	Stats func() runtime.Stats
-	// Shutdown asks the daemon to leave; with apps, to end them before. It returns
-	// at once. Nil: the request is refused.
+	// Shutdown makes the daemon stop, and stops the apps first if apps is set. It
+	// returns at once. If it is nil, the request is refused.
 	Shutdown func(apps bool)
 }
 
-// defaultMaxUpload is the platform's own bound of app bits.
+// defaultMaxUpload is Cloud Foundry's own limit of app files.
 const defaultMaxUpload = 1 << 30
 
-// Server answers. It may be used by many goroutines.
+// Server serves the API. It is safe for concurrent use.
 type Server struct {
 	c         Config
 	log       *slog.Logger
@@ -135,7 +138,7 @@ type Server struct {
 	names     map[string]bool
 	mux       *http.ServeMux
 	rows      []rest.Endpoint
-	described func() rest.Object // the description of the rows, made when it is first asked for
+	described func() rest.Object // description of the rows, created on first use
 
 	apps   *apps.Handlers
 	bits   *bits.Handlers
@@ -146,7 +149,7 @@ type Server struct {
 	daemon *daemon.Handlers
 }
 
-// New makes a Server and gives the jobs their operations.
+// New returns a Server and registers the operations of jobs.
 func New(c Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"DB": c.DB == nil, "Registry": c.Registry == nil, "Events": c.Events == nil, "Jobs": c.Jobs == nil,
@@ -192,7 +195,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// group makes the groups of handlers.
+// group creates the groups of handlers.
 func (s *Server) group() {
 	show := &present.Presenter{Access: s.access, Links: s.links, Platform: s.platform, PortTrouble: s.c.PortTrouble}
 	s.apps = &apps.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, SSH: s.c.SSH, Version: s.c.Version}
@@ -207,8 +210,8 @@ func (s *Server) group() {
 	}}
 }
 
-// register registers all endpoints, each behind its guard. A row that lacks a part
-// stops the start. Every other request gets 404 `Unknown request`.
+// register registers all endpoints, each with its guard. An incomplete row fails the
+// start. Every other request gets 404 `Unknown request`.
 func (s *Server) register() error {
 	s.rows = s.endpoints()
 	slices.SortFunc(s.rows, func(a, b rest.Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
@@ -225,7 +228,7 @@ func (s *Server) register() error {
 		}
 		s.mux.Handle(e.Pattern, s.guard(e, h))
 	}
-	unknown := rest.Endpoint{Pattern: "/", Needs: access.Authenticated} // strangers learn nothing about what exists
+	unknown := rest.Endpoint{Pattern: "/", Needs: access.Authenticated} // unauthenticated callers learn nothing about existing endpoints
 	s.mux.Handle(unknown.Pattern, s.guard(unknown, s.serve(func(*http.Request) (any, error) { return nil, access.ErrUnknownRequest })))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot make the API: %w", err)
@@ -252,7 +255,7 @@ func (s *Server) serve(h rest.Handler) http.HandlerFunc {
 	}
 }
 
-// bound is how many bytes a body may have. Uploads are read as a stream, all
+// bound is the maximum number of bytes of a body. Uploads are read as a stream, all
 // others into memory.
 func (s *Server) bound(r *http.Request) int64 {
 	for _, pattern := range []string{"/v3/packages/*/upload", "/v3/buildpacks/*/upload", "/v3/droplets/*/upload", "/dew/v1/spaces/*/buildpacks"} {
@@ -266,11 +269,12 @@ func (s *Server) bound(r *http.Request) int64 {
 	return rest.MaxBody
 }
 
-// statusGone is what proxies write down for a client that closed its connection.
+// statusGone is the status that proxies log for a client that closed its connection.
 const statusGone = 499
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	// A client that went away in the midst of it is nobody's fault, and hears nothing.
+	// If the client closed its connection during the request, there is no error and no
+	// response.
 	if r.Context().Err() != nil && errors.Is(err, r.Context().Err()) {
 		w.WriteHeader(statusGone)
 		return
@@ -300,7 +304,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // people read it too, and nobody takes it for a page
+	enc.SetEscapeHTML(false) // people also read it, and browsers do not treat it as a page
 	if err := enc.Encode(a.Body); err != nil {
 		s.log.Error("cannot encode the answer", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
 		a.Status = http.StatusInternalServerError
@@ -310,10 +314,10 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(b.Bytes()) // a client that hung up is its own business
+	_, _ = w.Write(b.Bytes()) // ignore a client that closed its connection
 }
 
-// writeRaw writes what is not JSON. No browser shall take it for a page.
+// writeRaw writes a body that is not JSON. Browsers must not treat it as a page.
 func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	h := w.Header()
 	h.Set("Content-Type", a.ContentType)
@@ -321,7 +325,7 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer)
 	if a.Raw != nil {
 		h.Set("Content-Length", strconv.Itoa(len(a.Raw)))
 		w.WriteHeader(a.Status)
-		_, _ = w.Write(a.Raw) // a client that hung up is its own business
+		_, _ = w.Write(a.Raw) // ignore a client that closed its connection
 		return
 	}
 	if a.Size > 0 {
@@ -336,11 +340,11 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer)
 	}
 	if err := a.Produce(w); err != nil && r.Context().Err() == nil {
 		s.log.Warn("a download ended too early", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
-		panic(http.ErrAbortHandler) // the client must not take it for the whole
+		panic(http.ErrAbortHandler) // the client must not mistake it for the complete body
 	}
 }
 
-// joinWarnings writes warnings as clients read them: escaped, with commas between.
+// joinWarnings encodes warnings as clients read them: escaped and separated by commas.
 func joinWarnings(texts []string) string {
 	escaped := make([]string, len(texts))
 	for i, text := range texts {
@@ -349,8 +353,8 @@ func joinWarnings(texts []string) string {
 	return strings.Join(escaped, ",")
 }
 
-// outer is around every request of every door: an id, and a panic that costs one
-// answer and not the daemon.
+// outer wraps every request of every listener. It sets a request id, and a panic fails
+// only one response and not the daemon.
 func (s *Server) outer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := uuid.NewString()
@@ -374,7 +378,8 @@ func (s *Server) outer(next http.Handler) http.Handler {
 	})
 }
 
-// AllowSSH tells whether somebody may open an SSH session in the instances of an app.
+// AllowSSH checks whether a principal can open an SSH session in the instances of an
+// app.
 func (s *Server) AllowSSH(who auth.Principal, a app.App) error { return s.apps.AllowSSH(who, a) }
 
 // RecordSSH records an SSH session, or the attempt to open one, as an audit event.
