@@ -20,14 +20,14 @@ import (
 	"time"
 )
 
-// The exit statuses of dew that wrong input gives.
+// The exit statuses of dew for wrong input.
 const (
 	statusFailed      = 1
 	statusUsage       = 2
 	statusUnreachable = 6
 )
 
-// stored is everything that wrong input could leave behind, as the API tells it.
+// stored returns all resources that wrong input could leave behind, from the API.
 func stored(t *testing.T) string {
 	t.Helper()
 	out := dew(t, "", "apps").out
@@ -35,7 +35,8 @@ func stored(t *testing.T) string {
 		out += dew(t, "", "curl", path).out
 	}
 	for _, a := range read[[]struct{ GUID string }](t, "apps", "--json") {
-		// The manifest has the variables, too; asked for alone, their reading is an event.
+		// The manifest already has the variables, and reading them separately creates
+		// an event.
 		for _, path := range []string{"/sidecars", "/manifest", "/builds"} {
 			out += dew(t, "", "curl", "/v3/apps/"+a.GUID+path).out
 		}
@@ -54,8 +55,8 @@ func unchanged(t *testing.T) {
 	})
 }
 
-// refused checks an answer: the client's fault, with the platform's error that
-// says what is wrong.
+// refused checks a response: a client error, in the platform's format, that says what
+// is wrong.
 func refused(t *testing.T, p page, status int, want ...string) {
 	t.Helper()
 	if p.status != status {
@@ -77,16 +78,16 @@ func refused(t *testing.T, p page, status int, want ...string) {
 	}
 }
 
-// fileLine is where dew says a mistake is.
+// fileLine matches the position of a mistake in dew's messages.
 var fileLine = regexp.MustCompile(`manifest\.yml:([0-9]+):`)
 
-// A manifest with one mistake is refused as a whole, by dew and by the daemon
-// itself: the app before the mistake is not made either.
+// A manifest with one mistake is refused as a whole, by dew and by the daemon itself.
+// The app before the mistake is not created either.
 func TestBadManifests(t *testing.T) {
 	space := read[struct{ Resources []struct{ GUID string } }](t, "curl", "/v3/spaces").Resources[0].GUID
 	unchanged(t)
 	for name, tt := range map[string]struct {
-		text string // of the second app, from line 4
+		text string // entry of the second app, from line 4
 		want []string
 	}{
 		"broken YAML":                   {"  env: {A: [\n", []string{"line ", "not YAML"}},
@@ -126,7 +127,7 @@ func TestBadManifests(t *testing.T) {
 				if r.code != statusFailed {
 					t.Errorf("dew %s: status %d, want %d\n%s", args, r.code, statusFailed, r.err)
 				}
-				told := fileLine.ReplaceAllString(r.err, "in the file, line $1:") // the daemon says it so
+				told := fileLine.ReplaceAllString(r.err, "in the file, line $1:") // the daemon's form of the message
 				for _, w := range append(tt.want, "in the file") {
 					if !strings.Contains(told, w) {
 						t.Errorf("dew %s says %q, want %q in it", args, r.err, w)
@@ -140,7 +141,7 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// Sidecars that are made one by one are held to the same rules.
+// Sidecars that are created one by one must follow the same rules.
 func TestBadSidecars(t *testing.T) {
 	const name = "sidecar-target"
 	dew(t, "", "create-app", name)
@@ -168,7 +169,7 @@ func TestBadSidecars(t *testing.T) {
 	}
 }
 
-// zipped is an archive with a good file and one more.
+// zipped returns an archive with a good file and one more.
 func zipped(t *testing.T, name string, mode fs.FileMode, content string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -194,7 +195,7 @@ func zipped(t *testing.T, name string, mode fs.FileMode, content string) []byte 
 	return buf.Bytes()
 }
 
-// form is an upload of an archive.
+// form returns an upload of an archive.
 func form(t *testing.T, archive []byte) (contentType, body string) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -212,8 +213,8 @@ func form(t *testing.T, archive []byte) (contentType, body string) {
 	return w.FormDataContentType(), buf.String()
 }
 
-// Uploads that would write where they must not, or that are not whole, are
-// refused; no file of theirs is known afterwards.
+// Uploads that would write to forbidden paths, or that are incomplete, are refused.
+// None of their files is stored afterwards.
 func TestBadUploads(t *testing.T) {
 	const name = "upload-target"
 	dew(t, "", "create-app", name)
@@ -230,7 +231,7 @@ func TestBadUploads(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		archive []byte
-		cut     int // bytes that the body lacks
+		cut     int // bytes missing from the body
 		status  int
 		want    []string
 	}{
@@ -271,7 +272,7 @@ func TestBadUploads(t *testing.T) {
 	}
 }
 
-// announce tells the daemon of a body that never comes and reads the answer.
+// announce sends the headers of a body that never comes, and reads the response.
 func announce(t *testing.T, path string, size int64) page {
 	t.Helper()
 	conn, err := net.Dial("unix", filepath.Join(dewd.run, "dew.sock"))
@@ -295,8 +296,7 @@ func announce(t *testing.T, path string, size int64) page {
 	return page{resp.StatusCode, resp.Header, body.String()}
 }
 
-// dew tells what is wrong with what it was given, and its status tells whose
-// fault it is.
+// dew reports what is wrong with its input, and its status says who caused the error.
 func TestBadCommands(t *testing.T) {
 	const name = "command-target"
 	dew(t, "", "create-app", name)
@@ -331,8 +331,8 @@ func TestBadCommands(t *testing.T) {
 	}
 }
 
-// Files that an app must not have are refused on the way that users push them,
-// too: the app stays as it was, with nothing staged.
+// Files that an app must not have are also refused in a push. The app is unchanged, and
+// nothing is staged.
 func TestBadPushes(t *testing.T) {
 	const name = "push-target"
 	dew(t, "", "create-app", name)
@@ -362,8 +362,8 @@ func TestBadPushes(t *testing.T) {
 	}
 }
 
-// The listener answers to its own names, to no foreign page, and nothing of worth
-// without a token.
+// The listener accepts only its own names, refuses foreign pages, and requires a token
+// for everything that is not public.
 func TestListenerKeepsStrangersOut(t *testing.T) {
 	unchanged(t)
 	for name, tt := range map[string]struct {

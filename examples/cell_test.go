@@ -20,18 +20,18 @@ import (
 	"time"
 )
 
-// patience bounds every wait: only a hang reaches it.
+// patience limits every wait: only a hang reaches it.
 const patience = 3 * time.Minute
 
-// cell is one daemon with the programs it is made of. The tests share it, look at
-// it with dew and over HTTP, and leave no app behind.
+// cell is one daemon with its programs. The tests share it, use it through dew and over
+// HTTP, and leave no app behind.
 type cell struct {
 	dir, bin, run string
-	extra         []string // flags of its own
-	defaultPorts  bool     // it has a network to itself
-	log           string   // dewd's own
+	extra         []string // additional flags
+	defaultPorts  bool     // it has its own network
+	log           string   // dewd's own log
 	cmd           *exec.Cmd
-	ended         chan struct{} // closed when dewd has
+	ended         chan struct{} // closed when dewd has exited
 	status        struct{ Cell, API, Router, Domain string }
 }
 
@@ -58,14 +58,14 @@ func runTests(m *testing.M) (code int) {
 		code = m.Run()
 	}
 	if err = errors.Join(err, dewd.end()); err != nil {
-		log, _ := os.ReadFile(dewd.log) // it is shown as far as it is there
+		log, _ := os.ReadFile(dewd.log) // as much of it as there is
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, log)
 		return 1
 	}
 	return code
 }
 
-// build makes the programs as a release has them, and those of the example.
+// build builds the programs of a release, and those of the example.
 func build(bin string) (string, error) {
 	for module, packages := range map[string][]string{
 		"..": {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init", "./cmd/dew-sftp", "./cmd/dew-static"},
@@ -80,7 +80,7 @@ func build(bin string) (string, error) {
 	return bin, nil
 }
 
-// flags keep the daemon apart from every other one on the machine.
+// flags separate the daemon from every other one on the machine.
 func (c *cell) flags() []string {
 	all := []string{"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"), "--log-reserve", "1MiB"}
 	if !c.defaultPorts {
@@ -90,7 +90,7 @@ func (c *cell) flags() []string {
 }
 
 func (c *cell) start() error {
-	// A folder of its own makes dewd start a containerd of its own.
+	// If this folder exists, dewd starts its own containerd.
 	if err := os.MkdirAll(filepath.Join(c.dir, "root", "containerd"), 0o700); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c *cell) start() error {
 	}
 	c.ended = make(chan struct{})
 	go func() {
-		_ = c.cmd.Wait() // end looks at its state
+		_ = c.cmd.Wait() // end checks its state
 		close(c.ended)
 	}()
 	return until(func() error {
@@ -123,7 +123,7 @@ func (c *cell) start() error {
 	})
 }
 
-// end lets dewd and all apps leave as a user does, and looks for what stayed.
+// end stops dewd and all apps as a user does, and searches for leftovers.
 func (c *cell) end() error {
 	if c.cmd == nil || c.cmd.Process == nil {
 		return nil
@@ -141,7 +141,7 @@ func (c *cell) end() error {
 		errs = append(errs, errors.New("dewd is there after dew shutdown"), c.cmd.Process.Kill())
 		<-c.ended
 	}
-	errs = append(errs, until(c.leftovers), c.complaints()) // a process that was told to end may need a moment
+	errs = append(errs, until(c.leftovers), c.complaints()) // a process that was stopped can need a moment
 	if err := errors.Join(errs...); err != nil {
 		out, terr := exec.Command(filepath.Join(c.bin, "dewd"), append([]string{"teardown"}, c.flags()...)...).CombinedOutput()
 		if terr != nil {
@@ -152,8 +152,8 @@ func (c *cell) end() error {
 	return nil
 }
 
-// leftovers are traces of the cell outside its root: the run folder, processes
-// and mounts.
+// leftovers returns traces of the cell outside its root: the run folder, processes and
+// mounts.
 func (c *cell) leftovers() error {
 	var errs []error
 	if _, err := os.Stat(c.run); !errors.Is(err, os.ErrNotExist) {
@@ -169,7 +169,7 @@ func (c *cell) leftovers() error {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	errs = append(errs, err)
 	for _, name := range lines {
-		b, _ := os.ReadFile(name) // a process that has ended meanwhile is fine
+		b, _ := os.ReadFile(name) // a process that has exited since is fine
 		if bytes.Contains(b, []byte(c.dir+"/")) {
 			errs = append(errs, fmt.Errorf("shutdown left a process: %s %q", name, b))
 		}
@@ -177,7 +177,7 @@ func (c *cell) leftovers() error {
 	return errors.Join(errs...)
 }
 
-// complaints are lines of dewd's own log that nothing here may cause.
+// complaints returns lines of dewd's own log that these tests must not cause.
 func (c *cell) complaints() error {
 	b, err := os.ReadFile(c.log)
 	errs := []error{err}
@@ -192,7 +192,7 @@ func (c *cell) complaints() error {
 // final is an error that waiting does not change.
 type final struct{ error }
 
-// until tries again until there is no error; a hang gives the last one.
+// until retries until there is no error. After a hang it returns the last one.
 func until(try func() error) error {
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		err := try()
@@ -212,7 +212,7 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// result is how a command ended.
+// result is the result of a command.
 type result struct {
 	out, err string
 	code     int
@@ -223,8 +223,8 @@ func (c *cell) dew(dir string, args ...string) result {
 	return c.within(2*patience, dir, "dew", args...)
 }
 
-// within runs a program in a folder, with the daemon to talk to. What waits does so
-// by itself; the limit is only against a hang.
+// within runs a program in a folder, with the daemon's settings. Programs that wait
+// have their own limits; this limit is only for a hang.
 func (c *cell) within(limit time.Duration, dir, program string, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -252,7 +252,7 @@ func dew(t *testing.T, dir string, args ...string) result {
 	return r
 }
 
-// read runs a command that must succeed and decodes what it writes.
+// read runs a command that must succeed and decodes its output.
 func read[T any](t *testing.T, args ...string) (v T) {
 	t.Helper()
 	r := dew(t, "", args...)
@@ -262,7 +262,7 @@ func read[T any](t *testing.T, args ...string) (v T) {
 	return v
 }
 
-// deleteLater removes an app at the end of the test. Its log goes with its last
+// deleteLater deletes an app at the end of the test. Its log is removed with its last
 // instance.
 func deleteLater(t *testing.T, name string) {
 	t.Cleanup(func() {
@@ -286,14 +286,14 @@ func deleteLater(t *testing.T, name string) {
 	})
 }
 
-// page is an answer to a request.
+// page is the response to a request.
 type page struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// get asks the router for a path of an app.
+// get requests a path of an app from the router.
 func get(t *testing.T, host, path string) page {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, dewd.status.Router+path, http.NoBody)
@@ -304,7 +304,8 @@ func get(t *testing.T, host, path string) page {
 	return ask(t, http.DefaultTransport, req)
 }
 
-// bySocket asks the daemon as dew does, with a body that dew would not send.
+// bySocket sends a request to the daemon as dew does, with a body that dew would not
+// send.
 func bySocket(t *testing.T, method, path, contentType, body string) page {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://dew"+path, strings.NewReader(body))

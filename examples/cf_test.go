@@ -17,7 +17,7 @@ import (
 type stock struct {
 	t   *testing.T
 	bin string
-	dir string // where it runs
+	dir string // working directory
 }
 
 func newStock(t *testing.T) *stock {
@@ -37,7 +37,7 @@ func newStock(t *testing.T) *stock {
 	return s
 }
 
-// cf runs a command that must end with a status, and gives what it says.
+// cf runs a command that must exit with a status, and returns its output.
 func (s *stock) cf(status int, args ...string) string {
 	s.t.Helper()
 	r := dewd.within(5*patience, s.dir, s.bin, args...)
@@ -47,7 +47,7 @@ func (s *stock) cf(status int, args ...string) string {
 	return r.out + r.err
 }
 
-// says waits until a command says something that matches.
+// says waits until the output of a command matches.
 func (s *stock) says(pattern string, args ...string) {
 	s.t.Helper()
 	wanted := regexp.MustCompile(pattern)
@@ -59,11 +59,12 @@ func (s *stock) says(pattern string, args ...string) {
 	})
 }
 
-// killConfigServer is what somebody types in a shell of the container.
+// killConfigServer is a command that a user types in a shell of the container.
 const killConfigServer = `for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != config-server ] || kill -9 ${p#/proc/}; done`
 
-// The app with the config sidecar: it is created, gets its manifest, is pushed and
-// answers; the sidecar is killed in a shell of the container, and the log says so.
+// The app with the config sidecar is created, gets its manifest, is pushed and
+// responds. A user kills the sidecar in a shell of the container, and the log records
+// it.
 func TestCFSidecarSample(t *testing.T) {
 	const name = "config-sidecar"
 	s := newStock(t)
@@ -74,7 +75,8 @@ func TestCFSidecarSample(t *testing.T) {
 	s.cf(0, "push", name)
 	answers(t, name)
 	old := running(t, name, "web", 1)[0]
-	// The instance ends, and the session with it: how, nobody promises.
+	// The instance stops, and the session with it. The status of the session is not
+	// defined.
 	dewd.within(patience, "", s.bin, "ssh", name, "-c", killConfigServer)
 	s.says(`\[API/0\] OUT App instance exited with guid `+guidOf(t, name)+` payload: \{"instance":"`+old+`","index":0,"cellid":"[^"]+","reason":"CRASHED",`+
 		`"exitdescription":"APP/PROC/WEB/SIDECAR/CONFIG-SERVER: Exited with status 137","crashcount":1,"crashtimestamp":\d+,"version":"[^"]+"\}`, "logs", name, "--recent")
@@ -84,9 +86,9 @@ func TestCFSidecarSample(t *testing.T) {
 	s.says(`\[APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0\] OUT GET /config/\n`, "logs", name, "--recent")
 }
 
-// The Java app with the debug sidecar in its jar: a route leads to the sidecar's
-// port, the restart completes that, and a thread dump is in the log. Without memory
-// for the sidecar the app does not start.
+// The Java app has the debug sidecar in its jar. A route to the sidecar's port works after
+// a restart, and a thread dump is in the log. Without memory for the sidecar, the app does
+// not start.
 func TestCFDebugSidecar(t *testing.T) {
 	const name = "java-threaddump"
 	s := newStock(t)
@@ -125,7 +127,7 @@ func TestCFDebugSidecar(t *testing.T) {
 	s.says(`\[API/0\] ERR `+refused, "logs", name, "--recent")
 }
 
-// madeUp is the password that the sidecar has told last.
+// madeUp returns the password that the sidecar logged last.
 func (s *stock) madeUp(app string) string {
 	s.t.Helper()
 	told := regexp.MustCompile(`user debug has the password (\S+)`).FindAllStringSubmatch(s.cf(0, "logs", app, "--recent"), -1)
@@ -135,7 +137,7 @@ func (s *stock) madeUp(app string) string {
 	return told[len(told)-1][1]
 }
 
-// getAs asks the router for a path of an app, as somebody.
+// getAs requests a path of an app from the router, with a user and a password.
 func getAs(t *testing.T, host, path, user, password string) page {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, dewd.status.Router+path, http.NoBody)
@@ -147,12 +149,12 @@ func getAs(t *testing.T, host, path, user, password string) page {
 	return ask(t, http.DefaultTransport, req)
 }
 
-// The app with the database: the service is made in the background, bound, and in
-// the app's environment after a restage.
+// The service of the app with the database is created in the background and bound. After
+// a restage it is in the app's environment.
 func TestCFDatabaseApp(t *testing.T) {
 	const name, db = "users-database", "db"
 	s := newStock(t)
-	s.dir = program(t, name, "  env: {DB_CONNECTION: postgres, DB_PORT: 9}\n") // lets it start before anything is bound
+	s.dir = program(t, name, "  env: {DB_CONNECTION: postgres, DB_PORT: 9}\n") // so that it starts before a service is bound
 	if out := s.cf(0, "marketplace"); !regexp.MustCompile(`(?m)^postgres +small, large `).MatchString(out) {
 		t.Errorf("the marketplace has no postgres:\n%s", out)
 	}
@@ -166,7 +168,7 @@ func TestCFDatabaseApp(t *testing.T) {
 	if out := s.cf(0, "bind-service", name, db); !strings.Contains(out, "cf restage "+name) {
 		t.Errorf("bind-service says %s", out)
 	}
-	wantTrouble(t, name, "/migrate") // the credentials are not there yet
+	wantTrouble(t, name, "/migrate") // the app does not have the credentials yet
 	s.cf(0, "restage", name)
 	if p := usersPage(t, name, "/migrate"); p["migrated"] != true {
 		t.Errorf("/migrate answers %v", p)

@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package examples_test pushes the examples with the real programs, as a user
-// does: it looks with dew and over HTTP only.
+// Package examples_test pushes the examples with the real programs, as a user does. It
+// uses only dew and HTTP.
 package examples_test
 
 import (
@@ -20,7 +20,7 @@ import (
 
 const wantConfig = `{"scope":"some-service.admin","password":"not-a-real-p4$$w0rd"}` + "\n"
 
-// appView is what `dew app --json` tells, as far as it is looked at here.
+// appView holds the parts of the output of `dew app --json` that the tests check.
 type appView struct {
 	GUID      string `json:"guid"`
 	State     string `json:"state"`
@@ -80,7 +80,7 @@ func logsOf(t *testing.T, app string) []line {
 	return out
 }
 
-// instances gives the ids of a process's instances by index, when all of them run.
+// instances returns the ids of a process's instances by index, if all of them run.
 func instances(t *testing.T, app, process string) ([]string, error) {
 	t.Helper()
 	stats := read[struct {
@@ -116,7 +116,7 @@ func running(t *testing.T, app, process string, count int) (ids []string) {
 	return ids
 }
 
-// replaced waits until another instance runs in the place of an old one.
+// replaced waits until another instance runs in place of an old one.
 func replaced(t *testing.T, app string, index int, old string) (id string) {
 	t.Helper()
 	eventually(t, app+" runs again", func() error {
@@ -133,7 +133,7 @@ func replaced(t *testing.T, app string, index int, old string) (id string) {
 	return id
 }
 
-// answers waits until the app answers /config with what its sidecar says.
+// answers waits until the app responds to /config with the sidecar's configuration.
 func answers(t *testing.T, host string) {
 	t.Helper()
 	eventually(t, "/config of "+host, func() error {
@@ -144,7 +144,7 @@ func answers(t *testing.T, host string) {
 	})
 }
 
-// sample is a folder with the example's manifests and programs.
+// sample returns a folder with the example's manifests and programs.
 func sample(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -166,8 +166,8 @@ func sample(t *testing.T) string {
 	return dir
 }
 
-// An app is created, gets its manifest, is pushed and answers through its
-// sidecar; the sidecar is killed; who died is on record everywhere; both come back.
+// An app is created, gets its manifest, is pushed and responds through its sidecar.
+// After the sidecar is killed, all records name it, and both processes run again.
 func TestPushWithSidecar(t *testing.T) {
 	const name = "config-sidecar"
 	dir := sample(t)
@@ -203,7 +203,7 @@ func TestPushWithSidecar(t *testing.T) {
 	}
 }
 
-// checkLines looks for lines of the app and of its sidecar, before and after the
+// checkLines checks for lines of the app and of its sidecar, before and after the
 // crash, in one log.
 func checkLines(t *testing.T, app, before, after string) {
 	t.Helper()
@@ -230,7 +230,7 @@ func checkLines(t *testing.T, app, before, after string) {
 	}
 }
 
-// checkExitRecord wants the exit record once, with its eight fields and no other.
+// checkExitRecord checks for one exit record, with exactly its eight fields.
 func checkExitRecord(t *testing.T, app, instance string) {
 	t.Helper()
 	guid := guidOf(t, app)
@@ -307,8 +307,8 @@ func checkCrashes(t *testing.T, app, instance string) {
 	}
 }
 
-// A sidecar that listens on localhost is reached by the app beside it and by no
-// route, not even by one that names its port.
+// The app can reach a sidecar that listens on localhost, but no route can, not even one
+// that names its port.
 func TestSidecarHasNoRoute(t *testing.T) {
 	const name = "config-sidecar"
 	dir := sample(t)
@@ -334,7 +334,7 @@ func TestSidecarHasNoRoute(t *testing.T) {
 		t.Fatalf("routes %+v, want one", routes.Resources)
 	}
 	route := "/v3/routes/" + routes.Resources[0].GUID
-	t.Cleanup(func() { dewd.dew("", "curl", "-X", "DELETE", route) }) // a route outlives its app
+	t.Cleanup(func() { dewd.dew("", "curl", "-X", "DELETE", route) }) // a route is not deleted with its app
 	dew(t, "", "curl", "-X", "PATCH", route+"/destinations", "-d", fmt.Sprintf(`{"destinations":[{"app":{"guid":%q,"process":{"type":"web"}},"port":8082}]}`, guidOf(t, name)))
 	dew(t, "", "restart", name)
 	answers(t, name)
@@ -350,9 +350,9 @@ func TestSidecarHasNoRoute(t *testing.T) {
 	})
 }
 
-// Two instances with two sidecars each, one with a space in its name, and a worker
-// with the one sidecar that lists it: what is killed in one instance is nothing to
-// the others.
+// There are two instances with two sidecars each, one with a space in its name, and a
+// worker with one sidecar. Killing a process in one instance does not affect the
+// others.
 func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	const name = "config-sidecar-two"
 	dir := sample(t)
@@ -402,7 +402,7 @@ func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	bothAnswer(t, name)
 
 	all := []string{"APP/PROC/WEB", "APP/PROC/WEB/SIDECAR/AGENT", "APP/PROC/WEB/SIDECAR/CONFIG SERVER", "APP/PROC/WORKER", "APP/PROC/WORKER/SIDECAR/AGENT"}
-	eventually(t, "lines of all processes", func() error { // who runs may not have printed yet
+	eventually(t, "lines of all processes", func() error { // a running process has possibly not printed yet
 		sources := map[string]bool{}
 		for _, l := range logsOf(t, name) {
 			if strings.HasPrefix(l.Source, "APP/") {
@@ -416,8 +416,7 @@ func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	})
 }
 
-// bothAnswer waits until both instances have answered after one another, as their
-// own lines tell.
+// bothAnswer waits until both instances have responded, according to their log lines.
 func bothAnswer(t *testing.T, app string) {
 	t.Helper()
 	ids := running(t, app, "web", 2)
@@ -436,8 +435,8 @@ func bothAnswer(t *testing.T, app string) {
 	})
 }
 
-// What has not changed is neither sent nor staged again, however many files it
-// has; what has is, and only that.
+// Unchanged files are neither sent nor staged again, however many there are. Only
+// changed files are sent.
 func TestUnchangedPush(t *testing.T) {
 	const name = "many-files"
 	count := 2000

@@ -26,7 +26,7 @@ import (
 	"time"
 )
 
-// limited starts a daemon of its own whose builds may do little.
+// limited starts a separate daemon with strict limits for builds.
 func limited(t *testing.T, flags ...string) *cell {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
@@ -36,7 +36,7 @@ func limited(t *testing.T, flags ...string) *cell {
 	c := &cell{dir: dir, bin: dewd.bin, run: filepath.Join(dir, "run"), log: filepath.Join(dir, "log"), extra: flags}
 	t.Cleanup(func() {
 		if err := c.end(); err != nil {
-			b, _ := os.ReadFile(c.log) // as far as it is there
+			b, _ := os.ReadFile(c.log) // as much of it as there is
 			t.Errorf("%v\n%s", err, b)
 		}
 		_ = os.RemoveAll(dir)
@@ -56,7 +56,7 @@ func (c *cell) must(t *testing.T, args ...string) result {
 	return r
 }
 
-// containers lists what is there of instances and builds.
+// containers lists the containers of instances and builds.
 func (c *cell) containers(t *testing.T) (found []string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(filepath.Join(c.dir, "root")))
@@ -71,9 +71,9 @@ func (c *cell) containers(t *testing.T) (found []string) {
 	return found
 }
 
-// A push says that its app was deleted during the staging, and nothing of the build is
-// left. dew shutdown --apps ends a staging as well: dewd exits with status 0 and logs no
-// error.
+// A push reports that its app was deleted during the staging, and nothing of the build
+// is left. dew shutdown --apps stops a staging as well: dewd exits with status 0 and
+// logs no error.
 func TestDeletedWhileStaging(t *testing.T) {
 	c := limited(t)
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestDeletedWhileStaging(t *testing.T) {
 	if err := c.end(); err != nil {
 		t.Error(err)
 	}
-	c.cmd = nil // it has ended
+	c.cmd = nil // it has exited
 	<-ended
 	b, err := os.ReadFile(c.log)
 	if err != nil || !strings.Contains(string(b), "leaving, all apps have ended") || strings.Contains(string(b), "apps stay") {
@@ -116,12 +116,12 @@ func TestDeletedWhileStaging(t *testing.T) {
 	}
 }
 
-// mischief is what a buildpack does, and why its build fails.
+// mischief is the script of a hostile buildpack, and the expected error of its build.
 type mischief struct{ compile, want string }
 
-// Buildpacks that mean harm fail with a reason within their limits. An app beside
-// them lives on, and nothing is left of them. Only those that would never end meet the
-// end of their time: how long the others take is the machine's business.
+// Hostile buildpacks fail with a reason within their limits. Other apps keep running,
+// and nothing is left of the build. Only builds that never finish reach the time limit,
+// because the duration of the others depends on the machine.
 func TestHostileBuildpacks(t *testing.T) {
 	const late = `cannot stage \S+: it took longer than 8s`
 	t.Run("endless", func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestHostileBuildpacks(t *testing.T) {
 	})
 }
 
-// hostileBuildpacks tries them on a daemon whose builds may take so long.
+// hostileBuildpacks tests them on a daemon with this time limit for builds.
 func hostileBuildpacks(t *testing.T, limit string, all map[string]mischief) {
 	t.Helper()
 	c := limited(t, "--staging-timeout", limit, "--staging-memory", "128MiB", "--staging-disk", "256MiB")
@@ -177,13 +177,13 @@ func hostileBuildpacks(t *testing.T, limit string, all map[string]mischief) {
 	if id == "" || !strings.Contains(now, id) {
 		t.Errorf("the other app was replaced:\n%s", now)
 	}
-	c.must(t, good...) // and the daemon serves on
+	c.must(t, good...) // and the daemon still works
 	c.must(t, "delete", "-f", "good")
 }
 
 func tail(s string) string { return s[max(0, len(s)-1000):] }
 
-// What a build makes runs without the rights of somebody else.
+// Programs from a build run without setuid permissions.
 func TestSetuidIsLost(t *testing.T) {
 	pack := buildpack(t, map[string]string{
 		"compile": `cp /bin/sleep "$1/sleep" && chmod 6755 "$1/sleep"`, "release": "echo 'default_process_types: {web: ls -l sleep; ./sleep 1000}'",
@@ -202,7 +202,7 @@ func TestSetuidIsLost(t *testing.T) {
 	})
 }
 
-// Packages that mean harm are refused before anything is staged.
+// Hostile packages are refused before anything is staged.
 func TestHostilePackages(t *testing.T) {
 	const name = "hostile"
 	dew(t, "", "create-app", name)
@@ -254,8 +254,9 @@ func TestHostilePackages(t *testing.T) {
 	}
 }
 
-// bomb adds a file of zeros that is larger than any package may be. What stands for
-// the first of them stands for all: they need not be compressed one after another.
+// bomb adds a file of zeros that is larger than the maximum size of a package. The
+// compressed form of one part is repeated, so that the test need not compress all of
+// it.
 func bomb(z *zip.Writer) error {
 	const times = 1025
 	zeros := make([]byte, 1<<20)
@@ -300,7 +301,8 @@ func entryMode(name string, mode fs.FileMode) func(z *zip.Writer) error {
 	}
 }
 
-// serves answers on the machine's address that the containers of a daemon see.
+// serves starts a server on the machine's address that the containers of a daemon can
+// reach.
 func (c *cell) serves(t *testing.T, h http.Handler) (address string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(filepath.Join(c.dir, "root")))
@@ -322,7 +324,7 @@ func (c *cell) serves(t *testing.T, h http.Handler) (address string) {
 	return l.Addr().String()
 }
 
-// A buildpack is fetched by git, as its user may name it.
+// A buildpack is fetched with git from a URL that its user chooses.
 func TestGitBuildpack(t *testing.T) {
 	c := limited(t, "--allow-host")
 	pack := buildpack(t, map[string]string{"compile": "echo fetched by git", "release": "echo 'default_process_types: {web: sleep 1000}'"})
@@ -363,7 +365,7 @@ func TestGitBuildpack(t *testing.T) {
 	c.must(t, "delete", "-f", "git")
 }
 
-// A buildpack is fetched as a zip, for those who may.
+// A buildpack is fetched as a zip, for users with permission.
 func TestZipBuildpack(t *testing.T) {
 	c := limited(t, "--allow-host")
 	var good bytes.Buffer
@@ -415,8 +417,8 @@ func TestZipBuildpack(t *testing.T) {
 	c.must(t, "delete", "-f", "zip")
 }
 
-// A daemon that is killed while it stages leaves a container behind; the next one
-// removes it, keeps what was printed, and stages again.
+// A daemon that is killed during a staging leaves a container behind. The next daemon
+// removes it, keeps its output, and stages again.
 func TestStagingSurvivesTheDaemon(t *testing.T) {
 	c := limited(t)
 	pack := buildpack(t, map[string]string{

@@ -20,9 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPages runs the shell blocks of README and docs as a reader would paste them,
-// in the order of each page, against a dewd with the default ports and run folder.
-// Network and mounts are the test's own, so other daemons on the machine do not matter.
+// TestPages runs the shell blocks of README and docs as a reader would paste them, in
+// the order of each page. It uses a dewd with the default ports and run folder. The
+// test has its own network and mounts, so it does not affect other daemons on the
+// machine.
 func TestPages(t *testing.T) {
 	checkout := copyCheckout(t)
 	ownNamespaces(t)
@@ -45,7 +46,7 @@ func TestPages(t *testing.T) {
 // a loopback interface only and to an empty /run.
 func ownNamespaces(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
 		t.Fatalf("cannot create namespaces: %v", err)
 	}
@@ -65,7 +66,7 @@ func ownNamespaces(t *testing.T) {
 	}
 }
 
-// pages are README and docs, README first.
+// pages returns README and docs, README first.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("../docs/*.md")
@@ -75,8 +76,7 @@ func pages(t *testing.T) []string {
 	return append([]string{"../README.md"}, all...)
 }
 
-// readPage runs the blocks of one page in a home folder of its own and in a space
-// without anything in it.
+// readPage runs the blocks of one page in its own home folder and in an empty space.
 func readPage(t *testing.T, c *cell, checkout, page string) {
 	t.Helper()
 	marks := []string{"run"}
@@ -114,7 +114,7 @@ func readPage(t *testing.T, c *cell, checkout, page string) {
 	}
 }
 
-// goSettings let go build with another home folder.
+// goSettings allow go build with another home folder.
 func goSettings(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -128,8 +128,8 @@ func goSettings(t *testing.T) []string {
 	return out
 }
 
-// copyCheckout copies the sources, because pages build and write files. What was
-// built is left out, as right after cloning.
+// copyCheckout copies the sources, because pages build and write files. It leaves out
+// built files, as right after cloning.
 func copyCheckout(t *testing.T) string {
 	t.Helper()
 	files, err := exec.Command("git", "-c", "safe.directory=*", "-C", "..", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
@@ -157,9 +157,8 @@ func copyFile(from, to string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, b, info.Mode().Perm()))
 }
 
-// TestPagesAreMarked checks that every code block of README and docs says what it is:
-// a shell block has a mark of .ci/page, any other block a language, and no block is
-// merely indented.
+// TestPagesAreMarked checks the code blocks of README and docs. A shell block needs a
+// mark of .ci/page, and any other block a language. No block is only indented.
 func TestPagesAreMarked(t *testing.T) {
 	marks := []string{"run", "cf", "slow", "show"}
 	others := []string{"yaml", "json", "console", "text"}

@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// An app counts in Redis; its service is read, made larger, and goes; its lines
-// go to a syslog server.
+// An app counts in Redis. Its service is read, made larger, and deleted. The app's
+// lines go to a syslog server.
 func TestRedisCounter(t *testing.T) {
 	const name, cache = "redis-counter", "cache"
 	dir := program(t, name, "")
@@ -50,11 +50,11 @@ func TestRedisCounter(t *testing.T) {
 	if out, err := e.Credentials.client("redis", "GET visits"); err == nil {
 		t.Errorf("the user of the binding is still there: %s", out)
 	}
-	// What is still bound goes with the service.
+	// Existing bindings are deleted with the service.
 	dropService(t, cache, e.Credentials)
 }
 
-// papers is a syslog server that keeps what it is sent.
+// papers is a syslog server that stores the messages it receives.
 type papers struct {
 	net.Listener
 	mu    sync.Mutex
@@ -82,14 +82,14 @@ func newPapers(t *testing.T) *papers {
 	return p
 }
 
-// take reads frames that begin with their length.
+// take reads frames that start with their length.
 func (p *papers) take(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	for {
 		length, err := r.ReadString(' ')
 		if err != nil {
-			return // it has gone
+			return // the connection is closed
 		}
 		n, err := strconv.Atoi(strings.TrimSpace(length))
 		frame := make([]byte, max(n, 0))
@@ -105,7 +105,7 @@ func (p *papers) take(conn net.Conn) {
 	}
 }
 
-// has wants a line that matches.
+// has returns an error unless a line matches.
 func (p *papers) has(pattern string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,8 +118,8 @@ func (p *papers) has(pattern string) error {
 	return errors.Join(p.bad, fmt.Errorf("no line matches %s: %q", pattern, p.lines))
 }
 
-// drains wants the lines of an app at a syslog server from its binding on, and
-// none after its end.
+// drains checks that the lines of an app arrive at a syslog server after the binding,
+// and none after the unbinding.
 func drains(t *testing.T, app string) {
 	t.Helper()
 	p := newPapers(t)
@@ -128,7 +128,7 @@ func drains(t *testing.T, app string) {
 	dew(t, "", "bind-service", app, "papers")
 	head := `^<14>1 \d{4}-\d\d-\d\dT[0-9:.]+Z \S+\.` + app + ` ` + guidOf(t, app)
 	eventually(t, "the drain's lines", func() error {
-		get(t, app, "/drained") // not found, as the router writes it down
+		get(t, app, "/drained") // not found, as in the router's log line
 		return p.has(head + ` \[RTR/\d+\] - - .*"GET /drained HTTP/1.1" 404 `)
 	})
 	dew(t, "", "restart", app)
@@ -137,7 +137,7 @@ func drains(t *testing.T, app string) {
 	dew(t, "", "delete-service", "papers", "-f")
 }
 
-// What services cannot be asked for is refused with a sentence, and leaves nothing.
+// Invalid requests for services are refused with a message, and leave nothing behind.
 func TestServicesBadInput(t *testing.T) {
 	const name, db = "bad-input-app", "taken"
 	dew(t, "", "create-app", name)
@@ -174,7 +174,8 @@ func TestServicesBadInput(t *testing.T) {
 			t.Errorf("dew %s: status %d, %q; want one that says %q", strings.Join(c.args, " "), r.code, r.err, c.want)
 		}
 	}
-	// What is there already is fine for those who type, and named for those who program.
+	// If a resource already exists, the command line succeeds and the API returns an
+	// error.
 	dew(t, "", "bind-service", name, db)
 	dew(t, "", "create-service", "redis", "small", db)
 	dew(t, "", "create-service-key", "real", "once")
@@ -189,7 +190,7 @@ func TestServicesBadInput(t *testing.T) {
 	dropService(t, "real", at)
 }
 
-// homesOfServices are the folders of data.
+// homesOfServices returns the data folders of services.
 func homesOfServices(t *testing.T) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Join(dewd.dir, "root", "services"))
@@ -202,7 +203,7 @@ func homesOfServices(t *testing.T) (names []string) {
 	return names
 }
 
-// refusedByAPI sends what dew would not.
+// refusedByAPI sends requests that dew would not send.
 func refusedByAPI(t *testing.T, app, instance string) {
 	t.Helper()
 	space := read[struct {

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// credentials are those of the databases, as apps and people read them. A port that
-// is no number is an error.
+// credentials are those of the databases, as apps and people read them. A port that is
+// not a number is an error.
 type credentials struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
@@ -32,7 +32,7 @@ type credentials struct {
 	JDBCURL  string `json:"jdbcUrl"`
 }
 
-// client runs the engine's own client on the machine, as a person does.
+// client runs the engine's own client on the machine, as a user does.
 func (c credentials) client(engine, statement string) (string, error) {
 	var args []string
 	port := strconv.Itoa(c.Port)
@@ -52,12 +52,12 @@ func (c credentials) client(engine, statement string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	err := cmd.Run()
 	if err != nil || talk.Len() > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %s", args[0], talk.String())) // redis-cli ends well without a login
+		err = errors.Join(err, fmt.Errorf("%s: %s", args[0], talk.String())) // redis-cli exits with 0 even without a login
 	}
 	return strings.TrimSpace(out.String()), err
 }
 
-// reads wants an answer of the engine's own client.
+// reads checks the output of the engine's own client.
 func (c credentials) reads(t *testing.T, engine, statement, want string) {
 	t.Helper()
 	if got, err := c.client(engine, statement); err != nil || got != want {
@@ -65,7 +65,8 @@ func (c credentials) reads(t *testing.T, engine, statement, want string) {
 	}
 }
 
-// serviceView is what `dew service --json` tells, as far as it is looked at here.
+// serviceView holds the parts of the output of `dew service --json` that the tests
+// check.
 type serviceView struct {
 	GUID, Name, Offering, Plan string
 	Last                       string   `json:"last_operation"`
@@ -78,7 +79,7 @@ func service(t *testing.T, name string) serviceView {
 	return read[serviceView](t, "service", name, "--json")
 }
 
-// created waits for the end of a creation.
+// created waits until a creation is finished.
 func created(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, "service "+name+" is created", func() error {
@@ -93,15 +94,15 @@ func created(t *testing.T, name string) {
 	})
 }
 
-// key makes a service key and reads it.
+// key creates a service key and reads it.
 func key(t *testing.T, service, name string) credentials {
 	t.Helper()
 	dew(t, "", "create-service-key", service, name, "--wait")
 	return read[struct{ Credentials credentials }](t, "service-key", service, name).Credentials
 }
 
-// dropService deletes a service instance and looks for what is left: its data, its
-// log, its container and who listens at its address.
+// dropService deletes a service instance and searches for leftovers: its data, its log,
+// its container and a listener at its address.
 func dropService(t *testing.T, name string, at credentials) {
 	t.Helper()
 	guid, before := service(t, name).GUID, tasks(t)
@@ -132,7 +133,7 @@ func dropService(t *testing.T, name string, at credentials) {
 	}
 }
 
-// tasks are the containers of the cell.
+// tasks returns the containers of the cell.
 func tasks(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dewd.run, "containerd", "state", "io.containerd.runtime.v2.task", "*", "*"))
@@ -142,8 +143,8 @@ func tasks(t *testing.T) []string {
 	return found
 }
 
-// program is a folder with an example's program and its manifest, to which lines
-// are added.
+// program returns a folder with an example's program and its manifest plus additional
+// lines.
 func program(t *testing.T, example, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -156,7 +157,7 @@ func program(t *testing.T, example, more string) string {
 	return dir
 }
 
-// seen is VCAP_SERVICES in the app's container.
+// seen returns VCAP_SERVICES in the app's container.
 func seen(t *testing.T, app string) string {
 	t.Helper()
 	return strings.TrimSpace(dew(t, "", "ssh", app, "-c", `printf %s "$VCAP_SERVICES"`).out)
@@ -172,7 +173,8 @@ type vcapEntry struct {
 	Credentials       credentials
 }
 
-// entry wants exactly one service in an app's VCAP_SERVICES, whole.
+// entry checks that an app's VCAP_SERVICES has exactly one complete service, and
+// returns it.
 func entry(t *testing.T, app, offering, instance string) vcapEntry {
 	t.Helper()
 	text := seen(t, app)
@@ -197,10 +199,10 @@ func entry(t *testing.T, app, offering, instance string) vcapEntry {
 	return e
 }
 
-// What is in the marketplace is told with its plans, the paid ones marked.
+// The marketplace lists the services with their plans, and marks the paid ones.
 func TestMarketplace(t *testing.T) {
 	for _, offering := range []string{"mariadb", "postgres", "redis"} {
-		eventually(t, offering, func() error { // a new daemon has yet to ask its broker
+		eventually(t, offering, func() error { // a new daemon has not read its broker's catalog yet
 			out := dew(t, "", "marketplace").out
 			if !slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool {
 				return strings.HasPrefix(l, offering+" ") && strings.Contains(l, " large*, small ")
@@ -222,8 +224,8 @@ func TestMarketplace(t *testing.T) {
 	}
 }
 
-// A database is created, an app is bound to it, sees it after a restage and not
-// before, works with it, and everything goes again.
+// A database is created and an app is bound to it. The app sees the database only after
+// a restage, uses it, and everything is deleted.
 func TestUsersDatabase(t *testing.T) {
 	for _, offering := range []string{"postgres", "mariadb"} {
 		t.Run(offering, func(t *testing.T) { usersDatabase(t, offering) })
@@ -232,7 +234,7 @@ func TestUsersDatabase(t *testing.T) {
 
 func usersDatabase(t *testing.T, offering string) {
 	const name, db = "users-database", "db"
-	// Local settings let the app start before anything is bound.
+	// With local settings the app starts before a service is bound.
 	dir := program(t, name, "  env: {DB_CONNECTION: "+offering+", DB_PORT: 9}\n")
 	if r := dew(t, "", "create-service", offering, "small", db); !strings.Contains(r.err, "Create in progress") {
 		t.Errorf("create-service says %q, want that it goes on", r.err)
@@ -271,7 +273,7 @@ func usersDatabase(t *testing.T, offering string) {
 	dropService(t, db, e.Credentials)
 }
 
-// bindThenRestage binds an app that runs: it sees the service with the next droplet.
+// bindThenRestage binds a running app, which sees the service with the next droplet.
 func bindThenRestage(t *testing.T, app, offering, instance string) {
 	t.Helper()
 	if r := dew(t, "", "bind-service", app, instance); !strings.Contains(r.err, "dew restage "+app) {
@@ -293,7 +295,7 @@ func bindThenRestage(t *testing.T, app, offering, instance string) {
 	}
 }
 
-// usersPage is an answer of the app, read as JSON.
+// usersPage returns a response of the app, decoded from JSON.
 func usersPage(t *testing.T, app, path string) (body map[string]any) {
 	t.Helper()
 	eventually(t, app+path, func() error {
@@ -306,7 +308,7 @@ func usersPage(t *testing.T, app, path string) (body map[string]any) {
 	return body
 }
 
-// wantTrouble wants an error with its trace.
+// wantTrouble checks for an error with its trace.
 func wantTrouble(t *testing.T, app, path string) {
 	t.Helper()
 	eventually(t, app+path, func() error {
@@ -322,7 +324,7 @@ func wantTrouble(t *testing.T, app, path string) {
 	})
 }
 
-// usersAreListed adds three users and wants them all in the list.
+// usersAreListed adds three users and checks that all are in the list.
 func usersAreListed(t *testing.T, app string) {
 	t.Helper()
 	added := usersPage(t, app, "/users/add/3")

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// smokePatience is against a hang only: every folder has a time limit of its own.
+// smokePatience is only for a hang: every folder has its own time limit.
 const smokePatience = 15 * time.Minute
 
-// junit is a report, as far as it is looked at here.
+// junit holds the parts of a report that the tests check.
 type junit struct {
 	XMLName xml.Name `xml:"testsuites"`
 	Suites  []suite  `xml:"testsuite"`
@@ -46,7 +46,7 @@ type failure struct {
 	Text    string `xml:",chardata"`
 }
 
-// smoke runs dew smoke in a folder that is thrown away, and reads its report.
+// smoke runs dew smoke in a temporary folder, and reads its report.
 func smoke(t *testing.T, args ...string) (result, junit) {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,8 +76,8 @@ func smoke(t *testing.T, args ...string) (result, junit) {
 	return r, report
 }
 
-// folders are those of the examples that have a smoke.yml, sorted: the sound ones
-// and the broken ones.
+// folders returns the folders of the examples that have a smoke.yml, sorted: the sound
+// ones and the broken ones.
 func folders(t *testing.T) (sound, broken []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
@@ -97,7 +97,7 @@ func folders(t *testing.T) (sound, broken []string) {
 	return sound, broken
 }
 
-// Every example holds what its smoke.yml promises, and the report has them all.
+// Every example passes the checks of its smoke.yml, and the report has all of them.
 func TestSmoke(t *testing.T) {
 	here, err := filepath.Abs(".")
 	if err != nil {
@@ -142,7 +142,7 @@ func TestSmoke(t *testing.T) {
 	nothingStays(t, before)
 }
 
-// What the examples write where they are tried is not offered to git.
+// Files that the examples write during tests are ignored by git.
 func TestReportsAreIgnored(t *testing.T) {
 	for _, file := range []string{"report.xml", "ci/smoke.xml", "ci/smoke.tar.gz", "hello-go/report.xml", "smoke-hello-go.tar.gz", "config-sidecar/build/app", "../report.xml"} {
 		if out, err := exec.Command("git", "-c", "safe.directory=*", "check-ignore", file).CombinedOutput(); err != nil {
@@ -151,8 +151,8 @@ func TestReportsAreIgnored(t *testing.T) {
 	}
 }
 
-// The commands of a README work right after a clone: what the manifest pushes is built
-// by the push, and not by commands that differ from those of smoke.yml.
+// The commands of a README work right after a clone. The push builds its files itself,
+// with the same commands as in smoke.yml.
 func TestReadmesBuild(t *testing.T) {
 	sound, _ := folders(t)
 	for _, dir := range sound {
@@ -182,7 +182,7 @@ func TestReadmesBuild(t *testing.T) {
 	}
 }
 
-// sideBySide are the folders for two runs: Go's library is compiled in one of them
+// sideBySide divides the folders into two runs. Go's library is compiled in one of them
 // while the other waits for starts and crashes.
 func sideBySide(here string, all []string) [][]string {
 	lanes := make([][]string, 2)
@@ -196,7 +196,7 @@ func sideBySide(here string, all []string) [][]string {
 	return lanes
 }
 
-// inventory is what the daemon has, as a smoke run could leave it.
+// inventory returns the daemon's resources that a smoke run could leave behind.
 func inventory(t *testing.T) (all []string) {
 	t.Helper()
 	for _, path := range []string{"/v3/organizations", "/v3/spaces", "/v3/apps", "/v3/service_instances", "/v3/routes"} {
@@ -208,7 +208,7 @@ func inventory(t *testing.T) (all []string) {
 	return append(all, dew(t, "", "clients").out)
 }
 
-// nothingStays wants the daemon as it was before.
+// nothingStays checks that the daemon has the same resources as before.
 func nothingStays(t *testing.T, before []string) {
 	t.Helper()
 	if now := inventory(t); !slices.Equal(now, before) {
@@ -216,8 +216,7 @@ func nothingStays(t *testing.T, before []string) {
 	}
 }
 
-// Every broken app gives its own status, and a sentence that says what is wrong and
-// what to do.
+// Every broken app has its own status, and a message with the problem and the fix.
 func TestBrokenApps(t *testing.T) {
 	wanted := map[string]fault{
 		"exits-at-once": {4, "push", "exits-at-once crashed at its start: APP/PROC/WEB: Exited with status 0", "status 0 is a crash too"},
@@ -237,7 +236,7 @@ func TestBrokenApps(t *testing.T) {
 	t.Run("runs", func(t *testing.T) {
 		for _, name := range all {
 			t.Run(name, func(t *testing.T) {
-				t.Parallel() // mostly they wait until something does not come
+				t.Parallel() // mostly they wait for a timeout
 				isBroken(t, name, wanted[name])
 			})
 		}
@@ -245,10 +244,10 @@ func TestBrokenApps(t *testing.T) {
 	nothingStays(t, before)
 }
 
-// fault is how a broken app shows.
+// fault is the expected result of a broken app.
 type fault struct {
 	status    int
-	step      string // that fails; empty: it depends on how fast the machine is
+	step      string // step that fails, empty if it depends on the speed of the machine
 	says, how string
 }
 
@@ -273,7 +272,7 @@ func isBroken(t *testing.T, name string, w fault) {
 	}
 }
 
-// A push of an app that crashes later succeeds: it did run.
+// A push of an app that crashes later succeeds, because the app did run.
 func TestPushOfWhatCrashesLater(t *testing.T) {
 	const name = "crashes-later"
 	dir := t.TempDir()

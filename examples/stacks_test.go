@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A Debian of the machine's own release is made once, and apps in several
-// languages are staged and run on it. It takes minutes and needs the network.
+// A stack with the machine's own Debian release is created once. Apps in several
+// languages are staged and run on it. The test takes minutes and needs the network.
 func TestDebianStack(t *testing.T) {
 	if os.Getenv("DEW_PROOF") == "" {
 		t.Skip("a long test: make proof")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// page200 waits until an app answers.
+// page200 waits until an app responds.
 func page200(t *testing.T, host, path, want string) {
 	t.Helper()
 	eventually(t, host+path, func() error {
@@ -36,7 +36,7 @@ func command(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// write makes a file with its folders.
+// write creates a file with its folders.
 func write(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -50,7 +50,7 @@ func write(t *testing.T, name, text string, mode os.FileMode) {
 	}
 }
 
-// staged are the lines that staging has printed.
+// staged returns the lines that staging has printed.
 func staged(t *testing.T, app string) (lines []string) {
 	t.Helper()
 	for _, l := range logsOf(t, app) {
@@ -99,7 +99,7 @@ func TestNewcomers(t *testing.T) {
 	page200(t, name, "/", "a page\n")
 }
 
-// A restage replaces the instance; an unchanged push stages nothing.
+// A restage replaces the instance. An unchanged push stages nothing.
 func TestRestage(t *testing.T) {
 	const name, want = "hello-node", "hello from Node.js in production\n"
 	deleteLater(t, name)
@@ -116,13 +116,13 @@ func TestRestage(t *testing.T) {
 	}
 }
 
-// jar is the example with its jar, made once.
+// jar is the example with its jar, built once.
 var jar struct {
 	once sync.Once
 	dir  string
 }
 
-// threadDumpJar is the example with its jar, in which the sidecar is.
+// threadDumpJar returns the example with its jar, which contains the sidecar.
 func threadDumpJar(t *testing.T) string {
 	t.Helper()
 	jar.once.Do(func() {
@@ -148,7 +148,7 @@ func threadDumpJar(t *testing.T) string {
 
 var heapFlag = regexp.MustCompile(`-Xmx([0-9]+)m`)
 
-// The memory of the sidecar is taken off that of the JVM; the heap is computed at
+// The memory of the sidecar is subtracted from that of the JVM. The heap is computed at
 // every start, so it follows the memory.
 func TestJavaMemory(t *testing.T) {
 	const name = "java-threaddump"
@@ -200,8 +200,8 @@ func limitsOf(t *testing.T, instance string) map[string]int64 {
 	return out
 }
 
-// A sidecar without a memory value is refused beside a JVM, and beside what a
-// custom buildpack made; beside anything else it is not.
+// A sidecar without a memory value is refused with a JVM, and with the droplet of a
+// custom buildpack. With any other app it is allowed.
 func TestSidecarMustHaveMemory(t *testing.T) {
 	const name = "java-threaddump"
 	const want = "sidecar 'debug' of process 'web' has no memory value: set applications[].sidecars[].memory"
@@ -246,7 +246,8 @@ func TestSidecarMustHaveMemory(t *testing.T) {
 	running(t, "custom", "web", 1)
 }
 
-// buildpack makes a folder of scripts that only its owner can enter: dew uploads it.
+// buildpack creates a folder of scripts that only its owner can enter, so dew must
+// upload it.
 func buildpack(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pack")
@@ -259,8 +260,8 @@ func buildpack(t *testing.T, scripts map[string]string) string {
 	return dir
 }
 
-// A buildpack is created, found by detection, keeps its cache, is changed,
-// disabled and deleted; its phases fail in the platform's words.
+// A buildpack is created, detected, keeps its cache, is changed, disabled and deleted.
+// Its phases fail with Cloud Foundry's messages.
 func TestBuildpackLife(t *testing.T) {
 	const name, pack = "mine", "my_buildpack"
 	scripts := map[string]string{
@@ -328,8 +329,8 @@ func TestBuildpackLife(t *testing.T) {
 	}
 }
 
-// Several buildpacks in their order: the first supplies what the last, and the
-// app, use; launch.yml brings a sidecar, over which the user's own wins.
+// Several buildpacks run in order. The first supplies files that the last one and the
+// app use. launch.yml adds a sidecar, and the user's own sidecar takes precedence.
 func TestSeveralBuildpacks(t *testing.T) {
 	const name = "several"
 	first := buildpack(t, map[string]string{

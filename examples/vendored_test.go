@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// webInf is a web app whose launcher, as those of embedded servers do, finds what
-// it serves in WEB-INF of its own archive.
+// webInf is a web app whose launcher finds its files in WEB-INF of its own archive, as
+// those of embedded servers do.
 const webInf = `import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;
 
@@ -29,8 +29,8 @@ public class Launcher {
 }
 `
 
-// Java apps answer as a war with a server in it, as what is in that war, and as a
-// folder with the war in it.
+// A Java app works as a war with an embedded server, as the contents of that war, and
+// as a folder with the war in it.
 func TestJavaArchives(t *testing.T) {
 	const name = "war"
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func TestJavaArchives(t *testing.T) {
 	}
 }
 
-// Modules that were pushed with an app are used: nothing is fetched.
+// Modules that were pushed with an app are used, and nothing is downloaded.
 func TestVendoredModules(t *testing.T) {
 	answer := func(t *testing.T, dir, name, want string, says ...string) {
 		t.Helper()

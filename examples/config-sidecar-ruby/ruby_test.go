@@ -1,6 +1,6 @@
 //go:build integration
 
-// Package configsidecarruby_test tries the app in Ruby without a platform.
+// Package configsidecarruby_test tests the app in Ruby without a platform.
 package configsidecarruby_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// start runs the app and gives its address.
+// start runs the app and returns its address.
 func start(t *testing.T, configPort string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -34,7 +34,7 @@ func start(t *testing.T, configPort string) string {
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was told to end
+		_ = cmd.Wait() // it was stopped
 		if code := cmd.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("the end of the app: %s, want status 0", cmd.ProcessState)
 		}
@@ -45,7 +45,7 @@ func start(t *testing.T, configPort string) string {
 	if _, err := fmt.Sscanf(lines.Text(), "app listens on 0.0.0.0:%d", &port); err != nil {
 		t.Fatalf("the app says %q: %v", lines.Text(), err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // nobody else reads its lines
+	go func() { _, _ = io.Copy(io.Discard, out) }() // nothing else reads its output
 	return fmt.Sprintf("http://127.0.0.1:%d", port)
 }
 
@@ -67,7 +67,7 @@ func ask(t *testing.T, method, url string) (status int, contentType, body string
 	return resp.StatusCode, resp.Header.Get("Content-Type"), string(b)
 }
 
-// It answers as the app in Go does: what the sidecar said, or one line why not.
+// It responds like the app in Go: with the sidecar's response, or one line why not.
 func TestRuby(t *testing.T) {
 	sidecar := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

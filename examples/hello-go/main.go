@@ -1,5 +1,5 @@
-// Command hello-go answers every request with a greeting. It speaks HTTP by hand:
-// the smaller it is, the sooner it is built.
+// Command hello-go responds to every request with a greeting. It implements HTTP
+// itself, because a smaller program builds faster.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// Command notify sends one notification of each recipient kind: to a user, to a
-// space, to an organization, to everyone, to those with a scope, and to a mail
-// address. As an app it does so for every POST /send; "notify send" does it once.
+// Command notify sends one notification of each recipient kind. The kinds are a user, a
+// space, an organization, everyone, users with a scope, and a mail address. As an app
+// it does so for every POST /send; "notify send" does it once.
 //
-//	settings ─▶ token (client credentials) ─▶ register the kinds ─▶ send six times ─▶ what became of each
+//	settings ─▶ token (client credentials) ─▶ register the kinds ─▶ send six times ─▶ the result of each
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, ":"+port, s)
 }
 
-// serve answers until ctx ends.
+// serve serves until ctx is done.
 func serve(ctx context.Context, address string, s settings) error {
 	srv := &http.Server{Addr: address, Handler: handler(s), ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Shutdown(context.WithoutCancel(ctx)) })
@@ -67,7 +67,7 @@ func handler(s settings) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(results) // a client that hung up is its own business
+		_ = json.NewEncoder(w).Encode(results) // ignore a client that has disconnected
 	})
 	return mux
 }

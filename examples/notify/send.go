@@ -14,15 +14,15 @@ import (
 // The kinds that this program registers.
 const (
 	kindNews  = "example-news"
-	kindAlarm = "example-alarm" // critical: nobody can unsubscribe from it
+	kindAlarm = "example-alarm" // critical: users cannot unsubscribe from it
 )
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer limits the size of a response.
 const maxAnswer = 1 << 20
 
-// result is what became of one request to send.
+// result is the result of one request to send.
 type result struct {
-	To       string `json:"to"` // user, space, organization, everyone, scope, email
+	To       string `json:"to"` // user, space, organization, everyone, scope or email
 	Messages int    `json:"messages"`
 	Skipped  string `json:"skipped,omitempty"` // why nothing was sent
 }
@@ -55,9 +55,9 @@ func sendAll(ctx context.Context, s settings) ([]result, error) {
 	return results, nil
 }
 
-// recipient is one kind of recipient, and what it is told.
+// recipient is one kind of recipient, and its message.
 type recipient struct {
-	to, path, missing string // missing: the setting without which nobody is told
+	to, path, missing string // missing names the setting without which nothing is sent
 	kind              string
 	extra             map[string]any
 }
@@ -80,7 +80,7 @@ func at(path, name string) string {
 	return path + url.PathEscape(name)
 }
 
-// caller asks the notification service.
+// caller calls the notification service.
 type caller struct{ base, token string }
 
 func (c caller) send(ctx context.Context, r recipient) (result, error) {
@@ -118,7 +118,7 @@ func (c caller) call(ctx context.Context, method, path string, in, out any) erro
 	return do(req, out)
 }
 
-// getToken is the client credentials grant.
+// getToken requests a token with the client credentials grant.
 func getToken(ctx context.Context, s settings) (string, error) {
 	form := url.Values{"grant_type": {"client_credentials"}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.AuthURL+"/oauth/token", strings.NewReader(form.Encode()))
@@ -136,7 +136,7 @@ func getToken(ctx context.Context, s settings) (string, error) {
 	return body.Token, nil
 }
 
-// do sends a request and reads the answer into out, which may be nil.
+// do sends a request and reads the response into out, which can be nil.
 func do(req *http.Request, out any) error {
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// platform answers as the services do, and notes what it was asked.
+// platform responds as the services do, and records the requests.
 func platform(t *testing.T, refuse string) (*httptest.Server, *[]string) {
 	t.Helper()
 	asked := &[]string{}

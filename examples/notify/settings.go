@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// settings say where the service is, who asks, and who is told.
+// settings hold the address of the service, the credentials and the recipients.
 type settings struct {
 	BaseURL, AuthURL string
 	Client, Secret   string
-	User             string // guid; empty: nobody is told alone
+	User             string // guid, empty to send to no single user
 	Space, Org       string // guids
 	Scope            string
 	Email            string
 }
 
-// The platform's API as apps reach it: by a name of its own, and on the port that
-// everybody else uses.
+// The platform's API inside containers has its own name, and the same port as outside.
 const (
 	insideName  = "api.dew.internal"
 	defaultPort = "8484"
 )
 
-// settingsFrom reads the environment. What the platform says about the app stands
-// in for the place that is told.
+// settingsFrom reads the environment. Without other settings, it sends to the app's own
+// space and organization.
 func settingsFrom(lookup func(string) (string, bool)) (settings, error) {
 	get := func(name, otherwise string) string {
 		if v, ok := lookup(name); ok && v != "" {
@@ -37,7 +36,7 @@ func settingsFrom(lookup func(string) (string, bool)) (settings, error) {
 	var about struct {
 		Space string `json:"space_id"`
 		Org   string `json:"organization_id"`
-		API   string `json:"cf_api"` // as people outside reach it
+		API   string `json:"cf_api"` // URL of the API outside of containers
 	}
 	if v, ok := lookup("VCAP_APPLICATION"); ok {
 		if err := json.Unmarshal([]byte(v), &about); err != nil {
@@ -57,7 +56,7 @@ func settingsFrom(lookup func(string) (string, bool)) (settings, error) {
 	return s, nil
 }
 
-// insideURL is the API's address in a container, made from the one outside.
+// insideURL returns the API's URL in a container, derived from the one outside.
 func insideURL(outside string) string {
 	port := defaultPort
 	if u, err := url.Parse(outside); err == nil && u.Port() != "" {

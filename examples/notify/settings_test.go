@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The service is found in the container and elsewhere, also on another port.
+// The service is found in a container and outside, even on another port.
 func TestWhereTheServiceIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  map[string]string

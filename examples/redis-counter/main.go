@@ -1,5 +1,5 @@
-// Command redis-counter is a web app that counts its visits in Redis: all its
-// instances count together, and go on where they were after a restart.
+// Command redis-counter is a web app that counts its visits in Redis. All its instances
+// share the count, which survives a restart.
 //
 //	GET /  {"count": 1}
 package main
@@ -28,7 +28,7 @@ const (
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := start(ctx, os.Getenv); err != nil {
@@ -46,8 +46,8 @@ func start(ctx context.Context, env func(string) string) error {
 		return fmt.Errorf("cannot start: %w", err)
 	}
 	c := redis.NewClient(o)
-	defer func() { _ = c.Close() }()      // the program ends
-	l, err := net.Listen("tcp", ":"+port) // on all addresses: the router comes from outside
+	defer func() { _ = c.Close() }()      // the program exits
+	l, err := net.Listen("tcp", ":"+port) // on all addresses, because the router connects from outside
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -55,7 +55,7 @@ func start(ctx context.Context, env func(string) string) error {
 	return serve(ctx, l, handler(c))
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -90,5 +90,5 @@ func handler(c *redis.Client) http.Handler {
 func answer(w http.ResponseWriter, status int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // fails only when the client has gone
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// localRedis is where Redis is on a machine without a platform.
+// localRedis is the address of Redis on a machine without a platform.
 const localRedis = "redis://127.0.0.1:6379"
 
-// service is an entry of VCAP_SERVICES, as far as it is needed.
+// service is an entry of VCAP_SERVICES, with the fields that the app needs.
 type service struct {
 	Label       string   `json:"label"`
 	Tags        []string `json:"tags"`
@@ -21,8 +21,8 @@ type service struct {
 	} `json:"credentials"`
 }
 
-// findRedis takes the first bound Redis out of VCAP_SERVICES, where there is none
-// REDIS_URL, and without that the machine's own.
+// findRedis returns the first bound Redis in VCAP_SERVICES. Without one it uses
+// REDIS_URL, and without that the machine's own Redis.
 func findRedis(env func(string) string) (*redis.Options, error) {
 	address, source := env("REDIS_URL"), "REDIS_URL"
 	if address == "" {
@@ -60,7 +60,7 @@ func fromServices(vcap string) (uri string, err error) {
 	return uri, nil
 }
 
-// isRedis tells Redis by its label, its tags or its address.
+// isRedis recognizes Redis by its label, its tags or its address.
 func isRedis(v service) bool {
 	return strings.Contains(strings.ToLower(v.Label), "redis") || slices.Contains(v.Tags, "redis") || strings.HasPrefix(v.Credentials.URI, "redis")
 }

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// nobody is who the servers run as: they refuse root.
+// The uid that the servers run as, because they refuse root.
 const nobody = 65534
 
-// The whole of it against real servers: nothing before the migration, then add,
-// list and delete.
+// A test with real servers: an error before the migration, then add, list and delete.
 func TestUsers(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) settings{"postgres": startPostgres, "mariadb": startMariaDB} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +77,7 @@ func startPostgres(t *testing.T) settings {
 	data := filepath.Join(dir, "data")
 	run(t, as(exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "me", "--pwfile", secret, "--auth", "scram-sha-256", "--no-sync")))
 	serveUntilEnd(t, exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", dir), func() error {
-		// It listens before it lets anybody in.
+		// It listens before it accepts logins.
 		return exec.Command(filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
 	})
 	return settings{Driver: "postgres", Host: "127.0.0.1", Port: port, Database: "postgres", Username: "me", Password: "p:/@ w"}
@@ -103,7 +102,8 @@ func startMariaDB(t *testing.T) settings {
 	return settings{Driver: "mariadb", Host: "127.0.0.1", Port: port, Database: "users", Username: "me", Password: "p:/@ w"}
 }
 
-// serverDir is a short folder of the servers' user: a socket's name is short.
+// serverDir returns a short folder of the servers' user, because the path of a socket
+// is limited.
 func serverDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "udb")
@@ -121,11 +121,11 @@ func serverDir(t *testing.T) string {
 	return dir
 }
 
-// nextPort is below those that the kernel gives to connections, so that none of them
-// takes a port that was found free; it begins elsewhere for every process of tests.
+// nextPort is below the kernel's range for outgoing connections, so that no connection
+// takes a port that was free. It starts at a different number in every test process.
 var nextPort = 15000 + os.Getpid()%1000*5
 
-// freePort is a port that nobody listens on. No two calls get the same.
+// freePort returns a port that no program listens on. No two calls return the same.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -159,7 +159,7 @@ func serveUntilEnd(t *testing.T, c *exec.Cmd, ready func() error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGQUIT) // immediate; the data goes with the test
+		_ = c.Process.Signal(syscall.SIGQUIT) // immediate shutdown, because the test deletes the data
 		time.AfterFunc(10*time.Second, func() { _ = c.Process.Kill() })
 		_ = c.Wait()
 	})

@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// maxAmount is how many users one request may add.
+// maxAmount is how many users one request can add.
 const maxAmount = 10_000
 
-// traceDepth bounds how many callers an error tells.
+// traceDepth limits how many callers an error shows.
 const traceDepth = 16
 
-// failure is an error for the one who asked, with where in the program it happened.
+// failure is an error for the client, with the position in the program.
 type failure struct {
 	Error string   `json:"error"`
 	Trace []string `json:"trace"`
@@ -23,7 +23,7 @@ type failure struct {
 	status int
 }
 
-// fail describes err at the place that calls it.
+// fail describes err at the position of its caller.
 func fail(status int, err error) *failure {
 	f := &failure{Error: err.Error(), Trace: []string{}, status: status}
 	pcs := make([]uintptr, traceDepth)
@@ -39,7 +39,7 @@ func fail(status int, err error) *failure {
 	}
 }
 
-// handler answers every request with JSON.
+// handler responds to every request with JSON.
 func handler(db *users) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(pattern string, h func(r *http.Request) (any, *failure)) {
@@ -52,7 +52,7 @@ func handler(db *users) http.Handler {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(v) // fails only when the client has gone
+			_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 		})
 	}
 	answer("GET /migrate", db.getMigrate)

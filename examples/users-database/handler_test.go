@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ask makes a request and decodes the answer.
+// ask sends a request and decodes the response.
 func ask(t *testing.T, h http.Handler, path string) (int, map[string]any) {
 	t.Helper()
 	rec := httptest.NewRecorder()
@@ -20,7 +20,7 @@ func ask(t *testing.T, h http.Handler, path string) (int, map[string]any) {
 	return rec.Code, body
 }
 
-// wantFailure wants an error with a trace that leads to this program.
+// wantFailure checks for an error with a trace that leads to this program.
 func wantFailure(t *testing.T, h http.Handler, path string, status int) {
 	t.Helper()
 	code, body := ask(t, h, path)
@@ -35,7 +35,7 @@ func wantFailure(t *testing.T, h http.Handler, path string, status int) {
 }
 
 func TestDatabaseAway(t *testing.T) {
-	const port = "1" // no test is ever given that one
+	const port = "1" // no test ever gets that one
 	for _, driver := range []string{"postgres", "mariadb"} {
 		db, err := openUsers(settings{Driver: driver, Host: "127.0.0.1", Port: port, Database: "d", Username: "u", Password: "hidden"})
 		if err != nil {

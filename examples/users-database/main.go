@@ -1,13 +1,13 @@
-// Command users-database is a web app with a database behind it: it makes its
-// tables, fills them with made-up users, lists them and empties them.
+// Command users-database is a web app with a database. It creates its tables, fills
+// them with generated users, lists them and empties them.
 //
 //	GET /migrate             {"migrated": true}
 //	GET /users/add/{amount}  {"amount": 2, "users added": [...]}
 //	GET /users               {"count": 2, "users": [...]}
 //	GET /users/delete        {"users": []}
 //
-// What changes data should be POST and DELETE in an app that people rely on; here
-// a browser's address line is enough to try it.
+// A real app should use POST and DELETE for changes of data. Here, a browser's address
+// line is enough to try it.
 package main
 
 import (
@@ -27,7 +27,7 @@ const shutdownTimeout = 5 * time.Second
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := start(ctx, os.Getenv); err != nil {
@@ -49,7 +49,7 @@ func start(ctx context.Context, env func(string) string) error {
 		return fmt.Errorf("cannot start: %w", err)
 	}
 	defer db.close()
-	l, err := net.Listen("tcp", ":"+port) // on all addresses: the router comes from outside
+	l, err := net.Listen("tcp", ":"+port) // on all addresses, because the router connects from outside
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -57,7 +57,7 @@ func start(ctx context.Context, env func(string) string) error {
 	return serve(ctx, l, handler(db))
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// settings say where the database is.
+// settings hold the address and the credentials of the database.
 type settings struct {
 	Driver   string // "postgres" or "mariadb"
 	Host     string
@@ -19,17 +19,17 @@ type settings struct {
 	Password string
 }
 
-// String is where the database is, without the password.
+// String returns the address of the database, without the password.
 func (s settings) String() string {
 	return s.Driver + "://" + s.Username + "@" + net.JoinHostPort(s.Host, s.Port) + "/" + s.Database
 }
 
-// defaultPort is where a database listens unless it is told otherwise.
+// defaultPort is the default port of each database.
 var defaultPort = map[string]string{"postgres": "5432", "mariadb": "3306"}
 
-// findSettings takes the bound service out of VCAP_SERVICES, and where there is
-// none the local settings DB_CONNECTION, DB_HOST, DB_PORT, DB_DATABASE,
-// DB_USERNAME and DB_PASSWORD.
+// findSettings returns the bound service in VCAP_SERVICES. Without one it uses the
+// local settings DB_CONNECTION, DB_HOST, DB_PORT, DB_DATABASE, DB_USERNAME and
+// DB_PASSWORD.
 func findSettings(env func(string) string) (settings, error) {
 	s, found, err := fromServices(env("VCAP_SERVICES"))
 	if err != nil || found {
@@ -51,7 +51,7 @@ func findSettings(env func(string) string) (settings, error) {
 	return s, nil
 }
 
-// service is an entry of VCAP_SERVICES, as far as it is needed.
+// service is an entry of VCAP_SERVICES, with the fields that the app needs.
 type service struct {
 	Name        string   `json:"name"`
 	Tags        []string `json:"tags"`
@@ -65,7 +65,7 @@ type service struct {
 	} `json:"credentials"`
 }
 
-// port is a number; some brokers write it as text.
+// port is a number, which some brokers write as text.
 type port string
 
 func (p *port) UnmarshalJSON(b []byte) error {
@@ -78,7 +78,7 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// fromServices finds the first service that is a database this app can talk to.
+// fromServices finds the first service that is a database this app supports.
 func fromServices(vcap string) (s settings, found bool, err error) {
 	if vcap == "" {
 		return s, false, nil
@@ -104,7 +104,7 @@ func fromServices(vcap string) (s settings, found bool, err error) {
 	return s, false, nil
 }
 
-// driverOf tells the kind of a database by its label, or else by its tags.
+// driverOf returns the kind of a database by its label, otherwise by its tags.
 func driverOf(label string, tags []string) string {
 	for _, word := range append([]string{label}, tags...) {
 		word = strings.ToLower(word)

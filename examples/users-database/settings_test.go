@@ -15,7 +15,7 @@ func TestFindSettings(t *testing.T) {
 		vcap string
 		env  map[string]string
 		want settings
-		err  string // a part of it
+		err  string // part of the error
 	}{
 		{"bound postgres", entry("postgres", ""), nil, settings{"postgres", "10.0.0.7", "5432", "d", "u", "p:/@"}, ""},
 		{"bound wins over local", entry("mariadb", ""), local, settings{"mariadb", "10.0.0.7", "5432", "d", "u", "p:/@"}, ""},

@@ -18,16 +18,16 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// user is a made-up person.
+// user is a generated person.
 type user struct {
 	FirstName string `json:"firstName"`
 	LastName  string `json:"lastName"`
 	Birthday  string `json:"birthday"` // 1984-05-17
 	Email     string `json:"email"`
-	Password  string `json:"password"` // random, and nobody's
+	Password  string `json:"password"` // random, not a real password
 }
 
-// migrations make the tables, each once, in this order. New ones go to the end.
+// migrations create the tables, each once, in this order. Add new ones at the end.
 var migrations = []string{
 	`CREATE TABLE users (
 		id INTEGER PRIMARY KEY,
@@ -39,10 +39,10 @@ var migrations = []string{
 	)`,
 }
 
-// insertAtOnce bounds the rows of one statement.
+// insertAtOnce limits the rows of one statement.
 const insertAtOnce = 100
 
-// users are the table of users, in either kind of database.
+// users is the table of users, in either kind of database.
 type users struct {
 	db   *sql.DB
 	mark func(n int) string // the n-th placeholder
@@ -74,9 +74,9 @@ func mariadbSource(s settings) string {
 	return c.FormatDSN()
 }
 
-func (u *users) close() { _ = u.db.Close() } // there is nothing left to lose
+func (u *users) close() { _ = u.db.Close() } // an error has no effect here
 
-// migrate makes what is missing, without asking.
+// migrate runs the missing migrations.
 func (u *users) migrate(ctx context.Context) error {
 	if _, err := u.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)`); err != nil {
 		return fmt.Errorf("cannot make the table of migrations: %w", err)
@@ -103,7 +103,7 @@ func (u *users) migrateOnce(ctx context.Context, n int) error {
 	})
 }
 
-// add makes up users and keeps them: all, or none.
+// add generates users and stores all of them, or none.
 func (u *users) add(ctx context.Context, amount int) ([]user, error) {
 	added := make([]user, amount)
 	err := u.within(ctx, func(tx *sql.Tx) error {
@@ -146,7 +146,7 @@ func (u *users) insert(ctx context.Context, tx *sql.Tx, id int, rows []user) err
 
 // list returns all users, oldest first.
 func (u *users) list(ctx context.Context) (all []user, err error) {
-	// As text: the two drivers give dates as different types.
+	// As text, because the two drivers return dates as different types.
 	rows, err := u.db.QueryContext(ctx, `SELECT first_name, last_name, CAST(birthday AS CHAR(10)), email, password FROM users ORDER BY id`)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list users: %w", err)
@@ -187,7 +187,7 @@ var (
 	lastNames  = []string{"Ahorn", "Birke", "Distel", "Eiche", "Farn", "Ginster", "Hasel", "Iris", "Klee", "Linde"}
 )
 
-// makeUp invents the n-th user.
+// makeUp generates the n-th user.
 func makeUp(n int) user {
 	pick := func(names []string) string { return names[rand.IntN(len(names))] }
 	v := user{FirstName: pick(firstNames), LastName: pick(lastNames), Password: strconv.FormatUint(rand.Uint64(), 36)}

@@ -1,12 +1,11 @@
-// Command app has one fault per mode, for those who want to see what a platform
-// makes of it.
+// Command app has one fault per mode, to show how a platform handles it.
 //
-//	exit   ends at once, with status 0
+//	exit   exits at once, with status 0
 //	crash  serves, and fails after five seconds
 //	idle   runs, and never listens
 //	local  listens on localhost, where no router reaches it
-//	eat    takes memory until somebody stops it
-//	serve  has no fault: it is what stands beside a sidecar that has one
+//	eat    allocates memory until it is stopped
+//	serve  has no fault: it runs with a sidecar that has one
 package main
 
 import (
@@ -25,8 +24,8 @@ import (
 
 const (
 	crashAfter      = 5 * time.Second
-	pause           = 100 * time.Millisecond // between two looks at a sidecar
-	mouthful        = 8 << 20                // bytes
+	pause           = 100 * time.Millisecond // between two checks of a sidecar
+	mouthful        = 8 << 20                // in bytes
 	shutdownTimeout = 5 * time.Second
 )
 
@@ -45,7 +44,7 @@ var modes = map[string]func(ctx context.Context, env func(string) string) error{
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Getenv); err != nil {
@@ -88,7 +87,8 @@ func local(ctx context.Context, env func(string) string) error {
 	return listenAndServe(ctx, net.JoinHostPort("127.0.0.1", env("PORT")))
 }
 
-// eat keeps what it takes, and writes to it: memory that nobody wrote to is free.
+// eat keeps the memory that it allocates, and writes to it, because the kernel provides
+// memory only when it is written.
 func eat(ctx context.Context, _ func(string) string) error {
 	log.Print("loading everything into memory")
 	var all [][]byte
@@ -103,8 +103,8 @@ func eat(ctx context.Context, _ func(string) string) error {
 	return nil
 }
 
-// serve waits for the sidecar at SIDECAR_ADDRESS first, as an app does that is
-// nothing without it.
+// serve first waits for the sidecar at SIDECAR_ADDRESS, like an app that depends on its
+// sidecar.
 func serve(ctx context.Context, env func(string) string) error {
 	if address := env("SIDECAR_ADDRESS"); address != "" {
 		log.Printf("waiting for the sidecar at %s", address)
@@ -115,7 +115,7 @@ func serve(ctx context.Context, env func(string) string) error {
 	return listenAndServe(ctx, ":"+env("PORT"))
 }
 
-// await returns when somebody listens, or nil when there is no more reason to wait.
+// await returns nil when the address accepts connections or ctx is done.
 func await(ctx context.Context, address string) error {
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -130,7 +130,8 @@ func await(ctx context.Context, address string) error {
 	}
 }
 
-// listenAndServe greets until ctx ends, and then finishes what it has begun.
+// listenAndServe serves a greeting until ctx is done, and then finishes active
+// requests.
 func listenAndServe(ctx context.Context, address string) error {
 	if ctx.Err() != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// with is an environment.
+// with returns an environment.
 func with(pairs ...string) func(string) string {
 	return func(name string) string {
 		for i := 0; i < len(pairs); i += 2 {
@@ -25,11 +25,11 @@ func with(pairs ...string) func(string) string {
 	}
 }
 
-// nextPort is below those that the kernel gives to connections, so that none of them
-// takes a port that was found free; it begins elsewhere for every process of tests.
+// nextPort is below the kernel's range for outgoing connections, so that no connection
+// takes a port that was free. It starts at a different number in every test process.
 var nextPort = 10000 + os.Getpid()%1000*5
 
-// freePort is a port that nobody listens on. No two calls get the same.
+// freePort returns a port that no program listens on. No two calls return the same.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -44,7 +44,8 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// begin runs a mode until the test ends, and wants it to end well then.
+// begin runs a mode until the test ends, and checks that it then stops without an
+// error.
 func begin(t *testing.T, mode string, env func(string) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +59,7 @@ func begin(t *testing.T, mode string, env func(string) string) {
 	})
 }
 
-// greets waits until somebody answers there.
+// greets waits until the address responds.
 func greets(t *testing.T, address string) {
 	t.Helper()
 	if err := await(t.Context(), address); err != nil {
@@ -92,7 +93,7 @@ func TestExitEndsAtOnce(t *testing.T) {
 	}
 }
 
-// It is idle for as long as it is let, and then ends without a complaint.
+// It is idle until it is stopped, and then exits without an error.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -104,7 +105,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// A crash is no answer to being stopped: only to the time that has passed.
+// It crashes after its time has passed, not when it is stopped.
 func TestCrash(t *testing.T) {
 	port := freePort(t)
 	begin(t, "crash", with("PORT", port))
@@ -121,7 +122,7 @@ func TestLocalListensOnLocalhostOnly(t *testing.T) {
 	port := freePort(t)
 	begin(t, "local", with("PORT", port))
 	greets(t, "127.0.0.1:"+port)
-	// Had it taken all addresses, this one would be taken too.
+	// If it listened on all addresses, this one would be in use.
 	l, err := net.Listen("tcp", "127.0.0.2:"+port)
 	if err != nil {
 		t.Fatalf("it listens on more than localhost: %v", err)

@@ -1,5 +1,5 @@
-// Command app is a web app whose configuration comes from a sidecar: GET /config
-// asks the config server on localhost and returns what it said.
+// Command app is a web app whose configuration comes from a sidecar. GET /config
+// requests it from the config server on localhost and returns the response.
 package main
 
 import (
@@ -19,12 +19,12 @@ import (
 const (
 	sidecarTimeout  = 2 * time.Second
 	shutdownTimeout = 5 * time.Second
-	maxConfig       = 1 << 20 // bytes
+	maxConfig       = 1 << 20 // in bytes
 )
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Getenv("PORT"), os.Getenv("CONFIG_SERVER_PORT")); err != nil {
@@ -36,7 +36,7 @@ func run(ctx context.Context, port, configPort string) error {
 	if port == "" || configPort == "" {
 		return errors.New("cannot start: PORT and CONFIG_SERVER_PORT must be set")
 	}
-	l, err := net.Listen("tcp", ":"+port) // on all addresses: the router comes from outside
+	l, err := net.Listen("tcp", ":"+port) // on all addresses, because the router connects from outside
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -44,7 +44,7 @@ func run(ctx context.Context, port, configPort string) error {
 	return serve(ctx, l, handler("http://"+net.JoinHostPort("localhost", configPort)+"/config/"))
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: logged(h), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -76,12 +76,13 @@ func handler(configURL string) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(config) // fails only when the client has gone
+		_, _ = w.Write(config) // fails only if the client has disconnected
 	})
 	return mux
 }
 
-// fetch asks the sidecar. Its errors are one line each, for the one who asked us.
+// fetch requests the configuration from the sidecar. Its errors are one line each,
+// because the app returns them to its own client.
 func fetch(ctx context.Context, client *http.Client, url string) (config []byte, contentType string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

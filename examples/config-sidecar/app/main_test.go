@@ -31,7 +31,7 @@ func TestConfig(t *testing.T) {
 		sidecar http.Handler
 		path    string
 		status  int
-		body    string // its beginning
+		body    string // prefix of the body
 	}{
 		{"answers", sidecar(200, config), "/config", 200, config},
 		{"fails", sidecar(500, "oops"), "/config", 502, "the config server answered 500 Internal Server Error\n"},
@@ -65,7 +65,7 @@ func TestSidecarNotThere(t *testing.T) {
 	}
 }
 
-// After SIGTERM a request that has begun is still answered.
+// After SIGTERM, active requests are still finished.
 func TestServeFinishes(t *testing.T) {
 	var lines bytes.Buffer
 	log.SetOutput(&lines)

@@ -1,5 +1,5 @@
-// Command config-server is a sidecar: it gives the app beside it its configuration,
-// over localhost and to nobody else.
+// Command config-server is a sidecar that serves the configuration of its app, only
+// over localhost.
 package main
 
 import (
@@ -18,8 +18,9 @@ import (
 
 const shutdownTimeout = 5 * time.Second
 
-// Config is what the app needs to know. A real config server would read it from a
-// vault; a sidecar can hold that vault's credentials so that the app need not.
+// Config is the configuration of the app. A real config server would read it from a
+// vault. A sidecar can hold that vault's credentials, so that the app does not need
+// them.
 type Config struct {
 	Scope    string `json:"scope"`
 	Password string `json:"password"`
@@ -27,7 +28,7 @@ type Config struct {
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Getenv("CONFIG_SERVER_PORT")); err != nil {
@@ -47,13 +48,13 @@ func run(ctx context.Context, port string) error {
 	return serve(ctx, l, handler(Config{Scope: "some-service.admin", Password: "not-a-real-p4$$w0rd"}))
 }
 
-// listen opens the port on localhost alone: only processes of the same container
-// share that with us.
+// listen listens only on localhost, which only processes of the same container can
+// reach.
 func listen(port string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort("localhost", port))
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: logged(h), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -81,7 +82,7 @@ func handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /config/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(c) // fails only when the client has gone
+		_ = json.NewEncoder(w).Encode(c) // fails only if the client has disconnected
 	})
 	return mux
 }

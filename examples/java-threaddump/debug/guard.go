@@ -7,12 +7,11 @@ import (
 	"net/http"
 )
 
-// guarded lets those in who know the password, and writes down who asked for what
-// and what became of it.
+// guarded requires user and password, and logs each request and whether it was refused.
 func guarded(s settings, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
-		// Both are compared, always: the time taken tells nothing.
+		// Always compare both, so that the duration reveals nothing.
 		if same(user, s.User)&same(password, s.Password) != 1 {
 			fmt.Printf("%s %q refused: wrong user or password\n", r.Method, r.URL.Path)
 			w.Header().Set("WWW-Authenticate", `Basic realm="debug", charset="UTF-8"`)
@@ -24,7 +23,8 @@ func guarded(s settings, h http.Handler) http.Handler {
 	})
 }
 
-// same is 1 for equal texts. Hashes have one length, so not even that is told.
+// same returns 1 for equal texts. It compares hashes, which have the same length, so
+// that not even the length is revealed.
 func same(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])

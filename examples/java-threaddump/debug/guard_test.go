@@ -25,7 +25,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Whoever does not know user and password gets nothing but the question for them.
+// Without the right user and password, the only response is the request for them.
 func TestGuarded(t *testing.T) {
 	asked := 0
 	h := guarded(settings{User: "debug", Password: "secret"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))

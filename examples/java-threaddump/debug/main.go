@@ -1,6 +1,6 @@
-// Command debug is a sidecar that asks the Java process beside it for a thread
-// dump, which the JVM then writes to its own standard output. Only those who know
-// the password may ask.
+// Command debug is a sidecar that requests a thread dump from the Java process in the
+// same container. The JVM writes it to its own standard output. The request needs a
+// password.
 package main
 
 import (
@@ -31,16 +31,16 @@ func main() {
 	}
 }
 
-// settings say where the sidecar listens and whom it answers.
+// settings hold the sidecar's address and its user and password.
 type settings struct {
 	Port           string
 	User, Password string
-	Made           bool // the password is made up
+	Made           bool // the password is generated
 }
 
-// settingsFrom reads DEBUG_PORT, DEBUG_USER and DEBUG_PASSWORD. Where nobody chose
-// a password one is made up: without any the app could not be pushed as it is, or
-// everybody could ask.
+// settingsFrom reads DEBUG_PORT, DEBUG_USER and DEBUG_PASSWORD. If there is no
+// password, it generates one. Otherwise the app could not be pushed without changes, or
+// anyone could request a dump.
 func settingsFrom(env func(string) string) settings {
 	otherwise := func(name, value string) string {
 		if v := env(name); v != "" {
@@ -75,7 +75,7 @@ func javaProcess(proc string) (int, error) {
 	}
 	for _, name := range names {
 		b, err := os.ReadFile(name)
-		if err != nil || strings.TrimSpace(string(b)) != "java" { // it may have ended meanwhile
+		if err != nil || strings.TrimSpace(string(b)) != "java" { // it could have exited by now
 			continue
 		}
 		return strconv.Atoi(filepath.Base(filepath.Dir(name)))

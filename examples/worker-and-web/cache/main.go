@@ -1,5 +1,5 @@
-// Command cache is a sidecar: it keeps short notes for the app beside it, over a
-// UNIX socket and in memory. Every instance has its own, and they go with it.
+// Command cache is a sidecar that stores short notes for its app, over a UNIX socket
+// and in memory. Every instance has its own notes, which are lost when it stops.
 package main
 
 import (
@@ -21,23 +21,23 @@ import (
 
 const (
 	maxNotes        = 1000
-	maxNote         = 4 << 10 // bytes
+	maxNote         = 4 << 10 // in bytes
 	shutdownTimeout = 5 * time.Second
 )
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	// All processes of an instance have this folder, and each instance has its own.
+	// All processes of an instance share this folder, and each instance has its own.
 	if err := run(ctx, filepath.Join(os.TempDir(), "cache.sock")); err != nil {
 		log.Fatal(err)
 	}
 }
 
 func run(ctx context.Context, socket string) error {
-	// One that was left behind would be in the way.
+	// A leftover socket would prevent listening.
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -49,7 +49,7 @@ func run(ctx context.Context, socket string) error {
 	return serve(ctx, l, (&cache{notes: map[string][]byte{}}).handler())
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -64,7 +64,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return srv.Shutdown(ctx)
 }
 
-// cache keeps notes by their names.
+// cache stores notes by their names.
 type cache struct {
 	mu    sync.Mutex // guards notes
 	notes map[string][]byte
@@ -78,7 +78,7 @@ func (c *cache) handler() http.Handler {
 			http.Error(w, "there is no such note", http.StatusNotFound)
 			return
 		}
-		_, _ = w.Write(note) // fails only when the client has gone
+		_, _ = w.Write(note) // fails only if the client has disconnected
 	})
 	mux.HandleFunc("PUT /notes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		note, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxNote))
@@ -99,10 +99,10 @@ func (c *cache) get(name string) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	note, found := c.notes[name]
-	return note, found // nobody changes its bytes
+	return note, found // its bytes never change
 }
 
-// put keeps a note; it tells when there is no more room.
+// put stores a note. It reports false if there is no more room.
 func (c *cache) put(name string, note []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

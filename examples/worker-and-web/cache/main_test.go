@@ -37,7 +37,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// A full cache changes what it has and takes nothing new.
+// A full cache can change existing notes but refuses new ones.
 func TestFull(t *testing.T) {
 	c := &cache{notes: map[string][]byte{}}
 	for i := range maxNotes {
@@ -53,7 +53,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// It listens on its socket until it is stopped, and ends well.
+// It listens on its socket until it is stopped, and exits without an error.
 func TestRun(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "cache.sock")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,5 +1,5 @@
-// Command clock is a sidecar: it tells what time it is, over a UNIX socket and so
-// to nobody outside its container.
+// Command clock is a sidecar that serves the time over a UNIX socket, so that nothing
+// outside its container can reach it.
 package main
 
 import (
@@ -21,17 +21,17 @@ const shutdownTimeout = 5 * time.Second
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	// All processes of an instance have this folder, and each instance has its own.
+	// All processes of an instance share this folder, and each instance has its own.
 	if err := run(ctx, filepath.Join(os.TempDir(), "clock.sock")); err != nil {
 		log.Fatal(err)
 	}
 }
 
 func run(ctx context.Context, socket string) error {
-	// One that was left behind would be in the way.
+	// A leftover socket would prevent listening.
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -43,7 +43,7 @@ func run(ctx context.Context, socket string) error {
 	return serve(ctx, l, handler(time.Now))
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)

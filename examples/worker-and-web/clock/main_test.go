@@ -13,7 +13,7 @@ import (
 
 func TestTime(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "clock.sock")
-	// A socket that a killed clock left behind is not in the way.
+	// A socket that a killed clock left behind does not prevent listening.
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// ask waits for the socket and reads what is answered there.
+// ask waits for the socket and returns the response.
 func ask(t *testing.T, socket, path string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -1,5 +1,5 @@
-// Command web is the process that people talk to. It knows nothing itself: the
-// clock and the cache, its sidecars, do, and it asks them over UNIX sockets.
+// Command web is the process that serves users. It has no data itself: it forwards
+// requests to its sidecars, the clock and the cache, over UNIX sockets.
 package main
 
 import (
@@ -21,7 +21,7 @@ const shutdownTimeout = 5 * time.Second
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Getenv("PORT")); err != nil {
@@ -33,7 +33,7 @@ func run(ctx context.Context, port string) error {
 	if port == "" {
 		return errors.New("cannot start: PORT must be set")
 	}
-	l, err := net.Listen("tcp", ":"+port) // on all addresses: the router comes from outside
+	l, err := net.Listen("tcp", ":"+port) // on all addresses, because the router connects from outside
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
@@ -41,7 +41,7 @@ func run(ctx context.Context, port string) error {
 	return serve(ctx, l, handler(os.TempDir()))
 }
 
-// serve answers until ctx ends, and then finishes what it has begun.
+// serve serves until ctx is done, and then finishes active requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -56,7 +56,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return srv.Shutdown(ctx)
 }
 
-// handler gives every path to the sidecar that knows the answer.
+// handler sends every path to the sidecar that serves it.
 func handler(sockets string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /time", sidecar(sockets, "clock"))
@@ -68,8 +68,8 @@ func handler(sockets string) http.Handler {
 	return mux
 }
 
-// sidecar hands requests on to the one that listens on its socket. It may start
-// later than this process, or be gone: nobody promises an order.
+// sidecar forwards requests to the process that listens on its socket. That process can
+// start later than this one, or be stopped: the order is not defined.
 func sidecar(sockets, name string) http.Handler {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(sockets, name+".sock"))

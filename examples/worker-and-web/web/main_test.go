@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stand answers on the socket of a sidecar with its name and what it was asked.
+// stand responds on the socket of a sidecar with its name and the request.
 func stand(t *testing.T, folder, name string) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(folder, name+".sock"))
@@ -20,10 +20,10 @@ func stand(t *testing.T, folder, name string) {
 		t.Fatal(err)
 	}
 	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what came is shown
+		body, _ := io.ReadAll(r.Body) // the response shows the body
 		fmt.Fprintf(w, "%s: %s %s %s", name, r.Method, r.URL.Path, body)
 	})}
-	go func() { _ = srv.Serve(l) }() // it ends with the test
+	go func() { _ = srv.Serve(l) }() // stops with the test
 	t.Cleanup(func() { _ = srv.Close() })
 }
 
@@ -52,7 +52,7 @@ func TestEveryPathHasItsSidecar(t *testing.T) {
 	}
 }
 
-// A sidecar that is not there yet is an answer of its own; later it is found.
+// A missing sidecar has its own response, and is found once it starts.
 func TestSidecarComesLater(t *testing.T) {
 	folder := t.TempDir()
 	h := handler(folder)

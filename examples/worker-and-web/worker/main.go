@@ -1,5 +1,5 @@
-// Command worker is a process that nobody talks to: every few seconds it asks the
-// clock beside it over a UNIX socket and writes down what it did.
+// Command worker is a process without requests. Every few seconds it gets the time from
+// the clock sidecar over a UNIX socket and logs its work.
 package main
 
 import (
@@ -21,26 +21,26 @@ import (
 const (
 	every      = 2 * time.Second
 	askTimeout = time.Second
-	maxAnswer  = 1 << 10 // bytes
+	maxAnswer  = 1 << 10 // in bytes
 )
 
 func main() {
 	log.SetOutput(os.Stdout)
-	log.SetFlags(0) // the platform puts the time before every line
+	log.SetFlags(0) // the platform adds the time to every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	c := newClock(filepath.Join(os.TempDir(), "clock.sock"))
 	work(ctx, func() {
 		now, err := c.ask(ctx)
 		if err != nil {
-			log.Printf("no work: %v", err) // the next round may have more luck
+			log.Printf("no work: %v", err) // the next round can succeed
 			return
 		}
 		log.Printf("worked at %s", now)
 	})
 }
 
-// work does something at once and then again and again, until ctx ends.
+// work calls do at once and then repeatedly, until ctx is done.
 func work(ctx context.Context, do func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -53,7 +53,7 @@ func work(ctx context.Context, do func()) {
 	}
 }
 
-// clock is the sidecar, as this process sees it.
+// clock is a client of the sidecar.
 type clock struct{ client *http.Client }
 
 func newClock(socket string) clock {
@@ -63,7 +63,7 @@ func newClock(socket string) clock {
 }
 
 func (c clock) ask(ctx context.Context) (string, error) {
-	// The socket is the address: the name is only there because a URL has one.
+	// The socket is the address. The name is only there because a URL needs one.
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://clock/time", http.NoBody)
 	if err != nil {
 		return "", err

@@ -47,7 +47,7 @@ func TestAsk(t *testing.T) {
 		w.WriteHeader(status)
 		fmt.Fprintln(w, "late, and asked "+r.URL.Path)
 	})}
-	go func() { _ = srv.Serve(l) }() // it ends with the test
+	go func() { _ = srv.Serve(l) }() // stops with the test
 	t.Cleanup(func() { _ = srv.Close() })
 	if now, err := c.ask(t.Context()); err != nil || now != "late, and asked /time" {
 		t.Errorf("the clock says %q, %v", now, err)

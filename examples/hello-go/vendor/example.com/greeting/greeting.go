@@ -1,5 +1,5 @@
-// Package greeting greets.
+// Package greeting returns greetings.
 package greeting
 
-// From is a greeting in somebody's name.
+// From returns a greeting in the name of who.
 func From(who string) string { return "hello from " + who }
