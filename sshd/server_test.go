@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestNewNeedsEverything(t *testing.T) {
@@ -231,7 +233,7 @@ func TestGarbage(t *testing.T) {
 
 // A hundred clients at once are served or refused, each with an answer.
 func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t, Limits{Handshakes: 100, Handshake: patience, Sessions: 30})
+	w := newWorld(t, Limits{Handshakes: 100, Handshake: testkit.Patience, Sessions: 30})
 	var served, refused sync.Map
 	var all sync.WaitGroup
 	for i := range 100 {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -26,9 +25,6 @@ import (
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
 )
-
-// patience bounds every wait: only a hang reaches it.
-const patience = 2 * time.Minute
 
 const (
 	appGUID    = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -59,14 +55,10 @@ type world struct {
 
 func newWorld(t *testing.T, limits Limits) *world {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 	reg := registry.New(db)
 	w := &world{registry: reg, t: t, fake: runtimetest.NewFake(), containers: map[string]runtime.Container{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
-	_, err = reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
+	_, err := reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
 	if err == nil {
 		_, err = reg.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
 	}
@@ -104,10 +96,7 @@ func (w *world) start(process, kind string) {
 
 func (w *world) serve() {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	w.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { w.served <- w.s.Serve(ctx, l) }()
@@ -224,7 +213,7 @@ func (w *world) Write(b []byte) (int, error) {
 // login connects as a client. The banner is what the server said beforehand.
 func (w *world) login(user, code string) (_ *ssh.Client, banner string, err error) {
 	c, err := ssh.Dial("tcp", w.addr, &ssh.ClientConfig{
-		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: patience,
+		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: testkit.Patience,
 		HostKeyCallback: ssh.FixedHostKey(w.s.signer.PublicKey()),
 		BannerCallback:  func(m string) error { banner += m; return nil },
 	})
