@@ -107,14 +107,22 @@ func Stays(t testing.TB, what string, within time.Duration, ok func() error) {
 // kill a process at a random moment, where any moment must do.
 func RandomPause(longest time.Duration) { <-time.After(rand.N(longest)) }
 
-// Open returns what a call has opened, and closes it when the test ends:
-// testkit.Open(os.Open(name))(t).
-func Open[T io.Closer](v T, err error) func(t testing.TB) T {
+// Must returns the value of a call that must succeed: testkit.Must(os.ReadFile(name))(t).
+func Must[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
+		return v
+	}
+}
+
+// Open is Must for a value that the end of the test closes.
+func Open[T io.Closer](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(v, err)(t)
 		t.Cleanup(func() { _ = v.Close() }) // the test may have closed it
 		return v
 	}
