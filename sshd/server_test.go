@@ -66,7 +66,7 @@ func TestSilentClient(t *testing.T) {
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
 	deaf.stop()
 	w.eventually("the session ended", func() bool { return w.sessions() == 0 })
-	w.eventually("it is said", func() bool { return has(w.heard(), "ssh client is gone") })
+	w.eventually("it is said", func() bool { return has(w.said.String(), "ssh client is gone") })
 }
 
 // deafConn is a connection whose cable is cut at some time.
@@ -92,8 +92,8 @@ func TestIdle(t *testing.T) {
 	w := newWorld(t, Limits{Idle: 50 * time.Millisecond, Alive: 10 * time.Millisecond})
 	c := w.client("cf:" + appGUID + "/0")
 	_ = c.Wait()
-	if !has(w.heard(), "ssh connection is idle") {
-		t.Errorf("the server said %s, want that the connection was idle", w.heard())
+	if !has(w.said.String(), "ssh connection is idle") {
+		t.Errorf("the server said %s, want that the connection was idle", w.said.String())
 	}
 }
 
@@ -180,7 +180,7 @@ func TestLimitOfConnections(t *testing.T) {
 	if err == nil {
 		_ = c.Wait() // it is closed again at once
 	}
-	w.eventually("it is said", func() bool { return has(w.heard(), "there are too many") })
+	w.eventually("it is said", func() bool { return has(w.said.String(), "there are too many") })
 }
 
 // Whoever does not finish its handshake is let go, and does not keep others out
@@ -226,8 +226,8 @@ func TestGarbage(t *testing.T) {
 		_ = c.Close()
 	}
 	w.client("cf:" + appGUID + "/0")
-	if has(w.heard(), "panic") {
-		t.Errorf("the server said:\n%s", w.heard())
+	if has(w.said.String(), "panic") {
+		t.Errorf("the server said:\n%s", w.said.String())
 	}
 }
 

@@ -1,7 +1,6 @@
 package sshd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -46,11 +45,11 @@ type world struct {
 	denied   error
 	accesses []Access
 	lines    []string
-	said     bytes.Buffer
 	ended    bool   // the instances
 	attached string // the task whose session was opened last
 
 	registry *registry.Registry
+	said     testkit.Buffer
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
@@ -70,7 +69,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	w.s, err = New(Config{
 		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: reg, Instances: w,
 		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
-		Logger: slog.New(slog.NewTextHandler(w, nil)),
+		Logger: slog.New(slog.NewTextHandler(&w.said, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -204,12 +203,6 @@ func (w *world) record(a Access) {
 	w.accesses = append(w.accesses, a)
 }
 
-func (w *world) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.Write(b)
-}
-
 // login connects as a client. The banner is what the server said beforehand.
 func (w *world) login(user, code string) (_ *ssh.Client, banner string, err error) {
 	c, err := ssh.Dial("tcp", w.addr, &ssh.ClientConfig{
@@ -244,9 +237,7 @@ func (w *world) session(c *ssh.Client) *ssh.Session {
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	if testkit.Until(testkit.True(ok)) != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, w.said.String())
+		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, &w.said)
 	}
 }
 
@@ -257,12 +248,6 @@ func (w *world) sessions() int {
 		n += c.Sessions()
 	}
 	return n
-}
-
-func (w *world) heard() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.String()
 }
 
 func mode(t *testing.T, path string) os.FileMode {
