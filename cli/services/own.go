@@ -23,7 +23,8 @@ import (
 	"github.com/dewrun/dew/cli/routes"
 )
 
-// snapshotCommands are what cf does not have, and sharing.
+// snapshotCommands are the commands for snapshots, client programs, sharing and route
+// services.
 func snapshotCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = Category
@@ -33,40 +34,40 @@ func snapshotCommands(g *command.Set) []*cli.Command {
 	}
 	share := func(v command.Verb, fn func(context.Context, shareOptions, command.Env) error) *cli.Command {
 		v.Category = Category
-		v.Flags = append(v.Flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
+		v.Flags = append(v.Flags, &cli.StringFlag{Name: "s", Usage: "Target `space` (required)"}, &cli.StringFlag{Name: "o", Usage: "Target `org` (default: the targeted org)"})
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			if c.String("s") == "" {
-				return console.UsageError("%s needs -s with the other space", v.Name)
+				return console.UsageError("%s needs -s with the name of the target space", v.Name)
 			}
 			return fn(c.Context, shareOptions{Name: c.Args().First(), Space: c.String("s"), Org: c.String("o"), Force: c.Bool("f")}, w)
 		})
 	}
 	return []*cli.Command{
 		about(command.Verb{
-			Name: "service-snapshot", Args: "SERVICE_INSTANCE", Usage: "copy the data of a database as it is now",
-			About: "The copy is consistent: clients only wait for the moment that it takes. dew service-restore puts it back.",
+			Name: "service-snapshot", Args: "SERVICE_INSTANCE", Usage: "Create a snapshot of the data of a database",
+			About: "The snapshot is consistent: clients wait only while dew creates it. To restore it, use dew service-restore.",
 		}, runSnapshot),
-		about(command.Verb{Name: "service-snapshots", Args: "SERVICE_INSTANCE", Usage: "list the copies of the data of a database", Flags: []cli.Flag{command.JSONFlag()}}, runSnapshots),
+		about(command.Verb{Name: "service-snapshots", Args: "SERVICE_INSTANCE", Usage: "List the snapshots of a database", Flags: []cli.Flag{command.JSONFlag()}}, runSnapshots),
 		about(command.Verb{
-			Name: "delete-service-snapshot", Args: "SERVICE_INSTANCE SNAPSHOT", Usage: "delete a copy of the data of a database", Flags: []cli.Flag{command.ForceFlag()},
+			Name: "delete-service-snapshot", Args: "SERVICE_INSTANCE SNAPSHOT", Usage: "Delete a snapshot of a database", Flags: []cli.Flag{command.ForceFlag()},
 		}, runDeleteSnapshot),
 		about(command.Verb{
-			Name: "service-restore", Args: "SERVICE_INSTANCE [SNAPSHOT]", Usage: "put a copy in the place of the data",
-			About: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", Flags: []cli.Flag{command.ForceFlag()},
+			Name: "service-restore", Args: "SERVICE_INSTANCE [SNAPSHOT]", Usage: "Restore the data of a database from a snapshot",
+			About: "Without SNAPSHOT, dew restores the newest snapshot. Data written after the snapshot is lost. Existing service bindings work after the restore.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runRestore),
 		g.Command(command.Verb{
-			Name: "connect", Args: "SERVICE_INSTANCE", Category: Category, Usage: "talk to a database with psql, mariadb or redis-cli",
-			About: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
+			Name: "connect", Args: "SERVICE_INSTANCE", Category: Category, Usage: "Open a session with a database in psql, mariadb or redis-cli",
+			About: "The client program must be installed on this machine. dew creates a service key for it, and deletes the key when the program exits.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runConnect(c.Context, c.Args().First(), ask, out)
 		}),
-		share(command.Verb{Name: "share-service", Args: "SERVICE_INSTANCE", Usage: "let apps of another space be bound to a service instance"}, runShare),
-		share(command.Verb{Name: "unshare-service", Args: "SERVICE_INSTANCE", Usage: "take that back, with the bindings there", Flags: []cli.Flag{command.ForceFlag()}}, runUnshare),
+		share(command.Verb{Name: "share-service", Args: "SERVICE_INSTANCE", Usage: "Share a service instance with another space"}, runShare),
+		share(command.Verb{Name: "unshare-service", Args: "SERVICE_INSTANCE", Usage: "Stop sharing a service instance with a space, and delete its bindings there", Flags: []cli.Flag{command.ForceFlag()}}, runUnshare),
 		routeService(g, command.Verb{
-			Name: "bind-route-service", Alias: "brs", Usage: "put a service before a route", About: "Example:\n   dew bind-route-service dew.localhost --hostname shop limiter", Flags: []cli.Flag{paramsFlag(), waitFlag()},
+			Name: "bind-route-service", Alias: "brs", Usage: "Send a route's requests through a service first", About: "Example:\n   dew bind-route-service dew.localhost --hostname shop limiter", Flags: []cli.Flag{paramsFlag(), waitFlag()},
 		}, runBindRoute),
 		routeService(g, command.Verb{
-			Name: "unbind-route-service", Alias: "urs", Usage: "take the service before a route away", About: "A route that is not bound is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			Name: "unbind-route-service", Alias: "urs", Usage: "Stop sending a route's requests through a service", About: "The command succeeds if the route is not bound to the service instance.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runUnbindRoute),
 	}
 }
@@ -76,15 +77,15 @@ func runSnapshot(ctx context.Context, o Options, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	defer out.Wait("Copying the data of service instance %s", o.Name).End()
+	defer out.Wait("Creating a snapshot of service instance %s", o.Name).End()
 	if err := ask.Services().TakeSnapshot(ctx, i.GUID); err != nil {
-		return fmt.Errorf("cannot copy the data of %s: %w", o.Name, err)
+		return fmt.Errorf("cannot create a snapshot of %s: %w", o.Name, err)
 	}
 	all, err := ask.Services().Snapshots(ctx, i.GUID)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	out.Say("Copied the data of %s: snapshot %s, %s", o.Name, all[0].GUID, console.Bytes(all[0].Size))
+	out.Say("Created snapshot %s of %s (%s)", all[0].GUID, o.Name, console.Bytes(all[0].Size))
 	return nil
 }
 
@@ -101,10 +102,10 @@ func runSnapshots(ctx context.Context, o Options, ask *client.Client, out *conso
 		return out.Encode(append([]v3.ServiceSnapshot{}, all...))
 	}
 	if len(all) == 0 {
-		out.Say("There are no copies: dew service-snapshot %s makes one", o.Name)
+		out.Say("Service instance %s has no snapshots. Create one: dew service-snapshot %s", o.Name, o.Name)
 		return nil
 	}
-	rows := [][]string{{"snapshot", "made", "size"}}
+	rows := [][]string{{"snapshot", "created", "size"}}
 	for _, s := range all {
 		rows = append(rows, []string{s.GUID, s.CreatedAt.Local().Format(time.DateTime), console.Bytes(s.Size)})
 	}
@@ -116,7 +117,7 @@ func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *
 	if err != nil {
 		return err
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete snapshot "+o.NewName+" of "+o.Name); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete snapshot "+o.NewName+" of "+o.Name); err != nil || !ok {
 		return err
 	}
 	defer out.Wait("Deleting snapshot %s", o.NewName).End()
@@ -127,10 +128,10 @@ func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *
 	return nil
 }
 
-// noSnapshot says how to find those that are there.
+// noSnapshot adds advice to the error for a snapshot that does not exist.
 func noSnapshot(service string, err error) error {
 	if client.NotFound(err) {
-		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "dew service-snapshots " + service + " lists them"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "dew service-snapshots " + service + " lists the snapshots"}
 	}
 	return err
 }
@@ -147,11 +148,11 @@ func runRestore(ctx context.Context, o Options, ask *client.Client, out *console
 			return err
 		}
 		if len(all) == 0 {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there are no copies of the data of %s", o.Name), Advice: "dew service-snapshot " + o.Name + " makes one"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service instance %s has no snapshots", o.Name), Advice: "Create one: dew service-snapshot " + o.Name}
 		}
 		id = all[0].GUID
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Restore "+o.Name+" to snapshot "+id+" (newer data is lost)"); err != nil || !ok {
 		return err
 	}
 	defer out.Wait("Restoring service instance %s to snapshot %s", o.Name, id).End()
@@ -162,7 +163,8 @@ func runRestore(ctx context.Context, o Options, ask *client.Client, out *console
 	return nil
 }
 
-// login is what a client needs, as far as the built-in services tell it.
+// login is the part of the credentials that a client program needs, as the built-in
+// services provide them.
 type login struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
@@ -172,8 +174,8 @@ type login struct {
 	URI      string `json:"uri"`
 }
 
-// client is the program that speaks with the service, and its secret as a variable:
-// arguments can be read by everybody on the machine.
+// client is the command line of the client program, and the password as an environment
+// variable, because all users of the machine can see the arguments.
 func (c login) client() (args []string, secret string, err error) {
 	port := strconv.Itoa(c.Port)
 	switch scheme, _, _ := strings.Cut(c.URI, ":"); {
@@ -188,7 +190,7 @@ func (c login) client() (args []string, secret string, err error) {
 		}
 		return args, "REDISCLI_AUTH=" + c.Password, nil
 	}
-	return nil, "", errors.New("dew knows no program that speaks with it: use the credentials of dew service-key")
+	return nil, "", errors.New("no client program is known for this service: use the credentials of dew service-key")
 }
 
 func runConnect(ctx context.Context, name string, ask *client.Client, out *console.Console) (err error) {
@@ -197,7 +199,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 		return err
 	}
 	if i.Type == v3.ServiceUserProvided {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is user-provided: only apps get its credentials", name), Advice: "whoever made it knows them, and dew env APP shows those of an app that is bound to it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot connect to %s: it is user-provided, and only apps get its credentials", name), Advice: "Ask its creator for the credentials, or read them from a bound app: dew env APP"}
 	}
 	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
@@ -206,7 +208,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
-	defer func() { // also when somebody does not wait for it
+	defer func() { // even if the user interrupts it
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
 		err = errors.Join(err, dropKey(ctx, bindOptions{Service: name, Key: key}, ask))
@@ -224,7 +226,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	return runClient(ctx, b.GUID, ask, out)
 }
 
-// dropKey deletes a key that was needed for a while.
+// dropKey deletes a temporary service key.
 func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 	b, err := findKey(ctx, o, ask)
 	if none := (*noKey)(nil); errors.As(err, &none) {
@@ -239,7 +241,7 @@ func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 	return nil
 }
 
-// runClient runs the program with the credentials of a key.
+// runClient runs the client program with the credentials of a service key.
 func runClient(ctx context.Context, key string, ask *client.Client, out *console.Console) error {
 	d, err := ask.Services().BindingDetails(ctx, key)
 	if err != nil {
@@ -255,9 +257,9 @@ func runClient(ctx context.Context, key string, ask *client.Client, out *console
 	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
-		return &console.Failure{Status: console.StatusInfrastructure, Err: err, Advice: "install the client, or use the credentials of dew create-service-key"}
+		return &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find the client program: %w", err), Advice: "Install it, or use the credentials of a service key: dew create-service-key"}
 	}
-	// Ctrl-C is for the program. SIGTERM, and the end of the terminal, end it.
+	// The client program handles Ctrl-C itself. SIGTERM and SIGHUP stop it.
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	cmd := exec.CommandContext(ctx, program, args[1:]...)
@@ -271,13 +273,13 @@ func runClient(ctx context.Context, key string, ask *client.Client, out *console
 	case ctx.Err() != nil:
 		return &console.Failure{Status: 128 + int(syscall.SIGTERM)}
 	case errors.As(err, &ended):
-		return &console.Failure{Status: max(ended.ExitCode(), 1)} // it has said why
+		return &console.Failure{Status: max(ended.ExitCode(), 1)} // the program has printed the reason
 	}
 	return err
 }
 
-// clientPatience is how long a client program may take to end after SIGTERM, before it
-// is killed.
+// clientPatience is how long a client program can take to exit after SIGTERM, before
+// dew kills it.
 const clientPatience = 5 * time.Second
 
 type shareOptions struct {
@@ -285,7 +287,7 @@ type shareOptions struct {
 	Force            bool
 }
 
-// find finds the instance and the other space.
+// find finds the service instance and the target space.
 func (o shareOptions) find(ctx context.Context, w command.Env) (v3.ServiceInstance, v3.Space, error) {
 	i, err := command.FindService(ctx, w.Client, o.Name)
 	if err != nil {
@@ -305,7 +307,7 @@ func runShare(ctx context.Context, o shareOptions, w command.Env) error {
 		return err
 	}
 	if err := w.Client.Services().Share(ctx, i.GUID, s.GUID); err != nil {
-		return fmt.Errorf("cannot share %s: %w", o.Name, err)
+		return fmt.Errorf("cannot share %s with space %s: %w", o.Name, s.Name, err)
 	}
 	w.Out.Say("Shared %s with space %s", o.Name, s.Name)
 	return nil
@@ -316,13 +318,13 @@ func runUnshare(ctx context.Context, o shareOptions, w command.Env) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := console.ConfirmUnless(ctx, w.Out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, w.Out, o.Force, "Stop sharing "+o.Name+" with space "+s.Name+" and delete its bindings there"); err != nil || !ok {
 		return err
 	}
 	if err := w.Client.Services().Unshare(ctx, i.GUID, s.GUID); err != nil {
-		return fmt.Errorf("cannot unshare %s: %w", o.Name, err)
+		return fmt.Errorf("cannot stop sharing %s with space %s: %w", o.Name, s.Name, err)
 	}
-	w.Out.Say("Unshared %s from space %s", o.Name, s.Name)
+	w.Out.Say("Stopped sharing %s with space %s", o.Name, s.Name)
 	return nil
 }
 
@@ -334,7 +336,7 @@ type routeServiceOptions struct {
 }
 
 func routeService(g *command.Set, v command.Verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
-	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", Category, append(routes.HostFlags()[:2], v.Flags...) // no port: TCP routes have none
+	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", Category, append(routes.HostFlags()[:2], v.Flags...) // no --port: TCP routes cannot have route services
 	return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		r, err := routes.ReadRoute(c, false)
 		if err != nil {
@@ -344,7 +346,7 @@ func routeService(g *command.Set, v command.Verb, fn func(context.Context, route
 	})
 }
 
-// find finds the route and the instance.
+// find finds the route and the service instance.
 func (o routeServiceOptions) find(ctx context.Context, ask *client.Client) (r v3.Route, i v3.ServiceInstance, err error) {
 	d, err := ask.Routes().DomainByName(ctx, o.route.Domain)
 	if err != nil {
@@ -371,7 +373,7 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	defer out.Wait("Binding route %s to service instance %s", o.route.URL(), o.Service).End()
 	job, err := ask.Services().BindRoute(ctx, n)
 	if command.ErrorContains(err, "route and service instance are already bound") {
-		out.Say("Route %s is bound to %s already", o.route.URL(), o.Service)
+		out.Say("Route %s is already bound to %s", o.route.URL(), o.Service)
 		return nil
 	}
 	done := false
@@ -389,7 +391,7 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	return nil
 }
 
-// finished tells whether an operation has ended, after a wait if that is wanted.
+// finished reports whether an operation is complete. If wait is set, it waits first.
 func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client) (bool, error) {
 	job, err := ask.Services().Accepted(ctx, job)
 	if err != nil || job.Ended() || !wait {
@@ -412,7 +414,7 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 		out.Say("Route %s is not bound to %s", o.route.URL(), o.Service)
 		return nil
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really unbind route "+o.route.URL()+" from "+o.Service); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Unbind route "+o.route.URL()+" from "+o.Service); err != nil || !ok {
 		return err
 	}
 	defer out.Wait("Unbinding route %s from service instance %s", o.route.URL(), o.Service).End()
