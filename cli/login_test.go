@@ -93,7 +93,7 @@ func TestLoginUsage(t *testing.T) {
 	d.remote("login", url, "-u", "admin").must(t, 2, "--password-stdin, or in DEW_PASSWORD")
 	d.remote("login", url, "-u", "a", "-p", "b", "--ca-cert", "/nowhere").must(t, 2, "--ca-cert")
 	d.remote("auth", "admin", "it's").must(t, 2, "auth needs the URL of a daemon", "dew api http://")
-	d.remote("api", url).must(t, 0, "Log in: dew login "+url)
+	d.remote("api", url).must(t, 0, "To log in: dew login "+url)
 	d.remote("apps").must(t, 1, "not logged in: dew login "+url, "dew api --unset")
 	d.remote("auth", "admin", "it's").must(t, 0, "Logged in to", "dew target -o ORG -s SPACE")
 	d.remote("api", url).must(t, 0, "as admin")

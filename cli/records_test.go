@@ -19,7 +19,7 @@ func (d *fakeDaemon) changed(key, want string) {
 
 func TestOrgQuotas(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("org-quotas").must(t, 0, "There are no org quotas. Create one: dew create-org-quota NAME")
+	d.dew("org-quotas").must(t, 0, "There are no org quotas. To create one: dew create-org-quota NAME")
 	d.dew("create-org-quota", "small", "-m", "4G", "-i", "512M", "-r", "20", "-s", "-1", "-a", "8", "-l", "16K", "--reserved-route-ports", "3", "--allow-paid-service-plans").
 		must(t, 0, "Created org quota small")
 	d.changed("POST /v3/organization_quotas", `{"name":"small","apps":{"total_memory_in_mb":4096,"per_process_memory_in_mb":512,"log_rate_limit_in_bytes_per_second":16384,"total_instances":8},`+
@@ -90,12 +90,12 @@ func TestSecurityGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.dew("security-groups").must(t, 0, "No security groups found. Create one: dew create-security-group NAME FILE")
+	d.dew("security-groups").must(t, 0, "No security groups found. To create one: dew create-security-group NAME FILE")
 	write(`[{"protocol":"tcp","destination":"10.0.11.0/24","ports":"80,443"}]`)
 	d.dew("create-security-group", "web", file).must(t, 0, "Created security group web")
 	d.changed("POST /v3/security_groups", `{"name":"web","rules":[{"protocol":"tcp","destination":"10.0.11.0/24","ports":"80,443"}]}`)
 	d.dew("create-security-group", "web", file).must(t, 0, "Security group web already exists")
-	d.dew("security-group", "web").must(t, 0, "name:   web", `"ports": "80,443"`, "The security group is not bound to any space. Bind it: dew bind-security-group web ORG")
+	d.dew("security-group", "web").must(t, 0, "name:   web", `"ports": "80,443"`, "The security group is not bound to any space. To bind it: dew bind-security-group web ORG")
 	d.dew("bind-security-group", "web", "local", "--space", "").must(t, 2, "--space is empty")
 	d.dew("bind-security-group", "web", "local").must(t, 0, "Bound security group web to spaces dev, test of org local (running)")
 	d.changed("POST /v3/security_groups/g-web/relationships/running_spaces", `{"data":[{"guid":"space-1"},{"guid":"space-2"}]}`)

@@ -18,7 +18,7 @@ func TestRoute(t *testing.T) {
 	d.dew("ro", "dew.localhost", "-n", "shop", "--path", "api", "--json").must(t, 0, `"url": "shop.dew.localhost/api"`, `"shared_with": []`, `"app": "shop"`)
 	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "dew routes lists")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0)
-	d.dew("route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "port:     20001", "The route has no destinations. Map it to an app: dew map-route APP DOMAIN")
+	d.dew("route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "port:     20001", "The route has no destinations. To map it to an app: dew map-route APP DOMAIN")
 }
 
 func TestCheckRoute(t *testing.T) {

@@ -81,7 +81,7 @@ func (d *fakeDaemon) wayRoutes(handle func(string, func(*http.Request, []byte) a
 
 func TestRoutes(t *testing.T) {
 	d := newDaemon(t).withApp("STARTED")
-	d.dew("routes").must(t, 0, "There are no routes. Create one: dew map-route APP DOMAIN")
+	d.dew("routes").must(t, 0, "There are no routes. To create one: dew map-route APP DOMAIN")
 	d.dew("create-route", "dew.localhost", "--hostname", "Shop").must(t, 0, "Created route shop.dew.localhost")
 	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0, "Route shop.dew.localhost already exists")
 	d.dew("create-route", "dew.lokalhost", "-n", "shop").must(t, 1, `there is no domain "dew.lokalhost"`, `did you mean "dew.localhost"?`)

@@ -34,7 +34,7 @@ func TestBindService(t *testing.T) {
 	d.dew("bs", "shup", "kv").must(t, 1, `did you mean "shop"?`)
 	d.dew("bs", "shop", "kv", "--strategy", "twice").must(t, 2, `--strategy must be single or multiple, not "twice"`)
 	d.shelves.late = true
-	d.dew("bs", "shop", "kv").must(t, 0, "is in progress. Check its status: dew service kv")
+	d.dew("bs", "shop", "kv").must(t, 0, "is in progress. To check its status: dew service kv")
 	d.dew("bs", "shop", "kv", "-w").must(t, 0, "Bound shop to kv")
 	d.shelves.fails = "The service broker is asleep"
 	d.dew("bs", "shop", "kv", "-w").must(t, 1, "cannot bind shop to kv: The service broker is asleep")
@@ -49,7 +49,7 @@ func TestUnbindService(t *testing.T) {
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.dew("unbind-service", "shop", "kv").must(t, 0, "App shop is not bound to kv")
 	one, two := d.shelves.bind("s-kv", "app-1", "").GUID, d.shelves.bind("s-kv", "app-1", "").GUID
-	d.dew("us", "shop", "kv", "--guid", "c-99").must(t, 1, `no binding to kv with guid "c-99"`, "--json shows the guids")
+	d.dew("us", "shop", "kv", "--guid", "c-99").must(t, 1, `no binding to kv with guid "c-99"`, "To show the guids of its bindings: dew service kv --json")
 	d.dew("us", "shop", "kv", "--guid", two).must(t, 0, "Unbound shop from kv")
 	if d.count("DELETE /v3/service_credential_bindings/"+one) != 0 || d.count("DELETE /v3/service_credential_bindings/"+two) != 1 {
 		t.Errorf("asked %v", d.asked)
@@ -72,7 +72,7 @@ func TestCleanupBindings(t *testing.T) {
 	d.shelves.bind("s-kv", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
-	d.dew(cleanup, "shop").must(t, 2, "elete 2 outdated service bindings of app shop", "give -f")
+	d.dew(cleanup, "shop").must(t, 2, "elete 2 outdated service bindings of app shop", "-f to ")
 	d.dew(cleanup, "shop", "--keep-last", "0").must(t, 2, "--keep-last must be at least 1, not 0")
 	d.dew(cleanup, "shop", "-f", "--service-instance", "dbb").must(t, 1, `did you mean "db"?`)
 	d.dew(cleanup, "shop", "-f", "--service-instance", "db").must(t, 0, "Deleted 1 outdated service binding of app shop")
@@ -85,11 +85,11 @@ func TestCleanupBindings(t *testing.T) {
 func TestServiceKeys(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
-	d.dew("service-keys", "kv").must(t, 0, "kv has no service keys. Create one: dew create-service-key kv KEY")
+	d.dew("service-keys", "kv").must(t, 0, "kv has no service keys. To create one: dew create-service-key kv KEY")
 	if r := d.dew("service-keys", "kv", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
-	d.dew("create-service-key", "kv", "k1", "-c", `{"a":1}`).must(t, 0, "Created service key k1. Show it: dew service-key kv k1")
+	d.dew("create-service-key", "kv", "k1", "-c", `{"a":1}`).must(t, 0, "Created service key k1. To show it: dew service-key kv k1")
 	d.wantBody(postBinding, `{"type":"key","name":"k1","parameters":{"a":1},"relationships":{"service_instance":{"data":{"guid":"s-kv"}}}}`)
 	d.dew("sk", "kv").must(t, 0, "name   last operation\nk1     create succeeded")
 	var keys []services.KeyRow
@@ -109,7 +109,7 @@ func TestServiceKeys(t *testing.T) {
 	}
 	d.dew("service-key", "kv", "k2").must(t, 1, `kv has no service key "k2" (dew service-keys kv lists its keys)`)
 	d.dew("service-key", "kw", "k1").must(t, 1, `did you mean "kv"?`)
-	d.dew("delete-service-key", "kv", "k1").must(t, 2, "elete service key k1", "give -f")
+	d.dew("delete-service-key", "kv", "k1").must(t, 2, "elete service key k1", "-f to ")
 	d.dew("dsk", "kv", "k2", "-f").must(t, 0, "Service key k2 does not exist")
 	d.shelves.late = true
 	d.dew("dsk", "kv", "k1", "-f").must(t, 0, "Deleting service key k1 is in progress")
@@ -192,19 +192,19 @@ func TestConnectEnds(t *testing.T) {
 func TestSnapshots(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
-	d.dew("service-snapshots", "kv").must(t, 0, "Service instance kv has no snapshots. Create one: dew service-snapshot kv")
+	d.dew("service-snapshots", "kv").must(t, 0, "Service instance kv has no snapshots. To create one: dew service-snapshot kv")
 	if r := d.dew("service-snapshots", "kv", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
-	d.dew("service-restore", "kv", "-f").must(t, 1, "service instance kv has no snapshots", "Create one: dew service-snapshot kv")
+	d.dew("service-restore", "kv", "-f").must(t, 1, "service instance kv has no snapshots", "To create one: dew service-snapshot kv")
 	d.dew("service-snapshot", "kv").must(t, 0, "Created snapshot 20261115-1 of kv (2.0K)")
 	d.dew("service-snapshots", "kv").must(t, 0, "20261115-1", "2.0K")
 	d.dew("service-snapshots", "kv", "--json").must(t, 0, `"guid": "20261115-1"`)
 	d.dew("service-restore", "kv").must(t, 2, "estore kv to snapshot 20261115-1 (newer data is lost)")
 	d.dew("service-restore", "kv", "-f").must(t, 0, "Restored kv to snapshot 20261115-1")
-	d.dew("service-restore", "kv", "nope", "-f").must(t, 1, "cannot restore kv to snapshot nope", "dew service-snapshots kv lists the snapshots")
+	d.dew("service-restore", "kv", "nope", "-f").must(t, 1, "cannot restore kv to snapshot nope", "To list the snapshots: dew service-snapshots kv")
 	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "elete snapshot 20261115-1 of kv")
-	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "dew service-snapshots kv lists the snapshots")
+	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "To list the snapshots: dew service-snapshots kv")
 	d.dew("delete-service-snapshot", "kv", "20261115-1", "-f").must(t, 0, "Deleted snapshot 20261115-1 of kv")
 	d.shelves.fails = "The disk is full"
 	d.dew("service-snapshot", "kv").must(t, 1, "cannot create a snapshot of kv: The disk is full")
@@ -220,7 +220,7 @@ func TestShareService(t *testing.T) {
 	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
 	d.dew("share-service", "kv", "-s", "guests").must(t, 0, "Shared kv with space guests")
 	d.wantBody("POST"+shared, `{"data":[{"guid":"space-2"}]}`)
-	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there", "give -f")
+	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there", "-f to ")
 	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Stopped sharing kv with space guests")
 	if d.count("DELETE"+shared+"/space-2") != 1 {
 		t.Errorf("asked %v", d.asked)
@@ -240,7 +240,7 @@ func TestRouteServices(t *testing.T) {
 	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "dew routes lists")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
-	d.dew(unbind...).must(t, 2, "nbind route shop.dew.localhost from limiter", "give -f")
+	d.dew(unbind...).must(t, 2, "nbind route shop.dew.localhost from limiter", "-f to ")
 	d.shelves.late = true
 	d.dew(append(unbind, "-f")...).must(t, 0, "Unbinding route shop.dew.localhost from limiter is in progress")
 	d.dew(append(unbind, "-f", "--wait")...).must(t, 0, "Unbound route shop.dew.localhost from limiter")
@@ -316,7 +316,7 @@ func TestServiceAccess(t *testing.T) {
 	if slices.ContainsFunc(d.asked[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
 		t.Errorf("what everybody has was given to an org: %v", d.asked[before:])
 	}
-	d.dew("enable-service-access", "reddis").must(t, 1, `no service offering "reddis"`, "dew service-access lists the service offerings")
+	d.dew("enable-service-access", "reddis").must(t, 1, `no service offering "reddis"`, "To list the service offerings: dew service-access")
 	d.dew("enable-service-access", "redis", "-p", "tiny").must(t, 1, `no plan "tiny"`, "Its plans are: small, large")
 
 	d.dew("disable-service-access", "redis", "-o", "local", "-p", "small").must(t, 0, "Disabled access to redis")
@@ -327,7 +327,7 @@ func TestServiceAccess(t *testing.T) {
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
 	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "the plan is enabled for all orgs")
 
-	d.dew("purge-service-offering", "redis").must(t, 2, "emove service offering redis", "give -f")
+	d.dew("purge-service-offering", "redis").must(t, 2, "emove service offering redis", "-f to ")
 	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged service offering redis")
 	d.shelves.brokers = append(d.shelves.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
 	d.shelves.offer("b-2", "redis", "small")

@@ -33,7 +33,7 @@ const (
 
 func TestMarketplace(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew", "* Paid plan. Show the costs: dew marketplace -e OFFERING")
+	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew", "* Paid plan. To show the costs: dew marketplace -e OFFERING")
 	d.dew("m", "-e", "redis").must(t, 0, "large   It is large   paid", "USD 2.00/monthly", "small   It is small   free")
 	d.dew("m", "--no-plans").must(t, 0, "offering   description")
 	if r := d.dew("m", "--no-plans"); strings.Contains(r.out, "small") {
@@ -140,7 +140,7 @@ func TestWaitTellsProgress(t *testing.T) {
 		t.Errorf("said\n%s\nwant\n%s", r.talk, want)
 	}
 	d.shelves.sentences = []string{"no", "look"}
-	d.dew("update-service", "kv", "-p", "large").must(t, 0, "Update in progress. Check its status: dew service kv")
+	d.dew("update-service", "kv", "-p", "large").must(t, 0, "Update in progress. To check its status: dew service kv")
 	d.dew("services").must(t, 0, "update in progress", "no")
 }
 
@@ -187,7 +187,7 @@ func TestUpdateService(t *testing.T) {
 	d.shelves.plans[0].MaintenanceInfo.Version = "2.0.0"
 	d.dew("services").must(t, 0, "yes")
 	d.dew("service", "kv").must(t, 0, "dew upgrade-service kv")
-	d.dew("upgrade-service", "kv").must(t, 2, "it can be unavailable during the upgrade", "give -f")
+	d.dew("upgrade-service", "kv").must(t, 2, "it can be unavailable during the upgrade", "-f to ")
 	d.dew("upgrade-service", "kv", "--force").must(t, 0, "Upgraded service instance kv")
 	d.wantBody(patch, `{"maintenance_info":{"version":"2.0.0"}}`)
 }
@@ -196,7 +196,7 @@ func TestDeleteService(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
-	d.dew("delete-service", "kv").must(t, 2, "elete service instance kv and its data", "give -f")
+	d.dew("delete-service", "kv").must(t, 2, "elete service instance kv and its data", "-f to ")
 	d.dew("delete-service", "nothing", "-f").must(t, 0, "Service instance nothing does not exist")
 	d.shelves.fails = "it is bound"
 	d.dew("delete-service", "kv", "-f").must(t, 1, "cannot delete service instance kv: it is bound")
@@ -213,7 +213,7 @@ func TestDeleteService(t *testing.T) {
 
 func TestServices(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("services").must(t, 0, "There are no service instances. List the available services: dew marketplace")
+	d.dew("services").must(t, 0, "There are no service instances. To list the available services: dew marketplace")
 	if r := d.dew("s", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}

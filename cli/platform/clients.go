@@ -87,7 +87,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s already exists", o.Name), Advice: "Choose another name. dew clients lists the existing clients"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s already exists", o.Name), Advice: "Choose another name. To list the clients: dew clients"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)

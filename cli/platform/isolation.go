@@ -47,7 +47,7 @@ func IsolationCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		run(command.Verb{Name: "isolation-segments", Usage: "List isolation segments and the orgs that can use them", Flags: []cli.Flag{command.JSONFlag()}}, runSegments),
-		run(command.Verb{Name: "create-isolation-segment", Args: "NAME", Usage: "Create an isolation segment", About: segmentNote + " The command succeeds if the isolation segment already exists."},
+		run(command.Verb{Name: "create-isolation-segment", Args: "NAME", Usage: "Create an isolation segment", About: segmentNote + " If the isolation segment already exists, the command succeeds."},
 			func(ctx context.Context, o segmentOptions, w command.Env) error {
 				return createOne(ctx, client.IsolationSegments, o.Name, v3.ChangeIsolationSegment{Name: o.Name}, w)
 			}),
@@ -159,7 +159,7 @@ func runSetSegment(ctx context.Context, o segmentOptions, w command.Env) error {
 		}
 		return &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("cannot set the isolation segment of %s: %s is not allowed to use isolation segment %s", owner, org, o.Name),
-			Advice: "Allow it first: dew enable-org-isolation ORG " + o.Name,
+			Advice: "To allow it: dew enable-org-isolation ORG " + o.Name,
 		}
 	}
 	if err != nil {

@@ -256,7 +256,7 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 		return err
 	}
 	if d.URL == "" {
-		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs the URL of a daemon, and none is set"), Advice: "Set it, for example: dew api http://127.0.0.1:8484"}
+		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs the URL of a daemon, and none is set"), Advice: "To set it: dew api http://127.0.0.1:8484"}
 	}
 	if o.User == "" {
 		o.User = os.Getenv("DEW_USERNAME")
@@ -271,7 +271,7 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 	if err := d.SaveSession(ctx); err != nil {
 		return err
 	}
-	f.Out.Say("Logged in to %s as %s. Choose an org and a space: dew target -o ORG -s SPACE", d.URL, d.Session.LoggedInAs())
+	f.Out.Say("Logged in to %s as %s. To choose an org and a space: dew target -o ORG -s SPACE", d.URL, d.Session.LoggedInAs())
 	return nil
 }
 
@@ -311,7 +311,7 @@ func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error
 		return err
 	}
 	if d.Session.Access == "" {
-		f.Out.Say("dew now uses %s. Log in: dew login %s", d.URL, d.URL)
+		f.Out.Say("dew now uses %s. To log in: dew login %s", d.URL, d.URL)
 		return nil
 	}
 	f.Out.Say("dew now uses %s as %s", d.URL, d.Session.LoggedInAs())

@@ -27,7 +27,7 @@ func OrgCommands(g *command.Set) []*cli.Command {
 		}),
 		g.CommandWithEnv(command.Verb{
 			Name: "create-org", Alias: "co", Args: "NAME", Category: "Orgs and spaces", Usage: "Create an org",
-			About: "The command succeeds if the org already exists.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
+			About: "If the org already exists, the command succeeds.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
 			Flags: []cli.Flag{quotaFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runCreateOrg(c.Context, c.Args().First(), c.String("quota"), w)
@@ -151,7 +151,7 @@ func runCreateOrg(ctx context.Context, name, quota string, w command.Env) error 
 	if err != nil {
 		return fmt.Errorf("cannot create org %s: %w", name, err)
 	}
-	w.Out.Say("Created org %s. Create a space in it: dew create-space NAME -o %s", name, name)
+	w.Out.Say("Created org %s. To create a space in it: dew create-space NAME -o %s", name, name)
 	if quota == "" {
 		return nil
 	}

@@ -142,7 +142,7 @@ func quotaVerbs(g *command.Set, k quotaKind) []*cli.Command {
 		run(command.Verb{Name: name("%s-quota"), Args: upper + "_QUOTA", Usage: "Show " + one + " quota", Flags: []cli.Flag{command.JSONFlag()}}, runQuota),
 		run(command.Verb{
 			Name: name("create-%s-quota"), Args: "NAME", Usage: "Create " + one + " quota", Flags: limitFlags(true, "allow-paid-service-plans"),
-			About: quotaNote + " The command succeeds if the quota already exists.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
+			About: quotaNote + " If the quota already exists, the command succeeds.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
 		}, runCreateQuota),
 		run(command.Verb{
 			Name: name("update-%s-quota"), Args: upper + "_QUOTA", Usage: "Update " + one + " quota", About: "Limits without a flag stay the same.",
@@ -213,7 +213,7 @@ func runQuotas(ctx context.Context, o quotaOptions, w command.Env) error {
 		}
 		table = append(table, append(row, allowed(q.Services.PaidServicesAllowed)))
 	}
-	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no " + o.of.noun + " quotas. Create one: dew create-" + o.of.noun + "-quota NAME"}.Show(w.Out)
+	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no " + o.of.noun + " quotas. To create one: dew create-" + o.of.noun + "-quota NAME"}.Show(w.Out)
 }
 
 func allowed(yes bool) string {

@@ -74,7 +74,7 @@ func SecurityGroupCommands(g *command.Set) []*cli.Command {
 	out := []*cli.Command{
 		run(command.Verb{Name: "security-groups", Usage: "List security groups and the spaces they are bound to", Flags: []cli.Flag{command.JSONFlag()}}, runGroups),
 		run(command.Verb{Name: "security-group", Args: "SECURITY_GROUP", Usage: "Show the rules of a security group and the spaces it is bound to", Flags: []cli.Flag{command.JSONFlag()}}, runGroup),
-		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "Create a security group with the rules in a file", About: groupNote + " The command succeeds if the security group already exists.\n\n" + rulesHelp}, runCreateGroup),
+		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "Create a security group with the rules in a file", About: groupNote + " If the security group already exists, the command succeeds.\n\n" + rulesHelp}, runCreateGroup),
 		run(command.Verb{Name: "update-security-group", Args: "SECURITY_GROUP FILE", Usage: "Replace the rules of a security group with the rules in a file", About: groupNote + "\n\n" + rulesHelp}, runUpdateGroup),
 		run(command.Verb{Name: "delete-security-group", Args: "SECURITY_GROUP", Usage: "Delete a security group", Flags: []cli.Flag{command.ForceFlag()}}, func(ctx context.Context, o groupOptions, w command.Env) error {
 			return deleteOne(ctx, client.SecurityGroups, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
@@ -185,7 +185,7 @@ func listGroups(ctx context.Context, k client.Kind[v3.SecurityGroup], w command.
 			table = append(table, append([]string{name}, line...))
 		}
 	}
-	return console.List{Rows: rows, Table: table, Empty: "No security groups found. Create one: dew create-security-group NAME FILE"}.Show(w.Out)
+	return console.List{Rows: rows, Table: table, Empty: "No security groups found. To create one: dew create-security-group NAME FILE"}.Show(w.Out)
 }
 
 func runGroup(ctx context.Context, o groupOptions, w command.Env) error {
@@ -207,7 +207,7 @@ func runGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	}
 	lines := r.lines()
 	if len(lines) == 0 {
-		w.Out.Say("The security group is not bound to any space. Bind it: dew bind-security-group %s ORG", r.Name)
+		w.Out.Say("The security group is not bound to any space. To bind it: dew bind-security-group %s ORG", r.Name)
 		return nil
 	}
 	fmt.Fprintln(w.Out.Out)

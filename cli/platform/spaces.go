@@ -27,7 +27,7 @@ func SpaceCommands(g *command.Set) []*cli.Command {
 		}),
 		g.CommandWithEnv(command.Verb{
 			Name: "create-space", Alias: "csp", Args: "NAME", Category: "Orgs and spaces", Usage: "Create a space, with yourself as its SpaceManager and SpaceDeveloper",
-			About: "The command succeeds if the space already exists.\n\nExample:\n   dew create-space test -o shop", Flags: []cli.Flag{command.OrgFlag(), quotaFlag()},
+			About: "If the space already exists, the command succeeds.\n\nExample:\n   dew create-space test -o shop", Flags: []cli.Flag{command.OrgFlag(), quotaFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runCreateSpace(c.Context, command.SpaceOptions{Name: c.Args().First(), Org: c.String("o"), Quota: c.String("quota")}, w)
 		}),
@@ -72,7 +72,7 @@ func runSpaces(ctx context.Context, org string, w command.Env) error {
 		return w.Out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.Out.Say("No spaces of org %s are visible to you. Create one: dew create-space NAME -o %s", o.Name, o.Name)
+		w.Out.Say("No spaces of org %s are visible to you. To create one: dew create-space NAME -o %s", o.Name, o.Name)
 		return nil
 	}
 	return w.Out.Table(table)
@@ -197,7 +197,7 @@ func runCreateSpace(ctx context.Context, o command.SpaceOptions, w command.Env) 
 	if err != nil {
 		return fmt.Errorf("cannot create space %s: %w", o.Name, err)
 	}
-	w.Out.Say("Created space %s in org %s. Target it: dew target -o %s -s %s", o.Name, org.Name, org.Name, o.Name)
+	w.Out.Say("Created space %s in org %s. To target it: dew target -o %s -s %s", o.Name, org.Name, org.Name, o.Name)
 	if o.Quota != "" {
 		if err := runAssignQuota(ctx, quota, w); err != nil {
 			return err

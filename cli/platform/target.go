@@ -79,7 +79,7 @@ func showTarget(ctx context.Context, w command.Env) error {
 		return err
 	}
 	if v.Space == "" {
-		w.Out.Say("No space is targeted. Choose one: dew target -o ORG -s SPACE")
+		w.Out.Say("No space is targeted. To choose one: dew target -o ORG -s SPACE")
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func runCreateUser(ctx context.Context, o userOptions, w command.Env) error {
 	if err != nil {
 		return fmt.Errorf("cannot create user %s: %w", o.Name, err)
 	}
-	w.Out.Say("Created user %s. Assign a role: dew set-space-role %s ORG SPACE SpaceDeveloper", o.Name, o.Name)
+	w.Out.Say("Created user %s. To assign a role: dew set-space-role %s ORG SPACE SpaceDeveloper", o.Name, o.Name)
 	return nil
 }
 

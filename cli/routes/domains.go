@@ -44,8 +44,8 @@ func DomainCommands(g *command.Set) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		run(command.Verb{Name: "create-private-domain", Alias: "create-domain", Args: "ORG NAME", Usage: "Create a private domain, which only one org can use", About: "The command succeeds if the org already has the domain.\n\nExample:\n   dew create-private-domain shop shop.example.com"}, runCreatePrivate),
-		run(command.Verb{Name: "delete-private-domain", Alias: "delete-domain", Args: "DOMAIN", Usage: "Delete a private domain with all its routes", About: "The command succeeds if the domain does not exist.", Flags: []cli.Flag{command.ForceFlag()}}, runDeletePrivate),
+		run(command.Verb{Name: "create-private-domain", Alias: "create-domain", Args: "ORG NAME", Usage: "Create a private domain, which only one org can use", About: "If the org already has the domain, the command succeeds.\n\nExample:\n   dew create-private-domain shop shop.example.com"}, runCreatePrivate),
+		run(command.Verb{Name: "delete-private-domain", Alias: "delete-domain", Args: "DOMAIN", Usage: "Delete a private domain with all its routes", About: "If the domain does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag()}}, runDeletePrivate),
 		run(command.Verb{Name: "share-private-domain", Args: "ORG DOMAIN", Usage: "Share a private domain with another org"}, runShareDomain),
 		run(command.Verb{Name: "unshare-private-domain", Args: "ORG DOMAIN", Usage: "Stop sharing a private domain with an org"}, runUnshareDomain),
 	}
@@ -78,7 +78,7 @@ func isPrivate(d v3.Domain) error {
 	if d.Relationships.Organization.ID() != "" {
 		return nil
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and not private"), Advice: "dew domains shows which domains are shared and which are private"}
+	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and not private"), Advice: "To see which domains are shared and which are private: dew domains"}
 }
 
 func runDeletePrivate(ctx context.Context, o privateDomain, w command.Env) error {

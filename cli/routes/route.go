@@ -133,7 +133,7 @@ func (v singleRouteView) print(out *console.Console) error {
 		return err
 	}
 	if len(v.Destinations) == 0 {
-		out.Say("The route has no destinations. Map it to an app: dew map-route APP DOMAIN")
+		out.Say("The route has no destinations. To map it to an app: dew map-route APP DOMAIN")
 		return nil
 	}
 	fmt.Fprintln(out.Out)
@@ -221,7 +221,7 @@ func runUpdateDestination(ctx context.Context, o singleRouteOptions, w command.E
 		changed++
 	}
 	if changed == 0 {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s is not mapped to app %s", rt.URL, a.Name), Advice: "Map it first: dew map-route APP DOMAIN"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s is not mapped to app %s", rt.URL, a.Name), Advice: "To map it: dew map-route APP DOMAIN"}
 	}
 	w.Out.Say("Route %s now uses protocol %s for app %s", rt.URL, o.Protocol, a.Name)
 	return nil

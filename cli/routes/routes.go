@@ -67,7 +67,7 @@ func Commands(g *command.Set) []*cli.Command {
 		}, func(c *cli.Context, w command.Env) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
 		about(command.Verb{
 			Name: "create-route", Args: "DOMAIN", Usage: "Create a route without a destination",
-			About: "The command succeeds if the route already exists. In a TCP domain, a route without --port gets a free port.\n\n" +
+			About: "If the route already exists, the command succeeds. In a TCP domain, a route without --port gets a free port.\n\n" +
 				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), optionFlag()),
 		}, runCreateRoute),
 		about(command.Verb{
@@ -81,7 +81,7 @@ func Commands(g *command.Set) []*cli.Command {
 			About: "The route itself is not deleted. With --app-port, dew removes only the destination with that port.", Flags: append(HostFlags(), appPort("all ports")),
 		}, runUnmapRoute),
 		about(command.Verb{
-			Name: "delete-route", Args: "DOMAIN", Usage: "Delete a route", About: "The command succeeds if the route does not exist.", Flags: append(HostFlags(), force),
+			Name: "delete-route", Args: "DOMAIN", Usage: "Delete a route", About: "If the route does not exist, the command succeeds.", Flags: append(HostFlags(), force),
 		}, runDeleteRoute),
 		about(command.Verb{Name: "delete-orphaned-routes", Usage: "Delete the routes of the space that have no destination", Flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.Command(command.Verb{
@@ -100,7 +100,7 @@ func Commands(g *command.Set) []*cli.Command {
 			return runRouterGroups(c.Context, ask, out)
 		}),
 		about(command.Verb{
-			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "Delete a shared domain with all its routes", About: "The command succeeds if the domain does not exist.", Flags: []cli.Flag{force},
+			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "Delete a shared domain with all its routes", About: "If the domain does not exist, the command succeeds.", Flags: []cli.Flag{force},
 		}, runDeleteDomain),
 	}
 }
@@ -237,7 +237,7 @@ func runRoutes(ctx context.Context, orgLevel bool, w command.Env) error {
 		}
 		rows = append(rows, row)
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no routes. Create one: dew map-route APP DOMAIN"}.Show(w.Out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no routes. To create one: dew map-route APP DOMAIN"}.Show(w.Out)
 }
 
 // find finds the domain and the route that the options name.
@@ -286,7 +286,7 @@ func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out
 	if rt, err = o.create(ctx, ask, d); err != nil {
 		return fmt.Errorf("cannot create route %s: %w", o.URL(), err)
 	}
-	out.Say("Created route %s. Map it to an app: dew map-route APP DOMAIN", rt.URL)
+	out.Say("Created route %s. To map it to an app: dew map-route APP DOMAIN", rt.URL)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func bindingCommands(g *command.Set) []*cli.Command {
 		}, runBind),
 		about(command.Verb{
 			Name: "unbind-service", Alias: "us", Args: "APP SERVICE_INSTANCE", Usage: "Unbind a service instance from an app",
-			About: "The credentials stop working at once. The command succeeds if the app is not bound.",
+			About: "The credentials stop working at once. If the app is not bound, the command succeeds.",
 			Flags: []cli.Flag{&cli.StringFlag{Name: "guid", Usage: "Delete only the binding with this `guid` (shown by dew service)"}, waitFlag()},
 		}, runUnbind),
 		about(command.Verb{
@@ -97,7 +97,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		return fmt.Errorf("cannot bind %s to %s: %w", o.App, o.Service, err)
 	}
 	if !done {
-		out.Say("Binding %s to %s is in progress. Check its status: dew service %s", o.App, o.Service, o.Service)
+		out.Say("Binding %s to %s is in progress. To check its status: dew service %s", o.App, o.Service, o.Service)
 		return nil
 	}
 	if _, err := ask.Bits().Droplet(ctx, a.GUID); client.NotFound(err) {
@@ -124,7 +124,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	if o.Only != "" {
 		bound = slices.DeleteFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.GUID != o.Only })
 		if len(bound) == 0 {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Advice: "dew service " + o.Service + " --json shows the guids of its bindings"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Advice: "To show the guids of its bindings: dew service " + o.Service + " --json"}
 		}
 	}
 	if len(bound) == 0 {
@@ -239,7 +239,7 @@ func keyCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		about(command.Verb{
 			Name: "create-service-key", Alias: "csk", Args: "SERVICE_INSTANCE KEY", Usage: "Create a service key: credentials for people and tools",
-			About: "dew service-key shows the credentials. The command succeeds if the service key already exists.", Flags: []cli.Flag{paramsFlag(), waitFlag()},
+			About: "dew service-key shows the credentials. If the service key already exists, the command succeeds.", Flags: []cli.Flag{paramsFlag(), waitFlag()},
 		}, runCreateKey),
 		about(command.Verb{Name: "service-keys", Alias: "sk", Args: "SERVICE_INSTANCE", Usage: "List the service keys of a service instance", Flags: []cli.Flag{command.JSONFlag()}}, runKeys),
 		about(command.Verb{
@@ -247,7 +247,7 @@ func keyCommands(g *command.Set) []*cli.Command {
 		}, runKey),
 		about(command.Verb{
 			Name: "delete-service-key", Alias: "dsk", Args: "SERVICE_INSTANCE KEY", Usage: "Delete a service key",
-			About: "The credentials stop working at once. The command succeeds if the service key does not exist.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			About: "The credentials stop working at once. If the service key does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteKey),
 	}
 }
@@ -280,7 +280,7 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 		out.Say("Creating service key %s is in progress", o.Key)
 		return nil
 	}
-	out.Say("Created service key %s. Show it: dew service-key %s %s", o.Key, o.Service, o.Key)
+	out.Say("Created service key %s. To show it: dew service-key %s %s", o.Key, o.Service, o.Key)
 	return nil
 }
 
@@ -309,7 +309,7 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		return out.Encode(keys)
 	}
 	if len(keys) == 0 {
-		out.Say("Service instance %s has no service keys. Create one: dew create-service-key %s KEY", o.Service, o.Service)
+		out.Say("Service instance %s has no service keys. To create one: dew create-service-key %s KEY", o.Service, o.Service)
 		return nil
 	}
 	return out.Table(rows)

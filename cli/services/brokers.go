@@ -49,7 +49,7 @@ func brokerCommands(g *command.Set) []*cli.Command {
 			About: "If you pass BROKER USERNAME URL, dew reads the password from CF_BROKER_PASSWORD or asks for it.", Flags: []cli.Flag{command.PasswordFlag()},
 		}, runUpdateBroker),
 		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "Rename a service broker"}, runRenameBroker),
-		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "Delete a service broker that has no service instances", About: "The command succeeds if the service broker does not exist.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
+		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "Delete a service broker that has no service instances", About: "If the service broker does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
 		g.Command(command.Verb{Name: "service-brokers", Category: BrokersCategory, Usage: "List service brokers", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runBrokers(c.Context, ask, out)
@@ -241,7 +241,7 @@ func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.Ser
 	case err != nil:
 		return v3.ServiceOffering{}, err
 	case len(all) == 0:
-		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q", o.Offering), Advice: "dew service-access lists the service offerings"}
+		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q", o.Offering), Advice: "To list the service offerings: dew service-access"}
 	case len(all) > 1:
 		return v3.ServiceOffering{}, console.UsageError("several service brokers offer %s: choose one with -b", o.Offering)
 	}
@@ -346,7 +346,7 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 		return err
 	}
 	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("no service offering matches -e and -b"), Advice: "dew service-access lists all service offerings"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("no service offering matches -e and -b"), Advice: "To list all service offerings: dew service-access"}
 	}
 	all := []AccessRow{}
 	for _, p := range m.Plans {

@@ -64,7 +64,7 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 		return err
 	}
 	if !o.NoPlans && slices.ContainsFunc(offers, func(o Offer) bool { return !o.Free }) {
-		out.Say("* Paid plan. Show the costs: dew marketplace -e OFFERING")
+		out.Say("* Paid plan. To show the costs: dew marketplace -e OFFERING")
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func noPlan(ctx context.Context, o Options, ask *client.Client) error {
 	}
 	switch {
 	case len(offerings) == 0:
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no service offering%s is available in this space", of), Advice: "dew marketplace --show-unavailable lists all service offerings that you can see"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no service offering%s is available in this space", of), Advice: "To list all service offerings that you can see: dew marketplace --show-unavailable"}
 	case len(plans) == 0:
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q%s", o.Offering, of), Advice: "The service offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
 	}
@@ -216,7 +216,7 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 		return out.Encode(views)
 	}
 	if len(views) == 0 {
-		out.Say("There are no service instances. List the available services: dew marketplace")
+		out.Say("There are no service instances. To list the available services: dew marketplace")
 		return nil
 	}
 	rows := [][]string{{"name", "offering", "plan", "bound apps", "last operation", "broker", "upgrade", "description"}}

@@ -67,7 +67,7 @@ func snapshotCommands(g *command.Set) []*cli.Command {
 			Name: "bind-route-service", Alias: "brs", Usage: "Send a route's requests through a service first", About: "Example:\n   dew bind-route-service dew.localhost --hostname shop limiter", Flags: []cli.Flag{paramsFlag(), waitFlag()},
 		}, runBindRoute),
 		routeService(g, command.Verb{
-			Name: "unbind-route-service", Alias: "urs", Usage: "Stop sending a route's requests through a service", About: "The command succeeds if the route is not bound to the service instance.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			Name: "unbind-route-service", Alias: "urs", Usage: "Stop sending a route's requests through a service", About: "If the route is not bound to the service instance, the command succeeds.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runUnbindRoute),
 	}
 }
@@ -102,7 +102,7 @@ func runSnapshots(ctx context.Context, o Options, ask *client.Client, out *conso
 		return out.Encode(append([]v3.ServiceSnapshot{}, all...))
 	}
 	if len(all) == 0 {
-		out.Say("Service instance %s has no snapshots. Create one: dew service-snapshot %s", o.Name, o.Name)
+		out.Say("Service instance %s has no snapshots. To create one: dew service-snapshot %s", o.Name, o.Name)
 		return nil
 	}
 	rows := [][]string{{"snapshot", "created", "size"}}
@@ -131,7 +131,7 @@ func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *
 // noSnapshot adds advice to the error for a snapshot that does not exist.
 func noSnapshot(service string, err error) error {
 	if client.NotFound(err) {
-		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "dew service-snapshots " + service + " lists the snapshots"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "To list the snapshots: dew service-snapshots " + service}
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func runRestore(ctx context.Context, o Options, ask *client.Client, out *console
 			return err
 		}
 		if len(all) == 0 {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service instance %s has no snapshots", o.Name), Advice: "Create one: dew service-snapshot " + o.Name}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service instance %s has no snapshots", o.Name), Advice: "To create one: dew service-snapshot " + o.Name}
 		}
 		id = all[0].GUID
 	}

@@ -88,7 +88,7 @@ func Commands(g *command.Set) []*cli.Command {
 		}),
 		g.Command(command.Verb{
 			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: Category, Usage: "Create a service instance",
-			About: "This can take a while: dew services shows the progress, and --wait waits until it is complete. The command succeeds if a service instance with this name already exists.\n\n" +
+			About: "This can take a while: dew services shows the progress, and --wait waits until it is complete. If a service instance with this name already exists, the command succeeds.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -106,7 +106,7 @@ func Commands(g *command.Set) []*cli.Command {
 		about(command.Verb{Name: "rename-service", Args: "SERVICE_INSTANCE NEW_NAME", Usage: "Rename a service instance"}, runRenameService),
 		about(command.Verb{
 			Name: "delete-service", Alias: "ds", Args: "SERVICE_INSTANCE", Usage: "Delete a service instance and its data",
-			About: "dew deletes its bindings first. The command succeeds if the service instance does not exist.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			About: "dew deletes its bindings first. If the service instance does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
 		g.Command(command.Verb{
 			Name: "services", Alias: "s", Category: Category, Usage: "List the service instances of the space",
@@ -221,7 +221,7 @@ func waitService(ctx context.Context, o Options, op operation, ask *client.Clien
 		return nil
 	}
 	if !o.Wait {
-		out.Say("%s in progress. Check its status: dew service %s", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
+		out.Say("%s in progress. To check its status: dew service %s", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
 		return nil
 	}
 	watch, cancel := context.WithCancel(ctx)
