@@ -69,8 +69,8 @@ func TestQuotaArguments(t *testing.T) {
 		want  string
 	}{
 		{[]string{"-m", "4"}, `-m: "4" is not an amount`},
-		{[]string{"-r", "many"}, `-r: "many" is not a number of 0 or more: use -1 for no limit`},
-		{[]string{"-s", "-2"}, `-s: "-2" is not a number of 0 or more`},
+		{[]string{"-r", "many"}, `-r: "many" is not a valid number: use 0 or more, or -1 for no limit`},
+		{[]string{"-s", "-2"}, `-s: "-2" is not a valid number`},
 		{[]string{"--reserved-route-ports", "x"}, `--reserved-route-ports: "x"`},
 		{[]string{"-l", "much"}, `-l: "much" is not an amount of log per second`},
 	} {

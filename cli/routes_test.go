@@ -89,7 +89,7 @@ func TestRoutes(t *testing.T) {
 	d.dew("map-route", "shop", "dew.localhost", "--hostname", "shop").must(t, 0, "Mapped route shop.dew.localhost to app shop")
 	d.dew("map-route", "shop", "dew.localhost", "-n", "debug", "--path", "dump/", "--app-port", "9090", "--app-protocol", "http2").
 		must(t, 0, "Mapped route debug.dew.localhost/dump to app shop", "Port 9090 is pending. To open it: dew restart shop")
-	d.dew("routes").must(t, 0, "debug.dew.localhost/dump", "shop", "web", "9090", "http2", "pending: dew restart shop")
+	d.dew("routes").must(t, 0, "debug.dew.localhost/dump", "shop", "web", "9090", "http2", "pending until dew restart shop")
 	d.dew("routes", "--json").must(t, 0, `"url": "debug.dew.localhost/dump"`, `"port": 9090`, `"pending": true`)
 	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump", "--app-port", "1").must(t, 0, "Route debug.dew.localhost/dump is not mapped to port 1 of app shop")
 	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump").must(t, 0, "Removed route debug.dew.localhost/dump from app shop")

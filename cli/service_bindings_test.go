@@ -25,7 +25,7 @@ func TestBindService(t *testing.T) {
 	const to = `"relationships":{"app":{"data":{"guid":"app-1"}},"service_instance":{"data":{"guid":"s-kv"}}}}`
 	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv. To stage and start the app with the credentials: dew start shop")
 	d.builds = []v3.Build{{GUID: "build-1", State: v3.BuildStaged}}
-	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv. To give the app the credentials: dew restage shop")
+	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv. To pass the credentials to the app: dew restage shop")
 	d.wantBody(postBinding, `{"type":"app",`+to)
 	d.dew("bs", "shop", "kv", "--binding-name", "cache", "-c", `{"a":1}`, "--strategy", "multiple", "--wait").must(t, 0, "Bound shop to kv")
 	d.wantBody(postBinding, `{"type":"app","name":"cache","strategy":"multiple","parameters":{"a":1},`+to)
@@ -304,7 +304,7 @@ func TestServiceAccess(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Orgs[0] != "local" {
 		t.Errorf("got %s, %v", r.out, err)
 	}
-	d.dew("service-access", "-e", "nothing").must(t, 1, "no service offering matches")
+	d.dew("service-access", "-e", "nothing").must(t, 1, "no matching service offering found")
 	d.dew("service-access", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
 
 	d.dew("enable-service-access", "redis", "-p", "large", "-o", "local").must(t, 0, "Enabled access to redis")
@@ -325,7 +325,7 @@ func TestServiceAccess(t *testing.T) {
 	}
 	d.dew("disable-service-access", "redis").must(t, 0, "Disabled")
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
-	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "the plan is enabled for all orgs")
+	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "service plan small: it is enabled for all orgs")
 
 	d.dew("purge-service-offering", "redis").must(t, 2, "emove service offering redis", "-f to ")
 	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged service offering redis")

@@ -118,7 +118,7 @@ type LabelOptions struct {
 	Stack, Lifecycle, Broker, Offering string   // distinguish resources that have the same name
 }
 
-// LabelCommands show and set labels.
+// LabelCommands are the commands for labels.
 func LabelCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, LabelOptions, command.Env) error) *cli.Command {
 		v.Category = LabelsCategory

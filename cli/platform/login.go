@@ -98,7 +98,7 @@ func loginOptionsOf(c *cli.Context) loginOptions {
 // loginFlow logs dew in to a daemon.
 type loginFlow struct{ *command.Set }
 
-// runLogin logs in, remembers the session and chooses a target.
+// runLogin logs in, stores the session and chooses a target.
 func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
 	d, err := f.loginEndpoint(ctx, o)
 	if err != nil {

@@ -333,7 +333,7 @@ func (l limit) parse(text string) (v3.Nullable[int], error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return v3.Set(0), fmt.Errorf("%q is not a number of 0 or more: use -1 for no limit", text)
+		return v3.Set(0), fmt.Errorf("%q is not a valid number: use 0 or more, or -1 for no limit", text)
 	}
 	return v3.Set(n), nil
 }

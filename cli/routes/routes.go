@@ -61,7 +61,7 @@ func Commands(g *command.Set) []*cli.Command {
 	force := command.BoolFlag("f", "Do not ask for confirmation")
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{
-			Name: "routes", Alias: "r", Labels: "/v3/routes", Category: routesCategory, Usage: "List the routes of the space and their destinations",
+			Name: "routes", Alias: "r", Labels: "/v3/routes", Category: routesCategory, Usage: "List the routes of the targeted space and their destinations",
 			About: "A destination is pending while an instance runs that was started without its port. Until you run dew restart, requests reach the instance as before.",
 			Flags: []cli.Flag{command.BoolFlag("org-level", "List the routes of all spaces of the org"), command.JSONFlag()},
 		}, func(c *cli.Context, w command.Env) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
@@ -83,7 +83,7 @@ func Commands(g *command.Set) []*cli.Command {
 		about(command.Verb{
 			Name: "delete-route", Args: "DOMAIN", Usage: "Delete a route", About: "If the route does not exist, the command succeeds.", Flags: append(HostFlags(), force),
 		}, runDeleteRoute),
-		about(command.Verb{Name: "delete-orphaned-routes", Usage: "Delete the routes of the space that have no destination", Flags: []cli.Flag{force}}, runDeleteOrphaned),
+		about(command.Verb{Name: "delete-orphaned-routes", Usage: "Delete the routes of the targeted space that have no destination", Flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.Command(command.Verb{
 			Name: "create-shared-domain", Args: "NAME", Category: routesCategory, Usage: "Create a shared domain, which all orgs can use",
 			About: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
@@ -170,7 +170,7 @@ func (r destinationRow) state(problem string) string {
 	case problem != "":
 		return problem
 	case r.Pending:
-		return "pending: dew restart " + r.App
+		return "pending until dew restart " + r.App
 	}
 	return ""
 }

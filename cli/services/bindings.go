@@ -104,7 +104,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		out.Say("Bound %s to %s. To stage and start the app with the credentials: dew start %s", o.App, o.Service, o.App)
 		return nil
 	}
-	out.Say("Bound %s to %s. To give the app the credentials: dew restage %s", o.App, o.Service, o.App)
+	out.Say("Bound %s to %s. To pass the credentials to the app: dew restage %s", o.App, o.Service, o.App)
 	return nil
 }
 

@@ -310,7 +310,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w command.Env) error
 			return w.Client.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
 		}
 		if p.VisibilityType == v3.VisibilityPublic {
-			return console.UsageError("the plan is enabled for all orgs: disable it for all orgs first, then enable it for the orgs you choose")
+			return console.UsageError("it is enabled for all orgs: disable it for all orgs first, then enable it for the orgs you choose")
 		}
 		if p.VisibilityType != v3.VisibilityOrganization {
 			return nil
@@ -346,7 +346,7 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 		return err
 	}
 	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("no service offering matches -e and -b"), Advice: "To list all service offerings: dew service-access"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("no matching service offering found"), Advice: "To list all service offerings: dew service-access"}
 	}
 	all := []AccessRow{}
 	for _, p := range m.Plans {

@@ -122,6 +122,6 @@ func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}
-	out.Say("Updated service instance %s. To give bound apps the change: dew restage APP", o.Name)
+	out.Say("Updated service instance %s. To pass the change to bound apps: dew restage APP", o.Name)
 	return nil
 }

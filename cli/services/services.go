@@ -109,7 +109,7 @@ func Commands(g *command.Set) []*cli.Command {
 			About: "dew deletes its bindings first. If the service instance does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
 		g.Command(command.Verb{
-			Name: "services", Alias: "s", Category: Category, Usage: "List the service instances of the space",
+			Name: "services", Alias: "s", Category: Category, Usage: "List the service instances of the targeted space",
 			Flags: []cli.Flag{command.BoolFlag("no-apps", "Do not show the bound apps"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
@@ -122,7 +122,7 @@ func Commands(g *command.Set) []*cli.Command {
 			Name: "purge-service-instance", Args: "SERVICE_INSTANCE", Usage: "Remove a service instance without contacting its broker",
 			About: "For service instances whose broker no longer exists. Data that the broker stores is not deleted.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runPurgeService),
-	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
+	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g), []*cli.Command{connectCommand(g)}, sharingCommands(g))
 }
 
 // Create creates a service instance. If o.Wait is set, it waits until the operation is
@@ -276,6 +276,15 @@ func reportProgress(ctx context.Context, p *progress) {
 		case <-tick.C:
 		}
 	}
+}
+
+// finished reports whether an operation is complete. If wait is set, it waits first.
+func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client) (bool, error) {
+	job, err := ask.Services().Accepted(ctx, job)
+	if err != nil || job.Ended() || !wait {
+		return job.Ended(), err
+	}
+	return true, ask.Services().Wait(ctx, job)
 }
 
 func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
