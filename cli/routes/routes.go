@@ -28,6 +28,11 @@ func HostFlags() []cli.Flag {
 	}
 }
 
+// appPortFlag is --app-port, with the text of its default.
+func appPortFlag(byDefault string) cli.Flag {
+	return &cli.IntFlag{Name: "app-port", Usage: "Destination `port` that the app or one of its sidecars listens on", DefaultText: byDefault}
+}
+
 // RouteOptions are the arguments of the commands for one route.
 type RouteOptions struct {
 	App       string
@@ -54,9 +59,6 @@ func Commands(g *command.Set) []*cli.Command {
 			return fn(c.Context, o, ask, out)
 		})
 	}
-	appPort := func(byDefault string) cli.Flag {
-		return &cli.IntFlag{Name: "app-port", Usage: "Destination `port` that the app or one of its sidecars listens on", DefaultText: byDefault}
-	}
 	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "Protocol of the destination: `http1|http2`"}
 	force := command.BoolFlag("f", "Do not ask for confirmation")
 	return []*cli.Command{
@@ -74,11 +76,11 @@ func Commands(g *command.Set) []*cli.Command {
 			Name: "map-route", Args: "APP DOMAIN", Usage: "Map a route to an app",
 			About: "dew creates the route if it does not exist. A new --app-port opens at the next dew restart of the app. Until then the destination is pending.\n\n" +
 				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
-			Flags: append(HostFlags(), appPort("the port of the app"), protocol, optionFlag()),
+			Flags: append(HostFlags(), appPortFlag("the port of the app"), protocol, optionFlag()),
 		}, runMapRoute),
 		about(command.Verb{
 			Name: "unmap-route", Args: "APP DOMAIN", Usage: "Remove a route from an app",
-			About: "The route itself is not deleted. With --app-port, dew removes only the destination with that port.", Flags: append(HostFlags(), appPort("all ports")),
+			About: "The route itself is not deleted. With --app-port, dew removes only the destination with that port.", Flags: append(HostFlags(), appPortFlag("all ports")),
 		}, runUnmapRoute),
 		about(command.Verb{
 			Name: "delete-route", Args: "DOMAIN", Usage: "Delete a route", About: "If the route does not exist, the command succeeds.", Flags: append(HostFlags(), force),
