@@ -86,11 +86,7 @@ type fakeDaemon struct {
 
 func newDaemon(t *testing.T) *fakeDaemon {
 	t.Helper()
-	run, err := os.MkdirTemp("", "dew") // a socket's name must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(run) })
+	run := testkit.ShortDir(t)
 	forget(t)
 	d := &fakeDaemon{
 		t: t, run: run, bodies: map[string]string{}, queries: map[string]url.Values{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
