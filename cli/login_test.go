@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/testkit"
 )
 
 // remote runs a command without naming a socket: it goes where dew is logged in.
@@ -24,7 +25,7 @@ func (d *fakeDaemon) remote(args ...string) result {
 // types is remote with somebody at the terminal.
 func (d *fakeDaemon) types(text string, args ...string) result {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	d.t.Setenv("DEW_RUN", d.run)
 	return typeDew(ctx, text, args...)

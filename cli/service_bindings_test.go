@@ -9,13 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/services"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestBindService(t *testing.T) {
@@ -167,14 +167,14 @@ func TestConnectEnds(t *testing.T) {
 	done := make(chan result, 1)
 	go func() { done <- d.dew("connect", "kv") }()
 	pid := 0
-	for pid == 0 { // until the client runs; the test's own time limit ends it
-		if text, err := os.ReadFile(file); err == nil {
-			if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-				t.Fatal(err)
-			}
+	testkit.Eventually(t, "the client runs", func() error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
 		}
-		time.Sleep(time.Millisecond)
-	}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err
+	})
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
