@@ -42,9 +42,6 @@ var exceptions = map[string]exception{
 	"auth":     {bounds{lines: 4860}, "the OAuth server stands on unexported parts of users and tokens"},
 	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
 
-	"cmd/dewd":        {bounds{lines: 4360}, "it wires every package"},
-	"cmd/dewd.daemon": {bounds{methods: 67}, "one method for each part that is wired"},
-
 	"droplet":              {bounds{lines: 4220}, "packages, builds and buildpacks share the staging"},
 	"droplet.Builds":       {bounds{methods: 55}, "one queue of builds with its states"},
 	"droplet/stack.Stacks": {bounds{methods: 49}, "one record of stacks with its states"},

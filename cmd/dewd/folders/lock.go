@@ -1,4 +1,4 @@
-package main
+package folders
 
 import (
 	"bufio"
@@ -150,8 +150,8 @@ func readPID(r io.Reader) string {
 	return "unknown"
 }
 
-// holderOf is the pid of the daemon that has the lock, empty if the lock is free.
-func holderOf(path string) string {
+// HolderOf is the pid of the daemon that has the lock, empty if the lock is free.
+func HolderOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
