@@ -39,13 +39,13 @@ var exceptions = map[string]exception{
 	"api/routes.Handlers": {bounds{methods: 50}, "one handler for each endpoint of the group"},
 	"api/v3":              {bounds{files: 43}, "one small file for the JSON of each resource"},
 
-	"auth":     {bounds{lines: 4860}, "the OAuth server stands on unexported parts of users and tokens"},
+	"auth":     {bounds{lines: 4860}, "the OAuth server uses unexported parts of users, clients and tokens"},
 	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
 
 	"droplet": {bounds{lines: 4250}, "staging uses unexported parts of packages, buildpacks and droplets"},
 
-	"logstream":     {bounds{lines: 4880}, "the format of segments has no seam that would not export it"},
-	"logstream.Log": {bounds{methods: 63}, "one writer of one format"},
+	"logstream":     {bounds{lines: 4880}, "readers and the writer share the unexported format of segments"},
+	"logstream.Log": {bounds{methods: 63}, "reading, writing, retention and recovery share one lock over one list of segments"},
 
 	"runtime":            {bounds{files: 35, lines: 5930}, "Supervisor, Slot and Instance are one state machine"},
 	"runtime.Supervisor": {bounds{methods: 65}, "one owner of all slots"},
