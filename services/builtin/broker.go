@@ -107,7 +107,7 @@ var (
 )
 
 // errSuperseded ends an operation because the desired state changed.
-var errSuperseded = errors.New("something else is wished now")
+var errSuperseded = errors.New("the desired state has changed")
 
 // New makes the broker. What takes a while is done by Run.
 func New(c Config) (*Broker, error) {
