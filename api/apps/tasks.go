@@ -14,8 +14,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// tasksEndpoints are the endpoints of this file.
-func (h *Handlers) tasksEndpoints() []rest.Endpoint {
+// taskHandlers answers requests about tasks.
+type taskHandlers struct{ *Handlers }
+
+func (h taskHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/tasks", Needs: access.Authenticated,
@@ -39,7 +41,7 @@ func (h *Handlers) tasksEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) createTask(r *http.Request) (any, error) {
+func (h taskHandlers) createTask(r *http.Request) (any, error) {
 	if err := h.Present.Feature(r.Context(), app.FlagTaskCreation); err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func checkTaskBody(b v3.CreateTask) error {
 	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
 }
 
-func (h *Handlers) getTask(r *http.Request) (any, error) {
+func (h taskHandlers) getTask(r *http.Request) (any, error) {
 	t, err := h.Platform.Registry.Task(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Task", err)
@@ -87,7 +89,7 @@ func (h *Handlers) getTask(r *http.Request) (any, error) {
 }
 
 // showTask shows a task to who asks.
-func (h *Handlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
+func (h taskHandlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return v3.Task{}, err
@@ -95,7 +97,7 @@ func (h *Handlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
 	return h.presentTask(t, open(t.App)), nil
 }
 
-func (h *Handlers) updateTask(r *http.Request) (any, error) {
+func (h taskHandlers) updateTask(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func (h *Handlers) updateTask(r *http.Request) (any, error) {
 	return h.showTask(r, t)
 }
 
-func (h *Handlers) cancelTask(r *http.Request) (any, error) {
+func (h taskHandlers) cancelTask(r *http.Request) (any, error) {
 	var t app.Task
 	err := h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
 		t, err = w.Registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
@@ -136,7 +138,7 @@ func (h *Handlers) cancelTask(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
 }
 
-func (h *Handlers) listAppTasks(r *http.Request) (any, error) {
+func (h taskHandlers) listAppTasks(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -152,7 +154,7 @@ func (h *Handlers) listAppTasks(r *http.Request) (any, error) {
 	return h.pageOfTasks(r, q, all)
 }
 
-func (h *Handlers) listTasks(r *http.Request) (any, error) {
+func (h taskHandlers) listTasks(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -169,7 +171,7 @@ func (h *Handlers) listTasks(r *http.Request) (any, error) {
 	return h.pageOfTasks(r, q, all)
 }
 
-func (h *Handlers) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (any, error) {
+func (h taskHandlers) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -188,7 +190,7 @@ func (h *Handlers) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (a
 }
 
 // presentTask shows a task; its command only to who may read secrets.
-func (h *Handlers) presentTask(t app.Task, open bool) v3.Task {
+func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 	self := h.Links.Href("v3", "tasks", t.GUID)
 	out := v3.Task{
 		GUID: t.GUID, CreatedAt: v3.At(t.CreatedAt), UpdatedAt: v3.At(t.UpdatedAt), SequenceID: t.Sequence, Name: t.Name,
@@ -211,7 +213,7 @@ func (h *Handlers) presentTask(t app.Task, open bool) v3.Task {
 }
 
 // taskUser is who runs the task; nil where only its image knows.
-func (h *Handlers) taskUser(t app.Task) *string {
+func (h taskHandlers) taskUser(t app.Task) *string {
 	user := cmp.Or(t.User, app.TaskUser)
 	if d, err := h.Platform.Droplets.Get(t.Droplet); err == nil && d.Run != nil {
 		if d.Run.User == "" {
