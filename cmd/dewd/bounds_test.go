@@ -32,7 +32,6 @@ type exception struct {
 // needed fails the test.
 var exceptions = map[string]exception{
 	"api/daemon.Handlers": {bounds{methods: 46}, "one handler for each endpoint of the group"},
-	"api/market.Handlers": {bounds{methods: 91}, "one handler for each endpoint of the group"},
 	"platform.Platform":   {bounds{methods: 55}, "the use cases share one transaction"},
 	"api/v3":              {bounds{files: 43}, "one small file for the JSON of each resource"},
 
