@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -25,17 +25,17 @@ type Handlers struct {
 	Options
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.eventsEndpoints(),
-		h.inboxEndpoints(),
-		h.infoEndpoints(),
-		h.jobsEndpoints(),
-		h.localEndpoints(),
-		h.metricsEndpoints(),
-		h.rootEndpoints(),
-		h.usageEventsEndpoints(),
+		eventHandlers{h}.endpoints(),
+		inboxHandlers{h}.endpoints(),
+		infoHandlers{h}.endpoints(),
+		jobHandlers{h}.endpoints(),
+		statusHandlers{h}.endpoints(),
+		metricsHandlers{h}.endpoints(),
+		rootHandlers{h}.endpoints(),
+		usageEventHandlers{h}.endpoints(),
 	)
 }
 
