@@ -41,15 +41,7 @@ func (h revisionHandlers) endpoints() []rest.Endpoint {
 }
 
 func (h revisionHandlers) listRevisions(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.Revisions(a.GUID)
+	q, all, err := present.OfApps[app.Revision]{One: h.Platform.Registry.Revisions}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +51,7 @@ func (h revisionHandlers) listRevisions(r *http.Request) (any, error) {
 // listDeployedRevisions gives those that instances run now: several while a
 // deployment is under way, none of an app that is stopped.
 func (h revisionHandlers) listDeployedRevisions(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.DeployedRevisions(a.GUID)
+	q, all, err := present.OfApps[app.Revision]{One: h.Platform.Registry.DeployedRevisions}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}

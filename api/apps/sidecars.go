@@ -40,15 +40,7 @@ func (h sidecarHandlers) endpoints() []rest.Endpoint {
 }
 
 func (h sidecarHandlers) listAppSidecars(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.Sidecars(a.GUID)
+	q, all, err := present.OfApps[app.Sidecar]{One: h.Platform.Registry.Sidecars}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (h taskHandlers) endpoints() []rest.Endpoint {
 		{Pattern: "PUT /v3/tasks/{guid}/cancel", Needs: access.Support, Resource: access.Task, Handler: h.cancelTask, Shape: rest.Returns[v3.Task](202)},
 		{
 			Pattern: "GET /v3/apps/{guid}/tasks", Needs: access.Read, Resource: access.App,
-			Handler: h.listAppTasks, Shape: rest.PageOf[v3.Task]("guids", "names", "states", "sequence_ids", rest.ParamSelector),
+			Handler: h.listTasks, Shape: rest.PageOf[v3.Task]("guids", "names", "states", "sequence_ids", rest.ParamSelector),
 		},
 		{
 			Pattern: "POST /v3/apps/{guid}/tasks", Needs: access.Develop, Resource: access.App,
@@ -138,40 +138,14 @@ func (h taskHandlers) cancelTask(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
 }
 
-func (h taskHandlers) listAppTasks(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.TasksOf(a.GUID)
-	if err != nil {
-		return nil, err
-	}
-	return h.pageOfTasks(r, q, all)
-}
-
+// listTasks lists the tasks of an app, or of all apps that the caller can see.
 func (h taskHandlers) listTasks(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+	q, all, err := present.OfApps[app.Task]{
+		One: h.Platform.Registry.TasksOf, All: h.Platform.Registry.Tasks, App: func(t app.Task) string { return t.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Registry.TasksOf, h.Platform.Registry.Tasks)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(t app.Task) bool { _, seen := apps[t.App]; return !seen })
-	return h.pageOfTasks(r, q, all)
-}
-
-func (h taskHandlers) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func (h buildHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/apps/{guid}/builds", Needs: access.Read, Resource: access.App,
-			Handler: h.listAppBuilds, Shape: rest.PageOf[v3.Build]("guids", "states", "package_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
+			Handler: h.listBuilds, Shape: rest.PageOf[v3.Build]("guids", "states", "package_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
 			Pattern: "GET /v3/builds", Needs: access.Authenticated,
@@ -119,40 +119,14 @@ func (h buildHandlers) updateBuild(r *http.Request) (any, error) {
 	return h.presentBuild(b), nil
 }
 
-func (h buildHandlers) listAppBuilds(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Builds.OfApp(a.GUID)
-	if err != nil {
-		return nil, err
-	}
-	return h.pageOfBuilds(r, q, all), nil
-}
-
+// listBuilds lists the builds of an app, or of all apps that the caller can see.
 func (h buildHandlers) listBuilds(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+	q, all, err := present.OfApps[droplet.Build]{
+		One: h.Platform.Builds.OfApp, All: h.Platform.Builds.All, App: func(b droplet.Build) string { return b.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Builds.OfApp, h.Platform.Builds.All)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(b droplet.Build) bool { _, seen := apps[b.App]; return !seen })
-	return h.pageOfBuilds(r, q, all), nil
-}
-
-func (h buildHandlers) pageOfBuilds(r *http.Request, q rest.Query, all []droplet.Build) v3.List[v3.Build] {
 	all = slices.DeleteFunc(all, func(b droplet.Build) bool {
 		return !q.Matches("guids", b.GUID) || !q.Matches("states", string(b.State)) || !q.Matches("package_guids", b.Package)
 	})
@@ -162,7 +136,7 @@ func (h buildHandlers) pageOfBuilds(r *http.Request, q rest.Query, all []droplet
 		},
 		Present: h.presentBuild,
 		Labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
-	})
+	}), nil
 }
 
 func (h buildHandlers) presentBuild(b droplet.Build) v3.Build {

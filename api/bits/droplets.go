@@ -200,19 +200,12 @@ func (h dropletHandlers) deleteDroplet(r *http.Request) (any, error) {
 }
 
 func (h dropletHandlers) listDroplets(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+	q, all, err := present.OfApps[droplet.Droplet]{
+		One: h.Platform.Droplets.OfApp, All: h.Platform.Droplets.All, App: func(d droplet.Droplet) string { return d.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Droplets.OfApp, h.Platform.Droplets.All)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool { _, seen := apps[d.App]; return !seen })
 	return h.pageOfDroplets(r, q, all)
 }
 

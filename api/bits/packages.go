@@ -24,7 +24,7 @@ func (h packageHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/apps/{guid}/packages", Needs: access.Read, Resource: access.App,
-			Handler: h.listAppPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", rest.ParamSelector).OrderedBy(rest.ByTime...),
+			Handler: h.listPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
 			Pattern: "POST /v3/resource_matches", Needs: access.Authenticated,
@@ -60,40 +60,14 @@ func (h *Handlers) packageOf(r *http.Request) (droplet.Package, error) {
 	return p, rest.Missing("Package", err)
 }
 
-func (h packageHandlers) listAppPackages(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Packages.OfApp(a.GUID)
-	if err != nil {
-		return nil, err
-	}
-	return h.pageOfPackages(r, q, all), nil
-}
-
+// listPackages lists the packages of an app, or of all apps that the caller can see.
 func (h packageHandlers) listPackages(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+	q, all, err := present.OfApps[droplet.Package]{
+		One: h.Platform.Packages.OfApp, All: h.Platform.Packages.All, App: func(p droplet.Package) string { return p.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Packages.OfApp, h.Platform.Packages.All)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(p droplet.Package) bool { _, seen := apps[p.App]; return !seen })
-	return h.pageOfPackages(r, q, all), nil
-}
-
-func (h packageHandlers) pageOfPackages(r *http.Request, q rest.Query, all []droplet.Package) v3.List[v3.Package] {
 	all = slices.DeleteFunc(all, func(p droplet.Package) bool {
 		return !q.Matches("guids", p.GUID) || !q.Matches("states", string(p.State)) || !q.Matches("types", p.Type)
 	})
@@ -103,7 +77,7 @@ func (h packageHandlers) pageOfPackages(r *http.Request, q rest.Query, all []dro
 		},
 		Present: h.presentPackage,
 		Labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
-	})
+	}), nil
 }
 
 func (h packageHandlers) createPackage(r *http.Request) (any, error) {
