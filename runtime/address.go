@@ -44,6 +44,15 @@ func newAddressBook(db *store.DB, subnet netip.Prefix) (*addressBook, error) {
 	}, nil
 }
 
+// Subnet is the network of the instances.
+func (b *addressBook) Subnet() netip.Prefix { return b.subnet }
+
+// Taken is how many addresses are taken.
+func (b *addressBook) Taken() (int, error) {
+	all, err := b.leases.All()
+	return len(all), err
+}
+
 // bridge is the address of the bridge, the first of the subnet.
 func bridge(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next() }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/dewrun/dew/logstream"
 )
 
 // Phase is the part of its life in which an instance ended.
@@ -133,4 +135,12 @@ func (r *ExitRecord) follow(e Exit, together time.Duration) {
 		r.Order = OrderTogether
 	}
 	r.Followers = append(r.Followers, e)
+}
+
+// mark notes where in the log the last lines of exec are.
+func (r *ExitRecord) mark(exec string, lines []logstream.Envelope) {
+	if len(lines) == 0 || lines[0].Seq == 0 {
+		return
+	}
+	r.Lines = append(r.Lines, Lines{Exec: exec, From: lines[0].Seq, To: lines[len(lines)-1].Seq})
 }

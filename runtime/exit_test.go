@@ -84,16 +84,16 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 			}
 			exits = append(exits, e)
 		}
-		want, order := first(exits, defaultTogether)
+		want, order := first(exits, 5*time.Millisecond)
 		named := exits[slices.IndexFunc(exits, func(e Exit) bool { return e.Exec == want.Exec })]
 		for _, e := range exits {
-			if want.Cause != CauseInitExited && named.At.Sub(e.At) >= defaultTogether {
+			if want.Cause != CauseInitExited && named.At.Sub(e.At) >= 5*time.Millisecond {
 				t.Fatalf("first of %v is %s, but %s ended 5 ms before", exits, want.Exec, e.Exec)
 			}
 		}
 		for range 10 {
 			r.Shuffle(len(exits), func(i, j int) { exits[i], exits[j] = exits[j], exits[i] })
-			if got, o := first(exits, defaultTogether); got != want || o != order {
+			if got, o := first(exits, 5*time.Millisecond); got != want || o != order {
 				t.Fatalf("first of %v = %s %q, in another order %s %q", exits, got.Exec, o, want.Exec, order)
 			}
 		}
@@ -232,7 +232,7 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := SlotID{Process: "app-1", Index: 1}
-	for n := range defaultCrashRecords + 7 {
+	for n := range DefaultCrashRecords + 7 {
 		r := testRecord()
 		r.Slot, r.CrashCount = id, n+1
 		if got, err := l.Add(r); err != nil || got.Number != uint64(n+1) {
@@ -240,11 +240,11 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 		}
 	}
 	rs, err := l.Slot(id)
-	if err != nil || len(rs) != defaultCrashRecords {
-		t.Fatalf("kept %d records, %v, want %d", len(rs), err, defaultCrashRecords)
+	if err != nil || len(rs) != DefaultCrashRecords {
+		t.Fatalf("kept %d records, %v, want %d", len(rs), err, DefaultCrashRecords)
 	}
-	if rs[0].Number != 8 || rs[len(rs)-1].Number != defaultCrashRecords+7 {
-		t.Errorf("kept %d to %d, want 8 to %d", rs[0].Number, rs[len(rs)-1].Number, defaultCrashRecords+7)
+	if rs[0].Number != 8 || rs[len(rs)-1].Number != DefaultCrashRecords+7 {
+		t.Errorf("kept %d to %d, want 8 to %d", rs[0].Number, rs[len(rs)-1].Number, DefaultCrashRecords+7)
 	}
 	if rs, err := l.Slot(other.Slot); err != nil || len(rs) != 1 {
 		t.Errorf("the other slot has %d records, %v, want 1", len(rs), err)

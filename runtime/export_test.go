@@ -3,10 +3,7 @@ package runtime
 import "time"
 
 // Leases counts the addresses that are taken.
-func (s *Supervisor) Leases() (int, error) {
-	all, err := s.addresses.leases.All()
-	return len(all), err
-}
+func (s *Supervisor) Leases() (int, error) { return s.addresses.Taken() }
 
 // FirstCheck is the time between the start or the adoption of an instance and its
 // first liveness check.

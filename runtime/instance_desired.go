@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -36,30 +38,30 @@ func (d desired) ports() []int {
 	if len(ports) == 0 {
 		ports = []int{defaultPort}
 	}
-	for _, p := range d.routed {
-		if !slices.Contains(ports, p) {
-			ports = append(ports, p)
+	for _, port := range d.routed {
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
 		}
 	}
 	return ports
 }
 
-// desiredInstance reads what the instance of a slot should be now. A *StartError says that it cannot
+// Instance reads what the instance of a slot should be now. A *StartError says that it cannot
 // be started in its desired state; the part read so far comes with every error.
-func (s *Supervisor) desiredInstance(id SlotID) (d desired, err error) {
+func (p *Planner) Instance(id SlotID) (d desired, err error) {
 	var sidecars []app.Sidecar
-	if d.app, d.process, sidecars, err = s.c.Registry.DesiredAt(id.Process, id.Generation); err != nil {
-		if d, ok, serr := s.desiredServer(id.Process); ok || serr != nil {
+	if d.app, d.process, sidecars, err = p.c.Registry.DesiredAt(id.Process, id.Generation); err != nil {
+		if d, ok, serr := p.desiredServer(id.Process); ok || serr != nil {
 			return d, serr
 		}
-		return d, fmt.Errorf("cannot read the wish: %w", err)
+		return d, fmt.Errorf("cannot read the desired state: %w", err)
 	}
 	d.sidecars = byName(sidecars)
-	if err := s.addPlace(&d); err != nil {
-		return desired{}, fmt.Errorf("cannot read the wish: %w", err)
+	if err := p.addPlace(&d); err != nil {
+		return desired{}, fmt.Errorf("cannot read the desired state: %w", err)
 	}
 	if d.app.Droplet != "" {
-		d.droplet, err = s.c.Droplets.Get(d.app.Droplet)
+		d.droplet, err = p.c.Droplets.Get(d.app.Droplet)
 		if errors.Is(err, droplet.ErrNotFound) {
 			return d, refuse(d, fmt.Sprintf("its droplet %s is gone: push the app again", d.app.Droplet))
 		}
@@ -67,10 +69,10 @@ func (s *Supervisor) desiredInstance(id SlotID) (d desired, err error) {
 			return d, fmt.Errorf("cannot read the droplet: %w", err)
 		}
 	}
-	if err := s.addBindings(&d); err != nil {
+	if err := p.addBindings(&d); err != nil {
 		return d, err
 	}
-	if d.stack, err = s.c.Stacks(cmp.Or(d.droplet.Stack, d.app.Stack)); err != nil {
+	if d.stack, err = p.c.Stacks(cmp.Or(d.droplet.Stack, d.app.Stack)); err != nil {
 		return d, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
 	}
 	return d, nil
@@ -78,12 +80,12 @@ func (s *Supervisor) desiredInstance(id SlotID) (d desired, err error) {
 
 // addBindings finds the services that an instance sees: those that its droplet was made
 // with, or the app's own of this moment.
-func (s *Supervisor) addBindings(d *desired) (err error) {
-	if s.c.Bindings == nil {
+func (p *Planner) addBindings(d *desired) (err error) {
+	if p.c.Bindings == nil {
 		d.bindings = d.droplet.Bindings
 		return nil
 	}
-	if d.bindings, err = s.c.Bindings(d.app.GUID); err != nil {
+	if d.bindings, err = p.c.Bindings(d.app.GUID); err != nil {
 		return fmt.Errorf("cannot read the service bindings: %w", err)
 	}
 	if err := d.bindings.Check(); err != nil {
@@ -94,26 +96,26 @@ func (s *Supervisor) addBindings(d *desired) (err error) {
 
 // addPlace finds out where the app is: its space, the addresses that lead to it, and
 // the variables that all apps have.
-func (s *Supervisor) addPlace(d *desired) (err error) {
+func (p *Planner) addPlace(d *desired) (err error) {
 	d.uris = []string{}
-	if d.app.Env, err = s.c.Registry.WithGroup(app.RunningGroup, d.app.Env); err != nil {
+	if d.app.Env, err = p.c.Registry.WithGroup(app.RunningGroup, d.app.Env); err != nil {
 		return err
 	}
-	if d.space, err = s.c.Registry.Space(d.app.Space); errors.Is(err, app.ErrNotFound) {
+	if d.space, err = p.c.Registry.Space(d.app.Space); errors.Is(err, app.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if d.org, err = s.c.Registry.Org(d.space.Org); err != nil {
+	if d.org, err = p.c.Registry.Org(d.space.Org); err != nil {
 		return err
 	}
-	routes, err := s.c.Registry.RoutesOf(d.app.GUID)
+	routes, err := p.c.Registry.RoutesOf(d.app.GUID)
 	if err != nil {
 		return err
 	}
 	for _, r := range routes {
-		domain, err := s.c.Registry.Domain(r.Domain)
+		domain, err := p.c.Registry.Domain(r.Domain)
 		if err != nil {
 			return err
 		}
@@ -138,7 +140,7 @@ func (d desired) kind() Kind {
 // source is the source of the lines of its main process.
 func (d desired) source() string {
 	if d.server != nil {
-		return d.server.source()
+		return serverSource(*d.server)
 	}
 	return ProcessSource(d.process.Type, "")
 }
@@ -148,11 +150,20 @@ func refuse(d desired, reason string) *StartError {
 	return &StartError{Source: d.source(), Reason: reason}
 }
 
+// InstanceSpec makes the Spec of an instance of a slot that is to be d, with an address.
+func (p *Planner) InstanceSpec(d desired, slot SlotID, id InstanceID, addr netip.Prefix) (Spec, error) {
+	spec, err := d.instanceSpec(slot, p.c.Cell, identity{
+		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: time.Now(),
+	})
+	spec.Address = addr
+	return spec, err
+}
+
 // instanceSpec makes the plain value that the engine starts: id and address are filled
 // in, nothing is left to look up.
 func (d desired) instanceSpec(slot SlotID, cell string, me identity) (Spec, error) {
 	if d.server != nil {
-		return d.server.spec(slot, cell, d.stack, me.id), nil
+		return serverSpec(*d.server, slot, cell, d.stack, me.id), nil
 	}
 	mem, err := splitMemory(d.process.MemoryMB, d.sidecars)
 	if err != nil {

@@ -43,9 +43,6 @@ const (
 	defaultMaxRetry          = 30 * time.Second
 	defaultDrainLimit        = 10 * time.Second
 	defaultCancelLimit       = 3 * time.Minute
-	// Enough for the visible history of a crash loop, little enough for thousands of
-	// slots.
-	defaultCrashRecords = 100
 )
 
 // WithDefaults fills in what is zero.
@@ -65,7 +62,7 @@ func (p Policy) WithDefaults() Policy {
 	p.MaxRetry = or(p.MaxRetry, defaultMaxRetry)
 	p.DrainLimit = or(p.DrainLimit, defaultDrainLimit)
 	p.CancelLimit = or(p.CancelLimit, defaultCancelLimit)
-	p.CrashRecords = or(p.CrashRecords, defaultCrashRecords)
+	p.CrashRecords = or(p.CrashRecords, DefaultCrashRecords)
 	return p
 }
 

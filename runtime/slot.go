@@ -18,27 +18,6 @@ const (
 	sourceCell = "CELL"
 )
 
-// Status is a slot as others see it: a copy.
-type Status struct {
-	Slot       SlotID
-	App        string
-	Type       string
-	Instance   InstanceID // empty while there is none
-	State      State
-	Since      time.Time // in this state
-	Ready      bool      // RUNNING, and its readiness check passes: routes may lead here
-	Details    string    // why it is not running, in a sentence
-	Address    netip.Addr
-	Ports      []int
-	Version    string
-	CrashCount int
-	NextStart  time.Time // while it waits for its next start
-	GivenUp    bool
-
-	HealthUnknown    Unknown // while its health check cannot be run
-	ReadinessUnknown Unknown // while its readiness check cannot be run
-}
-
 // Slot keeps one instance of a process alive.
 type Slot struct {
 	id           SlotID
@@ -194,7 +173,7 @@ func (s *Slot) loadRecord(in *Instance) {
 
 // check reads how to ask an adopted instance for its health.
 func (s *Slot) check(in *Instance) {
-	p, err := s.sup.process(s.id)
+	p, err := s.sup.planner.Process(s.id)
 	if err != nil {
 		s.log.Error("cannot read health check, only the processes are watched", "err", err)
 		return
@@ -253,7 +232,7 @@ func (s *Slot) upToDate(version string) bool {
 	if version == "" {
 		return true
 	}
-	p, err := s.sup.process(s.id)
+	p, err := s.sup.planner.Process(s.id)
 	return err != nil || p.Keeps(version)
 }
 

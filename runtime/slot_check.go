@@ -12,23 +12,6 @@ import (
 // unknownAfter is how long a check cannot be run before that is shown.
 const unknownAfter = time.Minute
 
-// Unknown says that a check of an instance cannot be run. It is zero while the check
-// can be run.
-type Unknown struct {
-	Since  time.Time
-	Reason string
-}
-
-// Outcome is what a check found.
-type Outcome string
-
-// The outcomes of a check.
-const (
-	CheckPassed    Outcome = "passed"
-	CheckFailed    Outcome = "failed"
-	CheckUnchecked Outcome = "unchecked" // it could not be run
-)
-
 func outcomeOf(err error) Outcome {
 	if err == nil {
 		return CheckPassed

@@ -174,14 +174,6 @@ func (s *Slot) record(in *Instance, e Exit, order Order) ExitRecord {
 	return r
 }
 
-// mark notes where in the log the last lines of exec are.
-func (r *ExitRecord) mark(exec string, lines []logstream.Envelope) {
-	if len(lines) == 0 || lines[0].Seq == 0 {
-		return
-	}
-	r.Lines = append(r.Lines, Lines{Exec: exec, From: lines[0].Seq, To: lines[len(lines)-1].Seq})
-}
-
 // reap reads the last lines of an ended process. One that takes too long is
 // asked again before the instance is deleted.
 func (s *Slot) reap(ctx context.Context, in *Instance, exec string) []logstream.Envelope {

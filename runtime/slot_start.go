@@ -51,7 +51,7 @@ func (s *Slot) start(ctx context.Context) step {
 
 // plan turns the desired state into a Spec with an address.
 func (s *Slot) plan(id InstanceID) (desired, Spec, error) {
-	d, err := s.sup.desiredInstance(s.id)
+	d, err := s.sup.planner.Instance(s.id)
 	if err != nil {
 		return d, Spec{}, err
 	}
@@ -59,10 +59,7 @@ func (s *Slot) plan(id InstanceID) (desired, Spec, error) {
 	if err != nil {
 		return d, Spec{}, err
 	}
-	spec, err := d.instanceSpec(s.id, s.sup.c.Cell, identity{
-		id: id, index: s.id.Index, address: addr.Addr(), publicURL: s.sup.c.PublicURL, start: time.Now(),
-	})
-	spec.Address = addr
+	spec, err := s.sup.planner.InstanceSpec(d, s.id, id, addr)
 	return d, spec, err
 }
 

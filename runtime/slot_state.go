@@ -5,19 +5,6 @@ import (
 	"slices"
 )
 
-// State is what a slot shows to the outside.
-type State string
-
-// The states of a slot. CRASHED lasts from the first exit to the next start,
-// STOPPING is only for stops that were asked for.
-const (
-	Down     State = "DOWN"
-	Starting State = "STARTING"
-	Running  State = "RUNNING"
-	Crashed  State = "CRASHED"
-	Stopping State = "STOPPING"
-)
-
 // nextStates are the legal moves; one that is not here is a bug. Down leads to
 // Crashed and Stopping because a daemon that comes back finds slots in the midst
 // of a back-off, ended instances, and instances that are no longer desired.

@@ -3,33 +3,12 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
-	"github.com/dewrun/dew/droplet/stack"
 )
-
-// SourceStaging is the log source of what buildpacks print.
-const SourceStaging = "STG"
-
-// StagingContainer is a Container of KindStaging.
-type StagingContainer interface {
-	Container
-	// Written tells how much is in the writable layer.
-	Written(ctx context.Context) (bytes, files int64, err error)
-	// Pack writes a tar of files, once the processes have ended.
-	Pack(ctx context.Context, w io.Writer, p droplet.Packing) error
-}
 
 // Stager stages in containers beside those of the apps. Unlike an instance, the
 // container of a build ends with its daemon: the next one stages again.
@@ -61,7 +40,7 @@ func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx con
 		return err
 	}
 	defer func() { err = errors.Join(err, g.sup.addresses.release(id)) }()
-	spec, err := g.stagingSpec(s, id, addr)
+	spec, err := g.sup.planner.Staging(s, id, addr)
 	if err != nil {
 		return err
 	}
@@ -172,79 +151,10 @@ func checkStagingLimits(ctx context.Context, t StagingContainer, s droplet.Stagi
 	switch {
 	case err != nil:
 		return nil // asked again soon
-	case bytes > int64(s.DiskMB)*mebibyte:
+	case bytes > int64(s.DiskMB)*(1<<20):
 		return stagingFailed("disk quota exceeded: staging has %dM", s.DiskMB)
 	case s.MaxFiles > 0 && files > s.MaxFiles:
 		return stagingFailed("disk quota exceeded: staging has %d files", s.MaxFiles)
 	}
 	return nil
-}
-
-// stagingSpec makes the container of a build.
-func (g *Stager) stagingSpec(s droplet.Staging, id InstanceID, addr netip.Prefix) (Spec, error) {
-	env, err := g.stagingEnvironment(s, id, addr.Addr())
-	if err != nil {
-		return Spec{}, err
-	}
-	memory := int64(s.MemoryMB) * mebibyte
-	return Spec{
-		Kind: KindStaging, Instance: id, Slot: SlotID{Process: s.Build}, App: s.App, Type: "staging", Version: s.Build, Cell: g.sup.c.Cell,
-		Stack: withoutTmpfs(s.Stack), Build: s.Build, Layers: s.Layers, Memory: memory, Disk: int64(s.DiskMB) * mebibyte, Address: addr,
-		Processes: []ProcessSpec{{Exec: MainExec, Source: SourceStaging, Command: s.Command, Dir: s.Dir, Env: env, Memory: memory}},
-	}, nil
-}
-
-// withoutTmpfs is a stack without its /tmp in memory: builds have their files there.
-func withoutTmpfs(s stack.Stack) stack.Stack {
-	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m stack.Mount) bool { return m.Path == "/tmp" && m.Type == "tmpfs" })
-	return s
-}
-
-// stagingEnvironment is that of a build, as buildpacks find it on the platform: what an
-// instance has, without a port of its own.
-func (g *Stager) stagingEnvironment(s droplet.Staging, id InstanceID, addr netip.Addr) ([]string, error) {
-	d, mem, err := g.desiredApp(s.App)
-	if err != nil {
-		return nil, err
-	}
-	a := instanceApplication(d, identity{id: id, address: addr, publicURL: g.sup.c.PublicURL, start: time.Now()}, mem)
-	vcap, err := json.Marshal(a)
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode VCAP_APPLICATION: %w", err)
-	}
-	env := map[string]string{"LANG": "en_US.UTF-8", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	maps.Copy(env, s.Env)
-	maps.Copy(env, map[string]string{
-		"HOME": "/home/vcap", "USER": appUser, "PWD": s.Dir, "TMPDIR": "/tmp", "CF_STACK": s.Stack.Name,
-		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": cmp.Or(s.Services, "{}"),
-		"MEMORY_LIMIT":   strconv.Itoa(s.MemoryMB) + "m",
-		"CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
-		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "", "CF_INSTANCE_GUID": string(id),
-	})
-	out := make([]string, 0, len(env))
-	for _, k := range slices.Sorted(maps.Keys(env)) {
-		out = append(out, k+"="+env[k])
-	}
-	return out, nil
-}
-
-// desiredApp is the app as it would start now, and the share of its web process.
-func (g *Stager) desiredApp(guid string) (d desired, mem int, err error) {
-	if d.app, err = g.sup.c.Registry.App(guid); err != nil {
-		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
-	}
-	if d.process, err = g.sup.c.Registry.Process(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
-	}
-	if d.sidecars, err = g.sup.c.Registry.SidecarsOf(guid, app.Web); err != nil {
-		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
-	}
-	if err := g.sup.addPlace(&d); err != nil {
-		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
-	}
-	parts, err := splitMemory(cmp.Or(d.process.MemoryMB, app.DefaultMemoryMB), d.sidecars)
-	if err != nil {
-		return d, 0, stagingFailed("%s", strings.TrimSpace(err.Error()))
-	}
-	return d, parts.main, nil
 }

@@ -75,24 +75,14 @@ type Config struct {
 	Gone func(process string)
 }
 
-// Stats counts what happened since the supervisor was made.
-type Stats struct {
-	Starts      uint64           // instances that were started
-	Crashes     map[Cause]uint64 // by the cause of the first exit
-	Restarts    map[Cause]uint64 // starts after a crash, by its cause
-	Unavailable uint64           // starts that the container service could not try
-	Panics      uint64           // of slots
-
-	Checks map[Outcome]uint64 // health and readiness checks, by outcome
-}
-
 // Supervisor holds the wanted slots of every process.
 type Supervisor struct {
 	c         Config
 	policy    Policy
 	exits     *ExitLog
 	addresses *addressBook
-	servers   *store.Bucket[Server]
+	servers   *ServerStore
+	planner   *Planner
 	tasks     *taskRunner
 	wake      chan struct{} // holds one
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
@@ -123,12 +113,17 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	policy := c.Policy.WithDefaults()
+	servers := NewServerStore(c.DB)
 	s := &Supervisor{
 		c:         c,
 		policy:    policy,
 		exits:     NewExitLog(c.DB, policy.CrashRecords),
 		addresses: book,
-		servers:   store.In[Server](c.DB, "servers"),
+		servers:   servers,
+		planner: NewPlanner(PlannerConfig{
+			Registry: c.Registry, Droplets: c.Droplets, Stacks: c.Stacks, Bindings: c.Bindings,
+			Servers: servers, Subnet: book.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL,
+		}),
 		wake:      make(chan struct{}, 1),
 		settled:   make(chan struct{}),
 		slots:     map[SlotID]*Slot{},

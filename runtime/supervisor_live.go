@@ -3,16 +3,13 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
-
-// ErrNoInstance says that there is nothing running where somebody asked.
-var ErrNoInstance = errors.New("no such instance")
 
 // notRunning is the ErrNoInstance of an index at which no instance runs now.
 type notRunning int
@@ -22,33 +19,6 @@ func (n notRunning) Error() string {
 }
 
 func (notRunning) Is(target error) bool { return target == ErrNoInstance }
-
-// Usage is what an instance takes now.
-type Usage struct {
-	CPU      float64 // cores, since the last time somebody asked
-	Entitled float64 // cores that it may count on; 0: nobody knows
-	Memory   int64   // bytes, without what the kernel can drop
-	Disk     int64   // bytes of the writable layer
-	LogRate  int64   // bytes a second that it prints, since the last time somebody asked
-	Parts    []PartUsage
-}
-
-// PartUsage is what the process of an instance, or one of its sidecars, uses now.
-type PartUsage struct {
-	Sidecar string // empty: the process itself
-	Memory  int64  // bytes, without what the kernel can drop
-	Limit   int64  // bytes; 0: only the limit of the whole instance
-}
-
-// Consumption is what an instance has taken so far.
-type Consumption struct {
-	CPU      time.Duration
-	Entitled float64 // cores that it may count on, by its memory; 0: nobody knows
-	Memory   int64
-	Disk     int64
-	Printed  int64 // bytes
-	Parts    []PartUsage
-}
 
 // sample is a Consumption and when it was read.
 type sample struct {
@@ -89,6 +59,33 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 		return err
 	}
 	return c.Signal(ctx, sig, exec)
+}
+
+// Exec opens a session beside a process of a running instance.
+func (s *Supervisor) Exec(ctx context.Context, t ExecTarget, spec ExecSpec) (Session, error) {
+	container, err := s.containerAt(t.Process, t.Index)
+	if err != nil {
+		return nil, err
+	}
+	exec, err := execOf(container.Spec(), t.Sidecar)
+	if err != nil {
+		return nil, err
+	}
+	return container.Exec(ctx, exec, spec)
+}
+
+// execOf is the exec of a sidecar, or of main where the name is empty.
+func execOf(s Spec, sidecar string) (string, error) {
+	var names []string
+	for _, p := range s.Processes {
+		if p.Name == sidecar {
+			return p.Exec, nil
+		}
+		if p.Name != "" {
+			names = append(names, "'"+p.Name+"'")
+		}
+	}
+	return "", fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, ErrNoInstance, strings.Join(append(names, "main"), ", "))
 }
 
 // RestartInstance replaces one instance by a new one of the desired state. Requests

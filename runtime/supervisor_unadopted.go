@@ -1,46 +1,11 @@
 package runtime
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
-	"strings"
 )
-
-// AdoptError says which instances an engine found and could not take over. All other
-// instances are taken over: the engine returns their containers with this error.
-type AdoptError struct{ Left []Unadopted }
-
-func (e *AdoptError) Error() string {
-	var texts []string
-	for _, u := range e.Left {
-		texts = append(texts, u.Error())
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unadopted is an instance that an engine could not take over. It may still run.
-type Unadopted struct {
-	Instance InstanceID
-	App      string     // guid; empty where nobody knows
-	Slot     SlotID     // zero where nobody knows
-	Task     string     // guid of a one-off task; empty: it is none
-	Address  netip.Addr // invalid where nobody knows
-	Err      error
-	// Retry tries again to take the instance over. The container is nil if nothing is left
-	// of the instance.
-	Retry func(ctx context.Context) (Container, error)
-	// Remove removes everything of the instance.
-	Remove func(ctx context.Context) error
-}
-
-func (u Unadopted) Error() string {
-	return fmt.Sprintf("cannot take over instance %s of app %s: %v", u.Instance, cmp.Or(u.App, "unknown"), u.Err)
-}
 
 // Unadopted returns an error for each instance that no try could take over so far.
 func (s *Supervisor) Unadopted() error {

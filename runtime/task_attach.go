@@ -21,9 +21,6 @@ import (
 // the command ends, when the client is gone, or when the daemon that serves the
 // client is.
 
-// holdCommand is the main process of an attached task.
-const holdCommand = "exec sleep 2147483647"
-
 // attachLimit is how long the container of an attached task waits for its session.
 const attachLimit = time.Minute
 

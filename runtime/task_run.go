@@ -178,7 +178,7 @@ func (r *taskRun) launch(ctx context.Context, t app.Task) error {
 	if err != nil {
 		return err
 	}
-	spec, err := s.taskSpec(t, id, addr)
+	spec, err := s.planner.Task(t, id, addr)
 	if err == nil {
 		r.logCell(t.App, logstream.Out, "Creating container for task "+t.Name)
 		r.container, err = r.startContainer(ctx, spec)
@@ -277,7 +277,7 @@ func (r *taskRun) diskExceeded(ctx context.Context) string {
 	if bytes, _, err := m.Written(ctx); err != nil || bytes <= limit {
 		return "" // what cannot be read now is read soon
 	}
-	return r.in.spec.Processes[0].Source + ": disk quota exceeded: it has " + strconv.FormatInt(limit/mebibyte, 10) + "M"
+	return r.in.spec.Processes[0].Source + ": disk quota exceeded: it has " + strconv.FormatInt(limit/(1<<20), 10) + "M"
 }
 
 // whyStopped is why Stop was called.

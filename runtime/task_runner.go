@@ -11,9 +11,6 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// taskType is the process type that a task's container has.
-const taskType = "task"
-
 // measureTasks is how often the writable layer of a task is measured.
 const measureTasks = 5 * time.Second
 

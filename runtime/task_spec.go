@@ -14,14 +14,20 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// taskSpec makes the container of a task: the droplet's files and the app's
+// taskType is the process type that a task's container has.
+const taskType = "task"
+
+// holdCommand is the main process of an attached task.
+const holdCommand = "exec sleep 2147483647"
+
+// Task makes the container of a task: the droplet's files and the app's
 // surroundings, and nothing of its processes. There are no sidecars, and no port.
-func (s *Supervisor) taskSpec(t app.Task, id InstanceID, addr netip.Prefix) (Spec, error) {
-	d, err := s.desiredTask(t)
+func (p *Planner) Task(t app.Task, id InstanceID, addr netip.Prefix) (Spec, error) {
+	d, err := p.desiredTask(t)
 	if err != nil {
 		return Spec{}, err
 	}
-	env, err := d.taskEnvironment(t, id, addr.Addr(), s.c.PublicURL)
+	env, err := d.taskEnvironment(t, id, addr.Addr(), p.c.PublicURL)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -31,7 +37,7 @@ func (s *Supervisor) taskSpec(t app.Task, id InstanceID, addr netip.Prefix) (Spe
 		command = holdCommand
 	}
 	spec := Spec{
-		Kind: KindTask, Instance: id, Slot: SlotID{Process: t.GUID}, App: t.App, Type: taskType, Version: t.GUID, Cell: s.c.Cell, Task: t.GUID,
+		Kind: KindTask, Instance: id, Slot: SlotID{Process: t.GUID}, App: t.App, Type: taskType, Version: t.GUID, Cell: p.c.Cell, Task: t.GUID,
 		Droplet: d.droplet.GUID, Stack: d.stack, Image: d.droplet.Image, Address: addr,
 		Memory: memory, Disk: int64(t.DiskMB) * mebibyte, LogRate: t.LogRate,
 		Processes: []ProcessSpec{{
@@ -44,25 +50,25 @@ func (s *Supervisor) taskSpec(t app.Task, id InstanceID, addr netip.Prefix) (Spe
 
 // desiredTask reads what a task is made from. A *StartError says that it cannot be
 // had.
-func (s *Supervisor) desiredTask(t app.Task) (d desired, err error) {
-	if d.app, err = s.c.Registry.App(t.App); err != nil {
+func (p *Planner) desiredTask(t app.Task) (d desired, err error) {
+	if d.app, err = p.c.Registry.App(t.App); err != nil {
 		return d, fmt.Errorf("cannot read the app of a task: %w", err)
 	}
 	d.process.Type = taskType
-	if err := s.addPlace(&d); err != nil {
+	if err := p.addPlace(&d); err != nil {
 		return d, fmt.Errorf("cannot read the app of a task: %w", err)
 	}
-	d.droplet, err = s.c.Droplets.Get(t.Droplet)
+	d.droplet, err = p.c.Droplets.Get(t.Droplet)
 	if errors.Is(err, droplet.ErrNotFound) {
 		return d, refuse(d, fmt.Sprintf("its droplet %s is gone: push the app again", t.Droplet))
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot read the droplet: %w", err)
 	}
-	if err := s.addBindings(&d); err != nil {
+	if err := p.addBindings(&d); err != nil {
 		return d, err
 	}
-	if d.stack, err = s.c.Stacks(cmp.Or(d.droplet.Stack, d.app.Stack)); err != nil {
+	if d.stack, err = p.c.Stacks(cmp.Or(d.droplet.Stack, d.app.Stack)); err != nil {
 		return d, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
 	}
 	return d, nil
