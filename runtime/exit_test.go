@@ -54,7 +54,7 @@ func TestFirstToEnd(t *testing.T) {
 		{"exact behind a lost one", []Exit{lost("sidecar-1", 0), exact("main", 1*ms), exact("sidecar-0", 3*ms)}, "main", OrderTogether},
 		{"lost is never named before one with a status", []Exit{lost("sidecar-0", 0), exit("main", 1*ms)}, "main", OrderTogether},
 	} {
-		got, order := first(c.exits, 5*ms)
+		got, order := FirstExit(c.exits, 5*ms)
 		if got.Exec != c.want || order != c.order {
 			t.Errorf("%s: first = %s, order %q, want %s, %q", c.name, got.Exec, order, c.want, c.order)
 		}
@@ -84,7 +84,7 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 			}
 			exits = append(exits, e)
 		}
-		want, order := first(exits, 5*time.Millisecond)
+		want, order := FirstExit(exits, 5*time.Millisecond)
 		named := exits[slices.IndexFunc(exits, func(e Exit) bool { return e.Exec == want.Exec })]
 		for _, e := range exits {
 			if want.Cause != CauseInitExited && named.At.Sub(e.At) >= 5*time.Millisecond {
@@ -93,7 +93,7 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 		}
 		for range 10 {
 			r.Shuffle(len(exits), func(i, j int) { exits[i], exits[j] = exits[j], exits[i] })
-			if got, o := first(exits, 5*time.Millisecond); got != want || o != order {
+			if got, o := FirstExit(exits, 5*time.Millisecond); got != want || o != order {
 				t.Fatalf("first of %v = %s %q, in another order %s %q", exits, got.Exec, o, want.Exec, order)
 			}
 		}
@@ -151,7 +151,7 @@ func TestClassify(t *testing.T) {
 		{Exit{Code: 127, OOM: true, Cause: CauseOutOfMemory}, PhaseStarting, CauseOutOfMemory, ""},
 		{Exit{Code: 1, Cause: CauseExited}, PhaseStarting, CauseExited, ""},
 	} {
-		got := classify(c.exit, c.phase)
+		got := ClassifyExit(c.exit, c.phase)
 		if got.Cause != c.cause || got.Detail != c.detail {
 			t.Errorf("classify(%d, %s) = %s %q, want %s %q", c.exit.Code, c.phase, got.Cause, got.Detail, c.cause, c.detail)
 		}
@@ -213,11 +213,11 @@ func TestFollow(t *testing.T) {
 		{"beside sick main", exit("main", CauseUnhealthy, 0), exit("sidecar-0", CauseExited, 1*ms), CausePeerExited, ""},
 	} {
 		r := ExitRecord{First: c.first}
-		r.follow(c.next, 5*ms)
+		r.Follow(c.next, 5*ms)
 		if got := r.Followers[0].Cause; got != c.cause || r.Order != c.order {
 			t.Errorf("%s: cause %s, order %q, want %s, %q", c.name, got, r.Order, c.cause, c.order)
 		}
-		if !r.has(c.next.Exec) {
+		if !r.Has(c.next.Exec) {
 			t.Errorf("%s: the record does not know the end of %s", c.name, c.next.Exec)
 		}
 	}
@@ -287,7 +287,7 @@ func TestExitLogForgives(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, ok, err := l.Newest(r.Slot)
-	if err != nil || !ok || got.count() != 0 || got.CrashCount != 1 {
+	if err != nil || !ok || got.CrashesInARow() != 0 || got.CrashCount != 1 {
 		t.Errorf("newest = %+v, %v, %v, want a count that starts over", got, ok, err)
 	}
 }
