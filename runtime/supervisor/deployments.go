@@ -100,14 +100,6 @@ func (s *Supervisor) countGenerations(w wantedSlots) map[int]rollout.Counts {
 	return out
 }
 
-// serves is the slot's state, and whether who leads requests knows that it is ready:
-// an old instance that left earlier would leave a hole.
-func (s *Slot) serves() (runtime.State, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status.State, s.routed && s.status.Ready && s.status.State == runtime.Running
-}
-
 // keptGenerations is how many generations of a process have their crashes remembered.
 const keptGenerations = 10
 

@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"cmp"
+	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -121,3 +123,53 @@ func (in *Instance) launchOf(e runtime.Exit) runtime.Phase {
 
 // startGrace is long enough for a shell that finds no command, on a busy machine.
 const startGrace = time.Second
+
+// noteExit keeps what Exits gave. A channel that is closed while processes should
+// live has lost them.
+func (in *Instance) noteExit(e runtime.Exit, open bool) []runtime.Exit {
+	if open {
+		if e, fresh := in.addExit(e); fresh {
+			return []runtime.Exit{e}
+		}
+		return nil
+	}
+	in.closed = true
+	var lost []runtime.Exit
+	for _, exec := range in.alive() {
+		e, _ := in.addExit(runtime.Exit{Exec: exec, Code: -1, Cause: runtime.CauseRuntimeLost, At: time.Now()})
+		lost = append(lost, e)
+	}
+	return lost
+}
+
+// save stores the record as it is now.
+func (in *Instance) save(exits *runtime.ExitLog) error {
+	if in.stored {
+		return exits.Replace(*in.record)
+	}
+	r, err := exits.Add(*in.record)
+	if err != nil {
+		return err
+	}
+	*in.record, in.stored = r, true
+	return nil
+}
+
+// delete removes the container, within a limit.
+func (in *Instance) delete(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return in.container.Delete(ctx)
+}
+
+// adoptInstance takes over a container of an earlier daemon.
+func adoptInstance(c runtime.Container, logs AppLogs, log *slog.Logger) *Instance {
+	in := newInstance(c)
+	in.adopted = time.Now()
+	last, err := logs.Last(in.spec.App)
+	if err != nil {
+		log.Error("cannot read the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
+	}
+	in.earlier = last
+	return in
+}

@@ -1,11 +1,9 @@
 package supervisor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,23 +19,6 @@ func (n notRunning) Error() string {
 }
 
 func (notRunning) Is(target error) bool { return target == runtime.ErrNoInstance }
-
-// sample is a Consumption and when it was read.
-type sample struct {
-	at      time.Time
-	cpu     time.Duration
-	printed int64
-}
-
-// since turns two readings into a rate. The first reading counts from the start
-// of the instance.
-func (s sample) since(before sample) (cpu float64, printed int64) {
-	d := s.at.Sub(before.at)
-	if d <= 0 || s.cpu < before.cpu || s.printed < before.printed {
-		return 0, 0
-	}
-	return float64(s.cpu-before.cpu) / float64(d), int64(float64(s.printed-before.printed) / d.Seconds())
-}
 
 // Dial connects from inside the network namespace of a running instance.
 func (s *Supervisor) Dial(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error) {
@@ -103,9 +84,7 @@ func (s *Supervisor) RestartInstance(process string, index int) error {
 // Shutdown ends all instances, as a stop does, and all tasks, and starts no more. The
 // desired state stays: the next daemon runs it again.
 func (s *Supervisor) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.shuttingDown = true
-	s.mu.Unlock()
+	s.close()
 	for _, sl := range s.all() {
 		sl.Stop()
 	}
@@ -126,85 +105,7 @@ const shutdownLook = 10 * time.Millisecond
 // nothing runs, or nothing could be read.
 func (s *Supervisor) Usage(ctx context.Context, process string, index int) (runtime.Usage, bool) {
 	for _, sl := range s.at(process, index) {
-		return sl.usage(ctx)
+		return sl.usage(ctx, sl.log)
 	}
 	return runtime.Usage{}, false
-}
-
-// at are the slots of a process with that index, the one that somebody means first:
-// what was replaced is there until it has ended.
-func (s *Supervisor) at(process string, index int) []*Slot {
-	all := slices.DeleteFunc(s.of(process), func(sl *Slot) bool { return sl.id.Index != index })
-	slices.SortStableFunc(all, func(a, b *Slot) int { return cmp.Compare(leaving(a), leaving(b)) })
-	return all
-}
-
-// leaving is 1 for a slot that was told to stop.
-func leaving(sl *Slot) int {
-	if sl.stopping() {
-		return 1
-	}
-	return 0
-}
-
-func (s *Supervisor) containerAt(process string, index int) (runtime.Container, error) {
-	for _, sl := range s.at(process, index) {
-		if c := sl.currentContainer(); c != nil {
-			return c, nil
-		}
-	}
-	return nil, notRunning(index)
-}
-
-// all are the slots as they are now.
-func (s *Supervisor) all() []*Slot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*Slot, 0, len(s.slots))
-	for _, sl := range s.slots {
-		out = append(out, sl)
-	}
-	return out
-}
-
-// setContainer makes a container, or none, what others reach in this slot.
-func (s *Slot) setContainer(c runtime.Container) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.container, s.lastUsage = c, sample{}
-	if c != nil {
-		s.lastUsage.at = c.Spec().StartedAt
-	}
-}
-
-// currentContainer is the container that others reach in this slot; nil where there is none.
-func (s *Slot) currentContainer() runtime.Container {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.container
-}
-
-func (s *Slot) usage(ctx context.Context) (runtime.Usage, bool) {
-	c := s.currentContainer()
-	if c == nil {
-		return runtime.Usage{}, false
-	}
-	used, err := c.Consumption(ctx)
-	if err != nil {
-		s.log.Debug("cannot read what an instance takes", "instance", c.Spec().Instance, "err", err)
-		return runtime.Usage{}, false
-	}
-	now := sample{at: time.Now(), cpu: used.CPU, printed: used.Printed}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.container != c {
-		return runtime.Usage{}, false
-	}
-	u := runtime.Usage{Entitled: used.Entitled, Memory: used.Memory, Disk: used.Disk, Parts: used.Parts}
-	u.CPU, u.LogRate = now.since(s.lastUsage)
-	// Readers close together would see noise: the older reading stays their base.
-	if now.at.Sub(s.lastUsage.at) > time.Second || s.lastUsage.cpu == 0 {
-		s.lastUsage = now
-	}
-	return u, true
 }

@@ -2,14 +2,11 @@ package supervisor
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -21,29 +18,18 @@ const (
 
 // Slot keeps one instance of a process alive.
 type Slot struct {
-	id           runtime.SlotID
-	sup          *Supervisor
-	log          *slog.Logger
-	inst         *Instance // owned by Run
-	tries        int       // starts in a row that the container service did not make; owned by Run
-	loggedErrors map[string]bool
-	panics       int  // in a row; owned by Run
-	stray        bool // its place has a newer instance: it ends its own and tells nobody
+	id     runtime.SlotID
+	sup    *Supervisor
+	inst   *Instance // owned by Run
+	tries  int       // starts in a row that the container service did not make; owned by Run
+	panics int       // in a row; owned by Run
+	stray  bool      // its place has a newer instance: it ends its own and tells nobody
 
 	serverKillDelay time.Duration // of a server between SIGTERM and SIGKILL; 0: the policy's; owned by Run
 
-	stop           chan struct{} // closed by Stop
-	stopped        sync.Once
-	drainOnStop    atomic.Bool   // requests that are under way may end first
-	drainOnRestart atomic.Bool   // so may they before the restart that is asked for
-	restart        chan struct{} // holds one
-	nudge          chan struct{} // holds one: the desired state changed
-
-	mu        sync.Mutex // guards the fields below
-	status    runtime.Status
-	container runtime.Container // what others reach; nil while there is none
-	lastUsage sample            // when somebody last asked what it takes
-	routed    bool              // who leads requests was told that it is ready
+	orders
+	view
+	appLog
 }
 
 // step is one part of a slot's loop; it returns the next, nil at the end.
@@ -51,52 +37,22 @@ type step func(ctx context.Context) step
 
 func newSlot(s *Supervisor, id runtime.SlotID, adopted runtime.Container) *Slot {
 	sl := &Slot{
-		id:           id,
-		sup:          s,
-		log:          s.c.Logger.With("process", id.Process, "index", id.Index),
-		loggedErrors: map[string]bool{},
-		stop:         make(chan struct{}),
-		restart:      make(chan struct{}, 1),
-		nudge:        make(chan struct{}, 1),
-		status:       runtime.Status{Slot: id, State: runtime.Down, Since: time.Now()},
+		id:     id,
+		sup:    s,
+		orders: orders{stop: make(chan struct{}), restart: make(chan struct{}, 1), nudge: make(chan struct{}, 1)},
+		view:   view{status: runtime.Status{Slot: id, State: runtime.Down, Since: time.Now()}},
 	}
+	sl.appLog = appLog{logs: s.c.Logs, log: s.c.Logger.With("process", id.Process, "index", id.Index), index: id.Index, loggedErrors: map[string]bool{}}
 	if adopted != nil {
-		sl.inst = s.adoptInstance(adopted)
+		sl.inst = adoptInstance(adopted, s.c.Logs, s.c.Logger)
 		sl.setContainer(adopted)
 	}
 	return sl
 }
 
-// Stop ends the slot and its instance. It does not wait for them.
-func (s *Slot) Stop() {
-	s.drainOnStop.Store(false)
-	s.requestStop()
-}
-
-func (s *Slot) requestStop() { s.stopped.Do(func() { close(s.stop) }) }
-
-// Restart replaces the instance by one of the desired state and forgets earlier
-// crashes. It does not wait.
-func (s *Slot) Restart() { post(s.restart) }
-
-// Nudge makes the slot check whether its instance is still in the desired state, or
-// was started before the last request to start or restart. It does not wait.
-func (s *Slot) Nudge() { post(s.nudge) }
-
-// post leaves a message for which one that was not read yet will do.
-func post(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
-}
-
 // Status is a copy of what is known.
 func (s *Slot) Status() runtime.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.status
-	st.Ports = slices.Clone(st.Ports)
+	st := s.snapshot()
 	if st.State == runtime.Running || st.State == runtime.Starting {
 		if err := s.sup.c.Engine.Outage(); err != nil {
 			st.Details = "unknown: " + err.Error()
@@ -265,16 +221,6 @@ func (s *Slot) forgive() {
 	s.publish(func(st *runtime.Status) { st.CrashCount, st.NextStart, st.GivenUp = 0, time.Time{}, false })
 }
 
-// stopping tells whether Stop was called.
-func (s *Slot) stopping() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
-}
-
 // sleep waits for d. It returns false when the slot is stopped or ctx ends
 // before. A restart does not wait either: what it asks for begins now.
 func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
@@ -323,17 +269,8 @@ func (s *Slot) publish(change func(st *runtime.Status)) {
 	if s.sup.c.OnChange != nil {
 		s.sup.c.OnChange(st)
 	}
-	s.mu.Lock()
-	s.routed = st.Ready
-	s.mu.Unlock()
+	s.setRouted(st.Ready)
 	s.sup.slotChanged(s.id.Process)
-}
-
-// change is its own function so that a panic in it gives the lock back.
-func (s *Slot) change(change func(st *runtime.Status)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.status)
 }
 
 func describe(st *runtime.Status, spec runtime.Spec) {
@@ -342,37 +279,27 @@ func describe(st *runtime.Status, spec runtime.Spec) {
 	st.HealthUnknown, st.ReadinessUnknown = runtime.Unknown{}, runtime.Unknown{}
 }
 
-// logCell writes a line of the platform about an instance into the app's log.
-func (s *Slot) logCell(of runtime.Spec, stream logstream.Stream, text string) {
-	s.append(of.App, logstream.Envelope{
-		Source: logstream.Source{Type: sourceCell, Index: s.id.Index, InstanceID: string(of.Instance)},
-		Stream: stream,
-		Text:   []byte(text),
-	})
+// nextStates are the legal moves; one that is not here is a bug. Down leads to
+// Crashed and Stopping because a daemon that comes back finds slots in the midst
+// of a back-off, ended instances, and instances that are no longer desired.
+var nextStates = map[runtime.State][]runtime.State{
+	runtime.Down:     {runtime.Starting, runtime.Crashed, runtime.Stopping},
+	runtime.Starting: {runtime.Running, runtime.Crashed, runtime.Stopping, runtime.Down},
+	runtime.Running:  {runtime.Crashed, runtime.Stopping},
+	runtime.Crashed:  {runtime.Starting, runtime.Stopping, runtime.Down},
+	runtime.Stopping: {runtime.Down},
 }
 
-// maxLoggedErrors bounds what say remembers: errors whose text changes each time must
-// not grow a map for ever.
-const maxLoggedErrors = 16
-
-// logStartError writes an error into the app's log the first time it is met since the last
-// start that worked.
-func (s *Slot) logStartError(guid, text string) {
-	if s.loggedErrors[text] || len(s.loggedErrors) >= maxLoggedErrors {
-		return
-	}
-	s.loggedErrors[text] = true
-	s.log.Warn("cannot start instance, trying again", "app", guid, "err", text)
-	if guid != "" {
-		s.logCell(runtime.Spec{App: guid}, logstream.Err, text)
-	}
+// mayMove tells whether a slot in state from may go to state to. Staying is no
+// move.
+func mayMove(from, to runtime.State) bool {
+	return from == to || slices.Contains(nextStates[from], to)
 }
 
-func (s *Slot) append(guid string, es ...logstream.Envelope) {
-	if len(es) == 0 {
-		return
-	}
-	if err := s.sup.c.Logs.Append(guid, es...); err != nil {
-		s.log.Error("cannot write to the app's log", "app", guid, "lines", len(es), "err", err)
+// mustMove panics on an illegal move: the slot's border recovers, so one bug
+// costs one slot.
+func mustMove(from, to runtime.State) {
+	if !mayMove(from, to) {
+		panic(fmt.Sprintf("illegal move from %s to %s", from, to))
 	}
 }

@@ -14,24 +14,6 @@ import (
 // is left to the sweep at the next start.
 const maxDeletes = 5
 
-// noteExit keeps what Exits gave. A channel that is closed while processes should
-// live has lost them.
-func (s *Slot) noteExit(in *Instance, e runtime.Exit, open bool) []runtime.Exit {
-	if open {
-		if e, fresh := in.addExit(e); fresh {
-			return []runtime.Exit{e}
-		}
-		return nil
-	}
-	in.closed = true
-	var lost []runtime.Exit
-	for _, exec := range in.alive() {
-		e, _ := in.addExit(runtime.Exit{Exec: exec, Code: -1, Cause: runtime.CauseRuntimeLost, At: time.Now()})
-		lost = append(lost, e)
-	}
-	return lost
-}
-
 // crash writes down who ended first, before anything is done about it.
 func (s *Slot) crash(ctx context.Context) step {
 	in := s.inst
@@ -69,7 +51,7 @@ func (s *Slot) collectExits(in *Instance) {
 	for len(in.alive()) > 0 {
 		select {
 		case e, ok := <-in.container.Exits():
-			s.noteExit(in, e, ok)
+			in.noteExit(e, ok)
 			continue
 		default: // what is known already goes before the end of the wait
 		}
@@ -78,7 +60,7 @@ func (s *Slot) collectExits(in *Instance) {
 		}
 		select {
 		case e, ok := <-in.container.Exits():
-			s.noteExit(in, e, ok)
+			in.noteExit(e, ok)
 		case <-t.C:
 			over = true
 		}
@@ -123,7 +105,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 		"description", r.Description, "count", r.CrashCount)
 	s.sup.count(func(st *runtime.Stats) { st.Crashes[e.Cause]++ })
 	in.record = &r
-	if err := s.save(in); err != nil {
+	if err := in.save(s.sup.exits); err != nil {
 		s.log.Error("cannot store exit record, trying again before the next start", "instance", r.Instance, "err", err)
 	}
 	s.publish(func(st *runtime.Status) {
@@ -195,24 +177,11 @@ func (s *Slot) reap(ctx context.Context, in *Instance, exec string) []logstream.
 	return lines
 }
 
-// save stores the record as it is now.
-func (s *Slot) save(in *Instance) error {
-	if in.stored {
-		return s.sup.exits.Replace(*in.record)
-	}
-	r, err := s.sup.exits.Add(*in.record)
-	if err != nil {
-		return err
-	}
-	*in.record, in.stored = r, true
-	return nil
-}
-
 // storeRecord stores the record for as long as it takes: nothing starts before it is on
 // disk. It returns false when the slot was stopped, or the daemon leaves.
 func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	for n := 1; ; n++ {
-		err := s.save(in)
+		err := in.save(s.sup.exits)
 		if err == nil {
 			return true
 		}
@@ -270,7 +239,7 @@ func (s *Slot) stopInstance(ctx context.Context) bool {
 	}
 	if in.record != nil { // an earlier daemon wrote it and did not get to its end
 		in.record.Complete = len(in.alive()) == 0
-		if err := s.save(in); err != nil {
+		if err := in.save(s.sup.exits); err != nil {
 			s.log.Error("cannot complete exit record", "instance", in.spec.Instance, "err", err)
 		}
 	}
@@ -329,7 +298,7 @@ func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 			stop = nil
 			s.move(runtime.Stopping, "") // from now on it is an asked end
 		case e, ok := <-in.container.Exits():
-			for _, e := range s.noteExit(in, e, ok) {
+			for _, e := range in.noteExit(e, ok) {
 				s.followed(ctx, in, e)
 			}
 		case <-t.C:
@@ -366,7 +335,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	in.probes.Wait()    // an open connection would hold the network namespace
 	s.logCell(in.spec, logstream.Out, "Destroying container")
 	for n := 1; ; n++ {
-		err := s.delete(ctx, in)
+		err := in.delete(ctx, s.sup.policy.CallLimit)
 		if err == nil {
 			break
 		}
@@ -390,12 +359,6 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	return true
 }
 
-func (s *Slot) delete(ctx context.Context, in *Instance) error {
-	ctx, cancel := context.WithTimeout(ctx, s.sup.policy.CallLimit)
-	defer cancel()
-	return in.container.Delete(ctx)
-}
-
 // wait pauses for d and returns false when ctx ends before.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -406,4 +369,36 @@ func wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// drainLook is how often a slot looks whether requests are under way.
+const drainLook = 20 * time.Millisecond
+
+// drainRequests waits until no request is under way at an instance that others stand in for,
+// which no route leads to any more. It returns false when the daemon leaves.
+func (s *Slot) drainRequests(ctx context.Context, in *Instance) bool {
+	if s.sup.c.Busy == nil {
+		return true
+	}
+	limit := time.Now().Add(s.sup.policy.DrainLimit)
+	t := time.NewTicker(drainLook)
+	defer t.Stop()
+	// A request that was on its way when the route was withdrawn may be seen only at
+	// the second look.
+	for idle := 0; s.mustDrain() && len(in.alive()) > 0 && idle < 2 && time.Now().Before(limit); {
+		select {
+		case <-ctx.Done():
+			return false
+		case e, ok := <-in.container.Exits():
+			for _, e := range in.noteExit(e, ok) {
+				s.followed(ctx, in, e)
+			}
+		case <-t.C:
+			idle++
+			if s.sup.c.Busy(in.spec.Instance) {
+				idle = 0
+			}
+		}
+	}
+	return true
 }

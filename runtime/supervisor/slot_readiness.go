@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -70,7 +71,7 @@ func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 	if events == nil {
 		return
 	}
-	a, org, err := s.sup.appAndOrg(in.spec.App)
+	a, org, err := appAndOrg(s.sup.c.Registry, in.spec.App)
 	if err != nil {
 		s.log.Error("cannot tell that readiness changed", "instance", r.Instance, "ready", r.Ready, "err", err)
 		return
@@ -105,11 +106,11 @@ func (s *Slot) wasReady(in *Instance) bool {
 }
 
 // appAndOrg reads an app and the org that it is in.
-func (s *Supervisor) appAndOrg(guid string) (a app.App, org string, err error) {
-	if a, err = s.c.Registry.App(guid); err != nil {
+func appAndOrg(r *registry.Registry, guid string) (a app.App, org string, err error) {
+	if a, err = r.App(guid); err != nil {
 		return a, "", err
 	}
-	sp, err := s.c.Registry.Space(a.Space)
+	sp, err := r.Space(a.Space)
 	if err != nil && !errors.Is(err, app.ErrNotFound) {
 		return a, "", err
 	}

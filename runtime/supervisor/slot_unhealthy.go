@@ -86,12 +86,12 @@ func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.
 				return s.replace, true, nil
 			}
 		case e, ok := <-in.container.Exits():
-			s.noteExit(in, e, ok)
+			in.noteExit(e, ok)
 			return s.crash, true, nil
 		case r := <-answer:
 			select {
 			case e, ok := <-in.container.Exits(): // it can be there since before the answer
-				s.noteExit(in, e, ok)
+				in.noteExit(e, ok)
 				return s.crash, true, nil
 			default:
 			}

@@ -42,7 +42,7 @@ func (s *Slot) watch(ctx context.Context) step {
 				return s.replace
 			}
 		case e, ok := <-in.container.Exits():
-			s.noteExit(in, e, ok)
+			in.noteExit(e, ok)
 			return s.crash
 		case <-healthy:
 			s.healthy(in)

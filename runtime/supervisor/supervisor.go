@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,18 +30,6 @@ type AppLogs interface {
 	Contains(ctx context.Context, app string, f logstream.Filter) (bool, error)
 	// Last is the number of an app's newest line, 0 where it has none.
 	Last(app string) (uint64, error)
-}
-
-// adoptInstance takes over a container of an earlier daemon.
-func (s *Supervisor) adoptInstance(c runtime.Container) *Instance {
-	in := newInstance(c)
-	in.adopted = time.Now()
-	last, err := s.c.Logs.Last(in.spec.App)
-	if err != nil {
-		s.c.Logger.Error("cannot read the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
-	}
-	in.earlier = last
-	return in
 }
 
 // Config is what a Supervisor needs.
@@ -91,14 +78,13 @@ type Supervisor struct {
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
 
-	mu           sync.Mutex                     // guards the fields below
-	slots        map[runtime.SlotID]*Slot       // until they are down
-	dirty        map[string]bool                // processes to be synced
-	deploying    map[string]app.DeploymentState // processes that are being deployed
-	shuttingDown bool                           // no slot begins any more
-	stats        runtime.Stats
+	slotSet
+	counters
+	unadopted unadoptedSet // what could not be taken over yet
 
-	unadopted map[runtime.InstanceID]runtime.Unadopted // what could not be taken over yet
+	mu        sync.Mutex                     // guards the fields below
+	dirty     map[string]bool                // processes to be synced
+	deploying map[string]app.DeploymentState // processes that are being deployed
 }
 
 // New makes a Supervisor. Nothing happens before Run.
@@ -129,11 +115,11 @@ func New(c Config) (*Supervisor, error) {
 		}),
 		wake:      make(chan struct{}, 1),
 		settled:   make(chan struct{}),
-		slots:     map[runtime.SlotID]*Slot{},
+		slotSet:   slotSet{slots: map[runtime.SlotID]*Slot{}},
 		dirty:     map[string]bool{},
 		deploying: map[string]app.DeploymentState{},
-		stats:     runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}},
-		unadopted: map[runtime.InstanceID]runtime.Unadopted{},
+		counters:  counters{stats: runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}}},
+		unadopted: unadoptedSet{byID: map[runtime.InstanceID]runtime.Unadopted{}},
 	}
 	s.tasks = newTaskRunner(s)
 	return s, nil
@@ -222,9 +208,7 @@ func (s *Supervisor) Apps() map[string]bool {
 		out[v.GUID] = true
 	}
 	s.tasks.apps(out)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sl := range s.slots {
+	for _, sl := range s.all() {
 		out[sl.Status().App] = true
 	}
 	return out
@@ -232,15 +216,6 @@ func (s *Supervisor) Apps() map[string]bool {
 
 // Exits gives the exit records, for those who read them.
 func (s *Supervisor) Exits() *runtime.ExitLog { return s.exits }
-
-// Stats is a copy of the counts.
-func (s *Supervisor) Stats() runtime.Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.stats
-	st.Crashes, st.Restarts, st.Checks = maps.Clone(st.Crashes), maps.Clone(st.Restarts), maps.Clone(st.Checks)
-	return st
-}
 
 // adopt asks the engine for what is there, for as long as it takes to answer.
 func (s *Supervisor) adopt(ctx context.Context) ([]runtime.Container, error) {
@@ -275,11 +250,9 @@ func (s *Supervisor) settle(ctx context.Context, containers []runtime.Container)
 		keep[spec.Instance] = true
 		addresses[spec.Instance] = spec.Address.Addr()
 	}
-	s.mu.Lock()
-	for id, u := range s.unadopted {
-		keep[id], addresses[id] = true, u.Address
+	for _, u := range s.unadopted.all() {
+		keep[u.Instance], addresses[u.Instance] = true, u.Address
 	}
-	s.mu.Unlock()
 	if err := s.c.Engine.Sweep(ctx, keep); err != nil && ctx.Err() == nil {
 		// What could not be removed is in nobody's way: the next start tries again.
 		s.c.Logger.Error("cannot sweep", "err", err)
@@ -296,7 +269,7 @@ func (s *Supervisor) takeOver(ctx context.Context, containers []runtime.Containe
 		spec := c.Spec()
 		sl := newSlot(s, spec.Slot, c)
 		s.c.Logger.Info("instance adopted", "app", spec.App, "process", spec.Slot.Process, "instance", spec.Instance)
-		if !s.enter(sl) {
+		if !s.enter(sl, &s.unadopted) {
 			s.c.Logger.Warn("slot has a newer instance, this one is ended", "process", spec.Slot.Process,
 				"index", spec.Slot.Index, "instance", spec.Instance)
 			sl.stray = true
@@ -404,7 +377,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	for generation, n := range w.counts {
 		for i := range n {
 			sl := newSlot(s, runtime.SlotID{Process: process, Generation: generation, Index: i}, nil)
-			if s.enter(sl) {
+			if s.enter(sl, &s.unadopted) {
 				s.begin(ctx, sl)
 			}
 		}
@@ -421,18 +394,6 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	}
 }
 
-// enter puts a slot into its place. It returns false when the place is taken: a
-// slot that is still stopping makes room by itself and is synced again then.
-func (s *Supervisor) enter(sl *Slot) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.slots[sl.id] != nil || s.shuttingDown || s.holds(sl.id) {
-		return false
-	}
-	s.slots[sl.id] = sl
-	return true
-}
-
 // begin runs the slot until it is down, or ctx ends.
 func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 	s.running.Go(func() {
@@ -440,31 +401,9 @@ func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 		if ctx.Err() != nil {
 			return // what it last knew stays to be seen
 		}
-		s.mu.Lock()
-		if s.slots[sl.id] == sl {
-			delete(s.slots, sl.id)
-		}
-		s.mu.Unlock()
+		s.leave(sl)
 		s.Sync(sl.id.Process)
 	})
-}
-
-// of are the slots of a process by generation and index; of one generation, where
-// the guid names it.
-func (s *Supervisor) of(guid string) []*Slot {
-	process, generation, one := app.SplitGeneration(guid)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*Slot
-	for id, sl := range s.slots {
-		if id.Process == process && (!one || id.Generation == generation) {
-			out = append(out, sl)
-		}
-	}
-	slices.SortFunc(out, func(a, b *Slot) int {
-		return cmp.Or(cmp.Compare(a.id.Generation, b.id.Generation), cmp.Compare(a.id.Index, b.id.Index))
-	})
-	return out
 }
 
 func (s *Supervisor) takeDirty() []string {
@@ -475,8 +414,23 @@ func (s *Supervisor) takeDirty() []string {
 	return out
 }
 
-func (s *Supervisor) count(add func(st *runtime.Stats)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	add(&s.stats)
+// counters count what happens in a Supervisor.
+type counters struct {
+	mu    sync.Mutex
+	stats runtime.Stats // guarded by mu
+}
+
+// Stats is a copy of the counts.
+func (c *counters) Stats() runtime.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.stats
+	st.Crashes, st.Restarts, st.Checks = maps.Clone(st.Crashes), maps.Clone(st.Restarts), maps.Clone(st.Checks)
+	return st
+}
+
+func (c *counters) count(add func(st *runtime.Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	add(&c.stats)
 }

@@ -96,7 +96,7 @@ func (r *taskRun) run(ctx context.Context) {
 		return
 	}
 	if r.in == nil {
-		r.in = r.runner.sup.adoptInstance(r.container)
+		r.in = adoptInstance(r.container, r.runner.sup.c.Logs, r.runner.sup.c.Logger)
 		r.endLostAttachment(t)
 	} else if t.Attached {
 		r.attached.offer(r.container)
@@ -125,7 +125,7 @@ func (r *taskRun) discard(ctx context.Context) {
 	if r.container == nil {
 		return
 	}
-	r.in = r.runner.sup.adoptInstance(r.container)
+	r.in = adoptInstance(r.container, r.runner.sup.c.Logs, r.runner.sup.c.Logger)
 	r.catchUp()
 	if r.endProcesses(ctx) {
 		r.flush(ctx)
@@ -217,7 +217,7 @@ func (r *taskRun) watch(ctx context.Context) (why string, ended bool) {
 		case <-ctx.Done():
 			return "", false
 		case e, ok := <-r.in.container.Exits():
-			r.note(e, ok)
+			r.in.noteExit(e, ok)
 		case <-r.stop:
 			if r.catchUp(); len(r.in.alive()) == 0 {
 				return "", true // it was faster
@@ -241,25 +241,12 @@ func (r *taskRun) watch(ctx context.Context) (why string, ended bool) {
 	return "", ctx.Err() == nil
 }
 
-// note keeps what Exits gave. A channel that is closed while the task should live
-// has lost it.
-func (r *taskRun) note(e runtime.Exit, open bool) {
-	if open {
-		r.in.addExit(e)
-		return
-	}
-	r.in.closed = true
-	for _, exec := range r.in.alive() {
-		r.in.addExit(runtime.Exit{Exec: exec, Code: -1, Cause: runtime.CauseRuntimeLost, At: time.Now()})
-	}
-}
-
 // catchUp takes the exits that are known already.
 func (r *taskRun) catchUp() {
 	for len(r.in.alive()) > 0 {
 		select {
 		case e, ok := <-r.in.container.Exits():
-			r.note(e, ok)
+			r.in.noteExit(e, ok)
 		default:
 			return
 		}
@@ -324,7 +311,7 @@ func (r *taskRun) awaitExits(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case e, ok := <-r.in.container.Exits():
-			r.note(e, ok)
+			r.in.noteExit(e, ok)
 		case <-t.C:
 			return true
 		}

@@ -107,7 +107,7 @@ func (k *taskRunner) sync(ctx context.Context, guid string) {
 		}
 		return
 	}
-	if !gone && !t.State.Ended() && !k.sup.holdsTask(guid) {
+	if !gone && !t.State.Ended() && !k.sup.unadopted.holdsTask(guid) {
 		k.begin(ctx, newTaskRun(k, guid, nil))
 	}
 }

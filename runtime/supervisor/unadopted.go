@@ -5,62 +5,28 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/dewrun/dew/runtime"
 )
 
 // Unadopted returns an error for each instance that no try could take over so far.
-func (s *Supervisor) Unadopted() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(s.unadopted)) {
-		errs = append(errs, errors.New(s.unadopted[id].Error()))
-	}
-	return errors.Join(errs...)
-}
+func (s *Supervisor) Unadopted() error { return s.unadopted.err() }
 
 // setAside remembers instances that could not be taken over. Their slots stay taken,
 // so that none of them runs twice.
 func (s *Supervisor) setAside(left []runtime.Unadopted) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, u := range left {
 		s.c.Logger.Error("cannot take over an instance, trying again", "app", u.App, "instance", u.Instance, "err", u.Err)
-		s.unadopted[u.Instance] = u
+		s.unadopted.put(u)
 	}
-}
-
-// holds reports whether an instance that could not be taken over has the slot. The
-// caller holds mu.
-func (s *Supervisor) holds(id runtime.SlotID) bool {
-	for _, u := range s.unadopted {
-		if u.Slot == id {
-			return true
-		}
-	}
-	return false
-}
-
-// holdsTask reports whether an instance that could not be taken over runs the task.
-func (s *Supervisor) holdsTask(guid string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, u := range s.unadopted {
-		if u.Task == guid {
-			return true
-		}
-	}
-	return false
 }
 
 // retryUnadopted tries again to take over what could not be, until all is taken over
 // or ctx ends.
 func (s *Supervisor) retryUnadopted(ctx context.Context) {
 	for n := 1; ; n++ {
-		s.mu.Lock()
-		left := slices.Collect(maps.Values(s.unadopted))
-		s.mu.Unlock()
+		left := s.unadopted.all()
 		if len(left) == 0 || !wait(ctx, s.policy.retry(n)) {
 			return
 		}
@@ -84,13 +50,11 @@ func (s *Supervisor) retryOne(ctx context.Context, u runtime.Unadopted) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.mu.Lock()
 	if u.Err = err; err != nil {
-		s.unadopted[u.Instance] = u
+		s.unadopted.put(u)
 	} else {
-		delete(s.unadopted, u.Instance)
+		s.unadopted.remove(u.Instance)
 	}
-	s.mu.Unlock()
 	switch {
 	case err != nil:
 		s.c.Logger.Warn("cannot take over an instance yet", "app", u.App, "instance", u.Instance, "err", err)
@@ -113,4 +77,50 @@ func (s *Supervisor) unwanted(u runtime.Unadopted) bool {
 	}
 	w, err := s.wanted(u.Slot.Process)
 	return err == nil && !w.has(u.Slot)
+}
+
+// unadoptedSet has the instances that no try could take over so far. They hold their
+// slots and tasks.
+type unadoptedSet struct {
+	mu   sync.Mutex
+	byID map[runtime.InstanceID]runtime.Unadopted // guarded by mu
+}
+
+func (s *unadoptedSet) put(u runtime.Unadopted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID[u.Instance] = u
+}
+
+func (s *unadoptedSet) remove(id runtime.InstanceID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, id)
+}
+
+func (s *unadoptedSet) all() []runtime.Unadopted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.byID))
+}
+
+// err returns an error for each instance, by instance.
+func (s *unadoptedSet) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(s.byID)) {
+		errs = append(errs, errors.New(s.byID[id].Error()))
+	}
+	return errors.Join(errs...)
+}
+
+// holds reports whether one of the instances has the slot.
+func (s *unadoptedSet) holds(id runtime.SlotID) bool {
+	return slices.ContainsFunc(s.all(), func(u runtime.Unadopted) bool { return u.Slot == id })
+}
+
+// holdsTask reports whether one of the instances runs the task.
+func (s *unadoptedSet) holdsTask(guid string) bool {
+	return slices.ContainsFunc(s.all(), func(u runtime.Unadopted) bool { return u.Task == guid })
 }
