@@ -2,7 +2,10 @@ package supervisor
 
 import (
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
+	"sync"
 )
 
 // result is what a call on another goroutine gave.
@@ -53,5 +56,33 @@ func async[T any](fn func() (T, error)) <-chan result[T] {
 		}()
 		r.v, r.err = fn()
 	}()
+	return out
+}
+
+// guidSet collects guids until its reader takes them all. Adding one never waits.
+type guidSet struct {
+	wake chan struct{} // holds one: there is something to take
+
+	mu    *sync.Mutex
+	guids map[string]bool // guarded by mu
+}
+
+func newGUIDSet() guidSet {
+	return guidSet{wake: make(chan struct{}, 1), mu: new(sync.Mutex), guids: map[string]bool{}}
+}
+
+func (s guidSet) add(guid string) {
+	s.mu.Lock()
+	s.guids[guid] = true
+	s.mu.Unlock()
+	post(s.wake)
+}
+
+// take empties the set and returns what was in it, sorted.
+func (s guidSet) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Sorted(maps.Keys(s.guids))
+	clear(s.guids)
 	return out
 }

@@ -58,9 +58,9 @@ func (s *Supervisor) addressFor(id runtime.InstanceID, d plan.Desired) (netip.Pr
 	return s.addresses.Take(id)
 }
 
-// wantedServer is how many slots a process has that is no app's.
-func (s *Supervisor) wantedServer(w wantedSlots) (wantedSlots, error) {
-	v, err := s.Server(w.process)
+// ofServer is how many slots a process has that is no app's.
+func (w wantedSlots) ofServer(servers *runtime.ServerStore) (wantedSlots, error) {
+	v, err := servers.Get(w.process)
 	if errors.Is(err, runtime.ErrNoServer) {
 		return w, nil
 	}

@@ -270,7 +270,7 @@ func (s *Slot) publish(change func(st *runtime.Status)) {
 		s.sup.c.OnChange(st)
 	}
 	s.setRouted(st.Ready)
-	s.sup.slotChanged(s.id.Process)
+	s.sup.deployments.slotChanged(s.id.Process)
 }
 
 func describe(st *runtime.Status, spec runtime.Spec) {

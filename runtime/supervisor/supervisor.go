@@ -74,7 +74,7 @@ type Supervisor struct {
 	servers   *runtime.ServerStore
 	planner   *plan.Planner
 	tasks     *taskRunner
-	wake      chan struct{} // holds one
+	changed   guidSet       // processes to be synced
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
 
@@ -82,9 +82,7 @@ type Supervisor struct {
 	counters
 	unadopted unadoptedSet // what could not be taken over yet
 
-	mu        sync.Mutex                     // guards the fields below
-	dirty     map[string]bool                // processes to be synced
-	deploying map[string]app.DeploymentState // processes that are being deployed
+	deployments *deployments
 }
 
 // New makes a Supervisor. Nothing happens before Run.
@@ -113,13 +111,15 @@ func New(c Config) (*Supervisor, error) {
 			Registry: c.Registry, Droplets: c.Droplets, Stacks: c.Stacks, Bindings: c.Bindings,
 			Servers: servers, Subnet: book.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL,
 		}),
-		wake:      make(chan struct{}, 1),
+		changed:   newGUIDSet(),
 		settled:   make(chan struct{}),
 		slotSet:   slotSet{slots: map[runtime.SlotID]*Slot{}},
-		dirty:     map[string]bool{},
-		deploying: map[string]app.DeploymentState{},
 		counters:  counters{stats: runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}}},
 		unadopted: unadoptedSet{byID: map[runtime.InstanceID]runtime.Unadopted{}},
+	}
+	s.deployments = &deployments{
+		registry: c.Registry, exits: s.exits, policy: policy, log: c.Logger, slots: s.of, sync: s.Sync,
+		states: map[string]app.DeploymentState{},
 	}
 	s.tasks = newTaskRunner(s)
 	return s, nil
@@ -156,8 +156,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.wake:
-			for _, process := range s.takeDirty() {
+		case <-s.changed.wake:
+			for _, process := range s.changed.take() {
 				s.reconcile(ctx, process)
 			}
 		}
@@ -167,10 +167,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // Sync brings the process to its desired state, soon. It never waits, and may be called
 // with any guid at any time.
 func (s *Supervisor) Sync(process string) {
-	s.mu.Lock()
-	s.dirty[process] = true
-	s.mu.Unlock()
-	post(s.wake)
+	s.changed.add(process)
 }
 
 // Settled is closed when what an earlier daemon left is taken over: before, nobody
@@ -346,7 +343,7 @@ func (s *Supervisor) wanted(process string) (wantedSlots, error) {
 	w := wantedSlots{process: process}
 	found, err := s.c.Registry.Wanted(process)
 	if errors.Is(err, app.ErrNotFound) {
-		return s.wantedServer(w)
+		return w.ofServer(s.servers)
 	}
 	if err != nil {
 		return w, fmt.Errorf("cannot read process %s: %w", process, err)
@@ -382,7 +379,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 			}
 		}
 	}
-	s.deploy(w)
+	s.deployments.advance(w)
 	if !w.known && len(have) == 0 {
 		if err := s.exits.Remove(process); err != nil {
 			s.c.Logger.Error("cannot remove exit records", "process", process, "err", err)
@@ -404,14 +401,6 @@ func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 		s.leave(sl)
 		s.Sync(sl.id.Process)
 	})
-}
-
-func (s *Supervisor) takeDirty() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := slices.Sorted(maps.Keys(s.dirty))
-	clear(s.dirty)
-	return out
 }
 
 // counters count what happens in a Supervisor.

@@ -3,8 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,26 +21,22 @@ const measureTasks = 5 * time.Second
 // The record in the registry is the desired state and the result; one goroutine owns a
 // run. Like an instance, a task outlives its daemon: the next one takes it over.
 type taskRunner struct {
-	sup  *Supervisor
-	wake chan struct{} // holds one
+	sup     *Supervisor
+	changed guidSet // tasks to be looked at
 
 	mu           sync.Mutex // guards the fields below
 	runs         map[string]*taskRun
-	dirty        map[string]bool // guids of tasks to be looked at
-	shuttingDown bool            // no task begins any more
+	shuttingDown bool // no task begins any more
 }
 
 func newTaskRunner(s *Supervisor) *taskRunner {
-	return &taskRunner{sup: s, wake: make(chan struct{}, 1), runs: map[string]*taskRun{}, dirty: map[string]bool{}}
+	return &taskRunner{sup: s, changed: newGUIDSet(), runs: map[string]*taskRun{}}
 }
 
 // SyncTask brings a task to its desired state, soon: it begins, or ends. It never
 // waits, and may be called with any guid at any time.
 func (s *Supervisor) SyncTask(guid string) {
-	s.tasks.mu.Lock()
-	s.tasks.dirty[guid] = true
-	s.tasks.mu.Unlock()
-	post(s.tasks.wake)
+	s.tasks.changed.add(guid)
 }
 
 // resumeTasks begins with the tasks among what an earlier daemon left, and with
@@ -75,20 +69,12 @@ func (k *taskRunner) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.wake:
-			for _, guid := range k.takeDirty() {
+		case <-k.changed.wake:
+			for _, guid := range k.changed.take() {
 				k.sync(ctx, guid)
 			}
 		}
 	}
-}
-
-func (k *taskRunner) takeDirty() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	out := slices.Sorted(maps.Keys(k.dirty))
-	clear(k.dirty)
-	return out
 }
 
 // sync begins a task that has no run yet, and ends the run of one that is
