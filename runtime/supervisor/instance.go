@@ -3,9 +3,11 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/dewrun/dew/app"
@@ -172,4 +174,36 @@ func adoptInstance(c runtime.Container, logs AppLogs, log *slog.Logger) *Instanc
 	}
 	in.earlier = last
 	return in
+}
+
+// reap reads the last lines of an ended process. One that takes too long is
+// asked again before the instance is deleted.
+func (in *Instance) reap(ctx context.Context, exec string, limit time.Duration, log *slog.Logger) []logstream.Envelope {
+	if _, ok := in.process(exec); !ok {
+		in.reaped[exec] = true
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	lines, err := in.container.Reap(ctx, exec)
+	if err != nil {
+		log.Warn("cannot read the last lines yet", "instance", in.spec.Instance, "exec", exec, "err", err)
+		return lines
+	}
+	in.reaped[exec] = true
+	return lines
+}
+
+// signal sends sig to what lives. A failure is no reason to stop here: what
+// follows is stronger.
+func (in *Instance) signal(ctx context.Context, sig syscall.Signal, limit time.Duration, log *slog.Logger) {
+	alive := in.alive()
+	if len(alive) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := in.container.Signal(ctx, sig, alive...); err != nil && !errors.Is(err, context.Canceled) {
+		log.Warn("cannot signal processes", "instance", in.spec.Instance, "signal", sig, "execs", alive, "err", err)
+	}
 }

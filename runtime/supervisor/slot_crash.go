@@ -81,7 +81,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	r := s.record(in, e, order)
 	var lines []logstream.Envelope
 	if in.container != nil && e.Ended() {
-		lines = s.reap(ctx, in, e.Exec)
+		lines = in.reap(ctx, e.Exec, s.sup.policy.ReapLimit, s.log)
 	}
 	line := logstream.Envelope{
 		Source: logstream.Source{Type: sourceAPI},
@@ -157,24 +157,6 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 		}
 	}
 	return r
-}
-
-// reap reads the last lines of an ended process. One that takes too long is
-// asked again before the instance is deleted.
-func (s *Slot) reap(ctx context.Context, in *Instance, exec string) []logstream.Envelope {
-	if _, ok := in.process(exec); !ok {
-		in.reaped[exec] = true
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.ReapLimit)
-	defer cancel()
-	lines, err := in.container.Reap(ctx, exec)
-	if err != nil {
-		s.log.Warn("cannot read the last lines yet", "instance", in.spec.Instance, "exec", exec, "err", err)
-		return lines
-	}
-	in.reaped[exec] = true
-	return lines
 }
 
 // storeRecord stores the record for as long as it takes: nothing starts before it is on
@@ -254,7 +236,7 @@ func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if ctx.Err() == nil {
-			s.signal(ctx, in, sig)
+			in.signal(ctx, sig, s.sup.policy.CallLimit, s.log)
 		}
 		if !s.awaitExits(ctx, in) {
 			return false
@@ -268,20 +250,6 @@ func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
 		s.flush(ctx, in, e.Exec)
 	}
 	return ctx.Err() == nil
-}
-
-// signal sends sig to what lives. A failure is no reason to stop here: what
-// follows is stronger.
-func (s *Slot) signal(ctx context.Context, in *Instance, sig syscall.Signal) {
-	alive := in.alive()
-	if len(alive) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.sup.policy.CallLimit)
-	defer cancel()
-	if err := in.container.Signal(ctx, sig, alive...); err != nil && !errors.Is(err, context.Canceled) {
-		s.log.Warn("cannot signal processes", "instance", in.spec.Instance, "signal", sig, "execs", alive, "err", err)
-	}
 }
 
 // awaitExits takes the ends of processes for as long as a kill delay. It returns
@@ -321,7 +289,7 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 	if in.reaped[exec] || ctx.Err() != nil {
 		return
 	}
-	lines := s.reap(ctx, in, exec)
+	lines := in.reap(ctx, exec, s.sup.policy.ReapLimit, s.log)
 	s.append(in.spec.App, lines...)
 	if in.record != nil {
 		in.record.Mark(exec, lines)

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/dewrun/dew/app"
@@ -88,21 +87,6 @@ func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 		s.log.Error("cannot keep the event of a change of readiness", "instance", r.Instance, "err", err)
 	}
 	s.append(a.GUID, logstream.Envelope{Source: logstream.Source{Type: sourceAPI}, Stream: logstream.Out, Text: []byte(r.Line(s.id.Process))})
-}
-
-// wasReady tells whether an instance that was adopted was ready when somebody last
-// looked: then routes lead to it at once, and that is no news.
-func (s *Slot) wasReady(in *Instance) bool {
-	if in.adopted.IsZero() || s.sup.c.Events == nil {
-		return false
-	}
-	told, err := s.sup.c.Events.List(app.EventFilter{Types: []string{EventReady, EventNotReady}, Targets: []string{in.spec.App}, Newest: true})
-	if err != nil {
-		s.log.Error("cannot read events, a change of readiness may be told twice", "err", err)
-		return false
-	}
-	i := slices.IndexFunc(told, func(e app.Event) bool { return e.Data["instance"] == string(in.spec.Instance) })
-	return i >= 0 && told[i].Type == EventReady
 }
 
 // appAndOrg reads an app and the org that it is in.

@@ -25,7 +25,7 @@ func (s *Slot) watch(ctx context.Context) step {
 	probing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	healthy := make(chan struct{}, 1)
-	sick := s.monitor(probing, in, healthy)
+	sick := s.checks(in).monitor(probing, healthy)
 	routable := make(chan readiness)
 	var asking <-chan result[struct{}]
 	var steady <-chan time.Time
@@ -68,25 +68,9 @@ func (s *Slot) watch(ctx context.Context) step {
 	}
 }
 
-// monitor asks for health until ctx ends or the instance is unhealthy.
-func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{}) <-chan result[struct{}] {
-	probe := probeOf(in, in.check)
-	if probe == nil { // healthy at once: nobody has to wait for anything
-		healthy <- struct{}{}
-		return nil
-	}
-	s.logCell(in.spec, logstream.Out, "Starting health monitoring of container")
-	c := s.liveness(in)
-	in.probes.Add(1)
-	return async(func() (struct{}, error) {
-		defer in.probes.Done()
-		return struct{}{}, health.Monitor(ctx, probe, c, func() { healthy <- struct{}{} })
-	})
-}
-
 // watchReadiness asks whether routes may lead to the instance. It never ends it.
 func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
-	c := s.readinessOf(in)
+	c := s.checks(in).readiness()
 	if c.Ready {
 		s.publish(func(st *runtime.Status) { st.Ready = true })
 	}
