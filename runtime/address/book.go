@@ -32,6 +32,7 @@ type Book struct {
 	last netip.Addr // handed out last, guarded by mu
 }
 
+// NewBook opens the addresses in db, of which those of subnet are handed out.
 func NewBook(db *store.DB, subnet netip.Prefix) (*Book, error) {
 	subnet = subnet.Masked()
 	if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() > 30 {
@@ -88,6 +89,7 @@ func (b *Book) Reserve(guid string) (netip.Addr, error) {
 	return addr, nil
 }
 
+// Unreserve gives the address of a server back.
 func (b *Book) Unreserve(guid string) error {
 	if err := b.leases.Delete(reserved(guid)); err != nil {
 		return fmt.Errorf("cannot release the address of server %s: %w", guid, err)

@@ -16,6 +16,6 @@ func TestAnyNumberInFlight(t *testing.T) {
 	}
 	Advance(&d, app.Process{Generation: 1, Instances: 3}, Situation{Known: map[int]Counts{1: {Ready: 1}, 0: {Ready: 3}}})
 	if d.Instances != 3 {
-		t.Errorf("%d new instances are wished, want all 3", d.Instances)
+		t.Errorf("%d new instances are desired, want all 3", d.Instances)
 	}
 }

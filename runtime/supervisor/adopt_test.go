@@ -255,7 +255,7 @@ func TestRestartWishedWhileAway(t *testing.T) {
 }
 
 // A found instance that is not desired is stopped like any other, and deleted.
-func TestUnwishedIsStopped(t *testing.T) {
+func TestUndesiredIsStopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("trap '' TERM; sleep 1000")

@@ -60,10 +60,10 @@ func TestDeploymentScales(t *testing.T) {
 			hold := w.holdAt(3)
 			d := w.deploy(p, newCommand, app.NewDeployment{Options: app.DeploymentOptions{WebInstances: &five, MemoryMB: &much}})
 			w.pass(time.Second)
-			wish, err := w.registry.Process(p)
+			desired, err := w.registry.Process(p)
 			w.must(err)
-			if wish.Instances != 5 || wish.MemoryMB != 512 {
-				t.Errorf("wish = %+v, want 5 of 512M", wish)
+			if desired.Instances != 5 || desired.MemoryMB != 512 {
+				t.Errorf("desired = %+v, want 5 of 512M", desired)
 			}
 			if !cancelled {
 				hold()
@@ -75,8 +75,8 @@ func TestDeploymentScales(t *testing.T) {
 			hold()
 			w.pass(time.Minute)
 			w.wantReady(p, map[string]int{oldCommand: 2})
-			if wish, err = w.registry.Process(p); err != nil || wish.Instances != 2 || wish.MemoryMB != 256 {
-				t.Errorf("wish = %+v, %v, want 2 of 256M", wish, err)
+			if desired, err = w.registry.Process(p); err != nil || desired.Instances != 2 || desired.MemoryMB != 256 {
+				t.Errorf("desired = %+v, %v, want 2 of 256M", desired, err)
 			}
 		})
 	}

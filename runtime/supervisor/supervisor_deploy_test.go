@@ -133,7 +133,7 @@ func TestRolling(t *testing.T) {
 			d := w.deploy(p, newCommand, app.NewDeployment{Options: app.DeploymentOptions{MaxInFlight: inFlight}})
 			w.pass(time.Minute)
 			if got := fewest(news, 3); got != 3 || most.Load() > int64(3+inFlight) {
-				t.Errorf("%d in flight: only %d instances served, and %d were wished for", inFlight, got, most.Load())
+				t.Errorf("%d in flight: only %d instances served, and %d were desired", inFlight, got, most.Load())
 			}
 			w.wantStatus(d.GUID, "FINALIZED DEPLOYED")
 			w.wantReady(p, map[string]int{newCommand: 3})
@@ -234,7 +234,7 @@ func TestNewOnesCrash(t *testing.T) {
 		w.wantStatus(d.GUID, "ACTIVE DEPLOYING")
 		w.wantReady(p, map[string]int{oldCommand: 3})
 		if got := w.deployment(d.GUID).Instances; got != 1 {
-			t.Errorf("%d new instances are wished, want no more than the one that crashes", got)
+			t.Errorf("%d new instances are desired, want no more than the one that crashes", got)
 		}
 		w.cancel(d.GUID)
 		w.pass(time.Second)

@@ -70,7 +70,7 @@ func TestChangeAloneReplacesNothing(t *testing.T) {
 		w.fake.Last().End(main, 1)
 		w.pass(time.Second)
 		if got := w.fake.Last().Spec(); got.Memory != 512<<20 || got.Version == old.Version {
-			t.Errorf("next instance: memory %d, version %s, want the new wish", got.Memory, got.Version)
+			t.Errorf("next instance: memory %d, version %s, want the new desired state", got.Memory, got.Version)
 		}
 		if got := w.record(p).Version; got != old.Version {
 			t.Errorf("record's version %s, want that of the instance, %s", got, old.Version)
@@ -83,7 +83,7 @@ func TestChangeAloneReplacesNothing(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(w *world, p string){
-		"wished":  func(w *world, p string) { w.must(w.registry.Restart(p)) },
+		"desired": func(w *world, p string) { w.must(w.registry.Restart(p)) },
 		"ordered": func(w *world, p string) { w.sup.Restart(p) },
 	} {
 		inWorld(t, func(w *world) {
