@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
@@ -34,7 +35,7 @@ type wholePlatform struct {
 	t        testing.TB
 	c        Config
 	door     http.Handler
-	sup      *runtime.Supervisor
+	sup      *supervisor.Supervisor
 	fake     *runtimetest.Fake
 	broker   *fakeBroker
 	password string // of admin
@@ -57,7 +58,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	p := &wholePlatform{t: t, fake: runtimetest.NewFake()}
-	p.sup = must(runtime.NewSupervisor(runtime.Config{
+	p.sup = must(supervisor.New(supervisor.Config{
 		Engine: standIns{p.fake}, Registry: reg, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)

@@ -28,7 +28,7 @@ import (
 )
 
 // Instances is what runs, as far as sessions and forwards reach it.
-// runtime.Supervisor is the real one.
+// supervisor.Supervisor is the real one.
 type Instances interface {
 	// Exec opens a session beside a process of a running instance.
 	Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error)

@@ -25,6 +25,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/runtime/network"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/sshd"
@@ -63,7 +64,7 @@ type daemon struct {
 	subnet    netip.Prefix
 	private   *containerd.Daemon // nil where the machine's own containerd serves
 	engine    *containerd.Engine
-	sup       *runtime.Supervisor
+	sup       *supervisor.Supervisor
 	router    *route.Router
 	auth      *auth.Server
 	roles     *auth.Roles
@@ -261,7 +262,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 }
 
 func (d *daemon) openSupervisor(context.Context) (err error) {
-	d.sup, err = runtime.NewSupervisor(runtime.Config{
+	d.sup, err = supervisor.New(supervisor.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },

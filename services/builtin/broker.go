@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
 
-// Host keeps servers: runtime.Supervisor does.
+// Host keeps servers: supervisor.Supervisor does.
 type Host interface {
 	Settled() <-chan struct{}
 	PutServer(v runtime.Server) error
@@ -103,7 +104,7 @@ type worker struct {
 var (
 	_ services.Broker          = (*Broker)(nil)
 	_ services.InstanceFetcher = (*Broker)(nil)
-	_ Host                     = (*runtime.Supervisor)(nil)
+	_ Host                     = (*supervisor.Supervisor)(nil)
 )
 
 // errSuperseded ends an operation because the desired state changed.

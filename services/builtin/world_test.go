@@ -21,8 +21,8 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
-	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
@@ -93,7 +93,7 @@ type world struct {
 	db     *store.DB
 	books  *logstream.Logs
 	engine *containerd.Engine
-	sup    *runtime.Supervisor
+	sup    *supervisor.Supervisor
 	broker *Broker
 	away   func()
 
@@ -174,7 +174,7 @@ func (w *world) boot() {
 	shelf, err := droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	w.must(err)
 	stacks := stack.New(stack.HostOptions{UID: testUID, GID: testUID})
-	w.sup, err = runtime.NewSupervisor(runtime.Config{
+	w.sup, err = supervisor.New(supervisor.Config{
 		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),
 	})
