@@ -72,7 +72,7 @@ func TestCleanupBindings(t *testing.T) {
 	d.shelves.bind("s-kv", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
-	d.dew(cleanup, "shop").must(t, 2, "Really delete outdated bindings of app shop (2)", "give -f")
+	d.dew(cleanup, "shop").must(t, 2, "pass -f to delete outdated bindings of app shop (2)")
 	d.dew(cleanup, "shop", "--keep-last", "0").must(t, 2, "--keep-last: 0 is less than 1")
 	d.dew(cleanup, "shop", "-f", "--service-instance", "dbb").must(t, 1, `did you mean "db"?`)
 	d.dew(cleanup, "shop", "-f", "--service-instance", "db").must(t, 0, "Deleted outdated bindings of shop (1)")
@@ -109,7 +109,7 @@ func TestServiceKeys(t *testing.T) {
 	}
 	d.dew("service-key", "kv", "k2").must(t, 1, `kv has no key "k2" (dew service-keys kv lists them)`)
 	d.dew("service-key", "kw", "k1").must(t, 1, `did you mean "kv"?`)
-	d.dew("delete-service-key", "kv", "k1").must(t, 2, "Really delete service key k1", "give -f")
+	d.dew("delete-service-key", "kv", "k1").must(t, 2, "pass -f to delete service key k1")
 	d.dew("dsk", "kv", "k2", "-f").must(t, 0, "Service key k2 is not there")
 	d.shelves.late = true
 	d.dew("dsk", "kv", "k1", "-f").must(t, 0, "Deleting service key k1 is in progress")
@@ -200,10 +200,10 @@ func TestSnapshots(t *testing.T) {
 	d.dew("service-snapshot", "kv").must(t, 0, "Copied the data of kv: snapshot 20261115-1, 2.0K")
 	d.dew("service-snapshots", "kv").must(t, 0, "20261115-1", "2.0K")
 	d.dew("service-snapshots", "kv", "--json").must(t, 0, `"guid": "20261115-1"`)
-	d.dew("service-restore", "kv").must(t, 2, "Really put snapshot 20261115-1 in the place of the data of kv")
+	d.dew("service-restore", "kv").must(t, 2, "pass -f to put snapshot 20261115-1 in the place of the data of kv")
 	d.dew("service-restore", "kv", "-f").must(t, 0, "Restored kv to snapshot 20261115-1")
 	d.dew("service-restore", "kv", "nope", "-f").must(t, 1, "cannot restore kv to snapshot nope", "dew service-snapshots kv lists them")
-	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "Really delete snapshot")
+	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "pass -f to delete snapshot")
 	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "dew service-snapshots kv lists them")
 	d.dew("delete-service-snapshot", "kv", "20261115-1", "-f").must(t, 0, "Deleted snapshot 20261115-1 of kv")
 	d.shelves.fails = "The disk is full"
@@ -220,7 +220,7 @@ func TestShareService(t *testing.T) {
 	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
 	d.dew("share-service", "kv", "-s", "guests").must(t, 0, "Shared kv with space guests")
 	d.wantBody("POST"+shared, `{"data":[{"guid":"space-2"}]}`)
-	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "with the bindings there", "give -f")
+	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "with the bindings there", "pass -f")
 	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Unshared kv from space guests")
 	if d.count("DELETE"+shared+"/space-2") != 1 {
 		t.Errorf("asked %v", d.asked)
@@ -240,7 +240,7 @@ func TestRouteServices(t *testing.T) {
 	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "dew routes lists")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
-	d.dew(unbind...).must(t, 2, "Really unbind route shop.dew.localhost from limiter", "give -f")
+	d.dew(unbind...).must(t, 2, "pass -f to unbind route shop.dew.localhost from limiter")
 	d.shelves.late = true
 	d.dew(append(unbind, "-f")...).must(t, 0, "Unbinding route shop.dew.localhost from limiter is in progress")
 	d.dew(append(unbind, "-f", "--wait")...).must(t, 0, "Unbound route shop.dew.localhost from limiter")
@@ -258,7 +258,7 @@ func TestBrokers(t *testing.T) {
 	d.dew("csb", "paper", "clerk", "pw", "http://b").must(t, 1, "must be unique", "--update-if-exists")
 	typeDew(t.Context(), "pw\n", "--run", d.run, "csb", "here", "clerk", "http://b", "--space-scoped").must(t, 0, "Password of the broker: ", "Created service broker here")
 	d.wantBody(post, `{"name":"here","url":"http://b",`+basic+`,"relationships":{"space":{"data":{"guid":"space-1"}}}}`)
-	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "a password is needed", "--password-stdin, or in CF_BROKER_PASSWORD")
+	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "cannot ask for the password", "--password-stdin, or set CF_BROKER_PASSWORD")
 	d.dew("csb", "x", "clerk").must(t, 2, "the broker needs a URL")
 	t.Setenv("CF_BROKER_PASSWORD", "pw")
 	d.dew("csb", "dew", "clerk", "http://c", "--update-if-exists").must(t, 0, "Updated service broker dew")
@@ -277,7 +277,7 @@ func TestBrokers(t *testing.T) {
 	d.wantBody(patch, `{"name":"dew2"}`)
 	d.dew("service-brokers").must(t, 0, "name    url", "dew     builtin://dew")
 	d.dew("service-brokers", "--json").must(t, 0, `"url": "http://b"`)
-	d.dew("delete-service-broker", "dew").must(t, 2, "Really delete service broker dew")
+	d.dew("delete-service-broker", "dew").must(t, 2, "pass -f to delete service broker dew")
 	d.dew("delete-service-broker", "nobody", "-f").must(t, 0, "Service broker nobody is not there")
 	d.shelves.fails = "Can not remove brokers that have associated service instances: dew"
 	d.dew("delete-service-broker", "dew", "-f").must(t, 1, "cannot delete service broker dew: Can not remove")
@@ -327,7 +327,7 @@ func TestServiceAccess(t *testing.T) {
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
 	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "everybody has it")
 
-	d.dew("purge-service-offering", "redis").must(t, 2, "Really forget offering redis", "give -f")
+	d.dew("purge-service-offering", "redis").must(t, 2, "pass -f to forget offering redis")
 	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged offering redis")
 	d.shelves.brokers = append(d.shelves.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
 	d.shelves.offer("b-2", "redis", "small")

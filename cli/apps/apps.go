@@ -22,8 +22,6 @@ func Commands(g *command.Set) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runApps(c.Context, c.Bool("no-stats"), ask, out)
 			}),
-		psCommand(g),
-		openCommand(g),
 		g.Command(command.Verb{
 			Name: "app", Args: "APP", Category: "Apps", Usage: "Show an app's status: instances, memory, sidecars, crashes",
 			About: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
@@ -31,6 +29,8 @@ func Commands(g *command.Set) []*cli.Command {
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
+		psCommand(g),
+		openCommand(g),
 		g.Command(command.Verb{
 			Name: "delete", Alias: "d", Args: "APP", Category: "Apps", Usage: "Delete an app",
 			About: "If the app does not exist, the command succeeds.\n\nExample:\n   dew delete shop -f -r",

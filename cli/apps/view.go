@@ -277,7 +277,7 @@ func (v View) Print(out *console.Console) {
 	}
 	row("services", strings.Join(v.Services, ", "))
 	if len(v.Waiting) > 0 {
-		row("pending", "bound after staging: "+strings.Join(v.Waiting, ", ")+". To pass the credentials to the app: dew restage "+v.Name)
+		row("pending", "bound since staging: "+strings.Join(v.Waiting, ", ")+". To pass the credentials to the app: dew restage "+v.Name)
 	}
 	row("deployment", deploymentNote(v))
 	if c := v.LastCrash; c != nil {

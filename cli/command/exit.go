@@ -67,9 +67,9 @@ func AdviceOf(err error) string {
 	case errors.As(err, &e):
 		return adviceOfAnswer(e)
 	case errors.As(err, &n):
-		return "To list the apps: dew apps"
+		return "dew apps lists the apps of the space"
 	case errors.As(err, &m):
-		return "To list those that you can see: " + listOfKind(m.Kind)
+		return listOfKind(m.Kind) + " lists those that you can see"
 	default:
 		return ""
 	}

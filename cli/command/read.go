@@ -60,7 +60,7 @@ func ReadJSONObject(flag, text string) (json.RawMessage, error) {
 	if !strings.HasPrefix(text, "{") {
 		var err error
 		if b, err = ReadSmallFile(text); err != nil {
-			return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}, or the path of a file with one: %w", flag, err)
+			return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}, or the name of a file with one: %w", flag, err)
 		}
 	}
 	var object map[string]any

@@ -42,7 +42,7 @@ func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error)
 	if err != nil || !o.New {
 		return text, err
 	}
-	again, err := c.Secret(ctx, o.Prompt+" (again): ")
+	again, err := c.Secret(ctx, o.Prompt+", again: ")
 	if err != nil {
 		return "", err
 	}

@@ -89,7 +89,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console.Console) er
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
 	row("logs", retentionText(s))
 	for _, a := range s.SetAside {
-		row("failed", fmt.Sprintf("%s: %s (since %s; dewd retries)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
+		row("set aside", fmt.Sprintf("%s: %s (since %s; dewd retries)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
 	}
 	return out.Table(rows)
 }

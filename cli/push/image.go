@@ -53,7 +53,7 @@ func (t *target) gather(ctx context.Context, o Options, out *console.Console) (e
 	if os.Getenv(dockerPassword) == "" && !out.Interactive {
 		return console.UsageError("cannot ask for the registry password of %s without a terminal: set %s", t.image.Username, dockerPassword)
 	}
-	t.image.Password, err = out.Password(ctx, console.SecretOptions{Env: dockerPassword, Prompt: "Password of " + t.image.Username})
+	t.image.Password, err = out.Password(ctx, console.SecretOptions{Env: dockerPassword, Prompt: "Password for " + t.image.Username})
 	return err
 }
 

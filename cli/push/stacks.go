@@ -222,7 +222,7 @@ func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *c
 	if o.Username != "" {
 		var err error
 		body.Image.Password, err = out.Password(ctx, console.SecretOptions{
-			Stdin: o.Stdin, Env: dockerPassword, Prompt: "Password of " + o.Username, Flag: "--password-stdin",
+			Stdin: o.Stdin, Env: dockerPassword, Prompt: "Password for " + o.Username, Flag: "--password-stdin",
 		})
 		if err != nil {
 			return err

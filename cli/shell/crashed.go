@@ -73,7 +73,7 @@ func chooseCrash(crashes []v3.Crash, w crashedChoice) (v3.Crash, error) {
 	}
 	if w.number > 0 {
 		if w.number > len(crashes) {
-			return v3.Crash{}, fmt.Errorf("crash %d does not exist: there are %d records", w.number, len(crashes))
+			return v3.Crash{}, fmt.Errorf("crash %d does not exist: %s recorded", w.number, console.CrashCount(len(crashes)))
 		}
 		c := crashes[w.number-1]
 		switch {
