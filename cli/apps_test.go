@@ -50,7 +50,7 @@ func TestApp(t *testing.T) {
 		t.Errorf("the guid is %q", got)
 	}
 	d.dew("app", "shp").must(t, 1, `there is no app "shp"`, `did you mean "shop"?`)
-	d.dew("app", "other").must(t, 1, "dew apps lists")
+	d.dew("app", "other").must(t, 1, "To list the apps: dew apps")
 }
 
 // The buildpack and the start command of the droplet are shown if the app names none,

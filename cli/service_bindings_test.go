@@ -237,7 +237,7 @@ func TestRouteServices(t *testing.T) {
 	d.dew(append(bind, "-c", `{"a":1}`)...).must(t, 0, "Bound route shop.dew.localhost to limiter")
 	d.wantBody("POST /v3/service_route_bindings", `{"parameters":{"a":1},"relationships":{"route":{"data":{"guid":"r-1"}},"service_instance":{"data":{"guid":"s-limiter"}}}}`)
 	d.dew(append([]string{"brs"}, bind[1:]...)...).must(t, 0, "is bound to limiter already")
-	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "dew routes lists")
+	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "To list the routes: dew routes")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
 	d.dew(unbind...).must(t, 2, "pass -f to unbind route shop.dew.localhost from limiter")
@@ -343,7 +343,7 @@ func TestMissingNamesACommand(t *testing.T) {
 	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {
 		todo := command.Explain(&client.Missing{Kind: kind, Name: "x"})
-		name := strings.Fields(todo[strings.Index(todo, "\n"):])[1]
+		_, name, _ := strings.Cut(todo, ": dew ")
 		if commands.Command(name) == nil {
 			t.Errorf("of a missing %s: dew has no command %q", kind, name)
 		}

@@ -205,7 +205,7 @@ func TestDeleteService(t *testing.T) {
 	d.shelves.instance("old", v3.ServiceManaged)
 	d.dew("purge-service-instance", "old").must(t, 2, "without asking its broker")
 	d.dew("purge-service-instance", "old", "-f").must(t, 0, "Purged service instance old")
-	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "dew services lists")
+	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "To list the service instances: dew services")
 	if r := typeDew(t.Context(), "n\n", "--run", d.run, "delete-service", "x"); r.status != 0 || !strings.Contains(r.talk, "[yN]") {
 		t.Errorf("got %d, %s", r.status, r.talk)
 	}

@@ -203,9 +203,9 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	victim := "process " + o.Process
+	target := "process " + o.Process
 	if o.Sidecar != "" {
-		victim = fmt.Sprintf("sidecar %q", o.Sidecar)
+		target = fmt.Sprintf("sidecar %q", o.Sidecar)
 		if err := checkSidecar(ctx, p, o.Sidecar, ask); err != nil {
 			return err
 		}
@@ -217,9 +217,9 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 		}
 	}
 	if err := ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
-		return fmt.Errorf("cannot send the signal to %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
+		return fmt.Errorf("cannot send the signal to %s in instance %d of %s: %w", target, o.Index, a.Name, err)
 	}
-	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
+	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, target, o.Index, a.Name)
 	if o.Wait {
 		return k.await(ctx, ask, out)
 	}

@@ -67,9 +67,9 @@ func AdviceOf(err error) string {
 	case errors.As(err, &e):
 		return adviceOfAnswer(e)
 	case errors.As(err, &n):
-		return "dew apps lists the apps of the space"
+		return "To list the apps: dew apps"
 	case errors.As(err, &m):
-		return listOfKind(m.Kind) + " lists those that you can see"
+		return "To list the " + m.Kind + "s: " + listOfKind(m.Kind)
 	default:
 		return ""
 	}

@@ -211,6 +211,7 @@ func printDiff(out *console.Console, diff []v3.Difference) {
 func createAppCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
 		Name: "create-app", Args: "APP", Category: "Push", Usage: "Create an app in the targeted space, without files",
+		About: "If the app already exists, the command succeeds.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "Stage with this `buildpack`; can be repeated"},
 			&cli.StringFlag{Name: "app-type", Usage: "Lifecycle type, `buildpack|docker`: made of files, or an image"},
