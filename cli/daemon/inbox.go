@@ -27,7 +27,7 @@ func InboxCommands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "to", Usage: "Only mails to this `address`, or to the user with this guid"},
 				&cli.StringFlag{Name: "kind", Usage: "Only mails of this `kind` of notification"},
 				&cli.StringFlag{Name: "subject", Usage: "Only mails with this `text` in the subject"},
-				&cli.Uint64Flag{Name: "after", Usage: "Only mails after the one with this `number`"},
+				&cli.Uint64Flag{Name: "after", DefaultText: "none", Usage: "Only mails after the one with this `number`"},
 				&cli.IntFlag{Name: "n", Value: 50, Usage: "List only the newest `count` mails; 0 lists all"},
 				&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "Time limit of wait: a `duration` such as 30s"},
 				command.BoolFlag("html", "Show the HTML part"),

@@ -46,7 +46,7 @@ func Commands(g *command.Set) []*cli.Command {
 			out.Color = out.Color && !c.Bool("no-color")
 			return runLogs(c.Context, o, ask, out)
 		}),
-		g.Command(command.Verb{Name: "events", Args: "APP", Category: "Logs and crashes", Usage: "List the events of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "events", Args: "APP", Category: "Logs and crashes", Usage: "List the audit events of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runEvents(c.Context, c.Args().First(), ask, out)
 			}),
@@ -59,11 +59,11 @@ func logFlags() []cli.Flag {
 		command.BoolFlag("all", "Show the logs of all apps of the targeted space, including apps created later"),
 		&cli.StringFlag{Name: "service", Usage: "Show the logs of the database of this service `instance` instead of an app"},
 		command.BoolFlag("recent", "Show the newest stored lines and exit"),
-		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d; --recent %d; --since, --until: all; --crash 20 per process", firstLines, recentLines), Usage: "Show only the newest `count` stored lines of each app"},
+		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d; with --recent %d; with --since or --until all; with --crash 20 per process", firstLines, recentLines), Usage: "Show only the newest `count` stored lines of each app"},
 		&cli.StringFlag{Name: "since", Usage: "Show lines from this `time` on"},
 		&cli.StringFlag{Name: "until", Usage: "Show lines before this `time`"},
 		command.BoolFlag("since-last-start", "Show lines since the start of the running instances"),
-		&cli.IntFlag{Name: "crash", DefaultText: "none", Usage: "Show the last lines of each process of crash `number`, counted as in dew crashes (1 is the newest)"},
+		&cli.IntFlag{Name: "crash", DefaultText: "none", Usage: "Show the last lines of each process of the crash with this `number`; 1 is the newest crash in dew crashes"},
 		&cli.StringFlag{Name: "process", Usage: "Show only lines of this process `type`, such as web"},
 		&cli.StringFlag{Name: "sidecar", Usage: "Show only lines of the sidecar with this `name`"},
 		command.BoolFlag("no-sidecars", "Hide lines of sidecars"),

@@ -35,7 +35,7 @@ func StackCommands(g *command.Set) []*cli.Command {
 				&cli.StringFlag{Name: "username", Usage: "User `name` at the registry; dew reads the password from stdin, CF_DOCKER_PASSWORD or the terminal"},
 				command.PasswordFlag(),
 				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to install, separated by commas; can be repeated"},
-				&cli.StringFlag{Name: "name", Usage: "Name of the stack to build: a `name` other than debian"},
+				&cli.StringFlag{Name: "name", Usage: "Give the new stack this `name` (default: debian)"},
 				command.BoolFlag("f", "Remove without asking for confirmation"), command.BoolFlag("guid", "Print only the guid of the stack"), command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {

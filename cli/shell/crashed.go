@@ -16,7 +16,7 @@ import (
 func crashedFlags() []cli.Flag {
 	return []cli.Flag{
 		command.BoolFlag("crashed", "Use a copy of the files of the newest crashed instance; none of its processes run"),
-		&cli.IntFlag{Name: "crash", DefaultText: "none", Usage: "Use crash `number`, counted as in dew crashes (1 is the newest); implies --crashed"},
+		&cli.IntFlag{Name: "crash", DefaultText: "none", Usage: "Use the crash with this `number`; 1 is the newest crash in dew crashes; implies --crashed"},
 	}
 }
 

@@ -51,12 +51,12 @@ func TaskCommands(g *command.Set) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTasks(c.Context, c.Args().First(), ask, out)
 			}),
-		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Stop a running task",
+			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Terminate a running task of an app",
 			About: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
