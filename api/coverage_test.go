@@ -16,8 +16,8 @@ import (
 
 // who are those that a need is for, as docs/api.md calls them.
 var who = map[access.Need]string{
-	access.Public: "everybody", access.Authenticated: "any token", access.Read: "readers", access.ReadEnv: "readers of variables",
-	access.ReadRoute: "readers, org auditors", access.ReadQuota: "org managers, readers where it applies", access.Download: "readers but supporters",
+	access.Public: "anyone", access.Authenticated: "any token", access.Read: "readers", access.ReadEnv: "readers of variables",
+	access.ReadRoute: "readers, org auditors", access.ReadQuota: "org managers, readers where it applies", access.Download: "readers except supporters",
 	access.ReadSecrets: "readers of secrets", access.Support: "supporters", access.Develop: "developers", access.Manage: "managers",
 	access.ManageOrg: "org managers", access.ReadAll: "readers of all", access.Administer: "administrators",
 }
@@ -68,10 +68,10 @@ func coverage(t *testing.T) string {
 				t.Errorf("%s: nobody knows who may ask it", pattern)
 			}
 			if r.Open {
-				text += "; without one what everybody can have"
+				text += "; without one, only those that all orgs can use"
 			}
 			if r.Local {
-				text += ", at the socket alone"
+				text += ", only over the socket"
 			}
 			fmt.Fprintf(&out, "| `%s` | %s |\n", strings.TrimSuffix(pattern, "{$}"), text)
 		}

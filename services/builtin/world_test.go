@@ -28,10 +28,6 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// patience bounds every wait of these tests. It is no measurement: only a hang
-// reaches it.
-const patience = 4 * time.Minute
-
 const (
 	testUID    = 2000
 	testFolder = "dewdb"
@@ -122,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() {
 		w.leave()
 		w.open()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		defer cancel()
 		if err := w.engine.TearDown(ctx); err != nil {
 			t.Errorf("cannot tear down: %v", err)
@@ -304,9 +300,9 @@ func (w *world) eventually(what, guid string, ok func() error) {
 	}
 }
 
-// ctx is bounded by the patience of the tests.
+// ctx is bounded by testkit.Patience.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	w.t.Cleanup(cancel)
 	return ctx
 }
