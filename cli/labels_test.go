@@ -32,6 +32,6 @@ func TestLabelArguments(t *testing.T) {
 	d.dew("labels", "app").must(t, 2, "labels needs RESOURCE RESOURCE_NAME")
 	d.dew("set-label", "app", "shop", "env").must(t, 2, `a label is KEY=VALUE, not "env"`)
 	d.dew("set-label", "app", "shpo", "a=b").must(t, 1, `there is no app "shpo"`, `did you mean "shop"?`)
-	d.dew("labels", "service-plan", "none").must(t, 1, "dew marketplace lists")
+	d.dew("labels", "service-plan", "none").must(t, 1, "To list the service plans: dew marketplace")
 	d.dew("labels", "buildpack", "binary_buildpack", "-s", "debian").must(t, 1, `there is no buildpack "binary_buildpack"`)
 }

@@ -82,26 +82,26 @@ func TestLoginSocketAddress(t *testing.T) {
 	d := newDaemon(t)
 	d.t.Setenv("DEW_PASSWORD", "x")
 	// The daemon of this machine says its address, where nobody listens.
-	d.remote("login", "-u", "admin").must(t, 6, nobody, "is it running")
+	d.remote("login", "-u", "admin").must(t, 6, nobody, "Check that the daemon is running")
 	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "login needs the URL of a daemon")
 }
 
 func TestLoginUsage(t *testing.T) {
 	d := newDaemon(t)
 	url := d.listen()
-	d.remote("login", "ftp://x", "-u", "u", "-p", "p").must(t, 2, "not the address of a daemon")
+	d.remote("login", "ftp://x", "-u", "u", "-p", "p").must(t, 2, "not the URL of a daemon")
 	d.remote("login", url, "-p", "p").must(t, 2, "no user name given", "Pass it with -u")
-	d.remote("login", url, "-u", "admin").must(t, 2, "--password-stdin, or in DEW_PASSWORD")
+	d.remote("login", url, "-u", "admin").must(t, 2, "--password-stdin, or set DEW_PASSWORD")
 	d.remote("login", url, "-u", "a", "-p", "b", "--ca-cert", "/nowhere").must(t, 2, "--ca-cert")
 	d.remote("auth", "admin", "it's").must(t, 2, "auth needs the URL of a daemon", "dew api http://")
 	d.remote("api", url).must(t, 0, "To log in: dew login "+url)
-	d.remote("apps").must(t, 1, "not logged in: dew login "+url, "dew api --unset")
+	d.remote("apps").must(t, 1, "not logged in to "+url, "dew login "+url, "dew api --unset")
 	d.remote("auth", "admin", "it's").must(t, 0, "Logged in to", "dew target -o ORG -s SPACE")
 	d.remote("api", url).must(t, 0, "as admin")
 	d.remote("api", "--unset", url).must(t, 2, "URL or --unset")
 	d.remote("api", "--unset").must(t, 0, "over its socket")
 	d.remote("--api", url, "target", "--json").must(t, 0, `"api": "`+url+`"`, `"user": "admin"`)
-	d.remote("--api", url, "--run", "/elsewhere", "target").must(t, 2, "exclude each other")
+	d.remote("--api", url, "--run", "/elsewhere", "target").must(t, 2, "cannot be used together")
 	t.Setenv("DEW_API", url)
 	d.remote("target").must(t, 0, url)
 	d.remote("--run", d.run+"/.", "target").must(t, 0, "dew.sock")
@@ -116,7 +116,7 @@ func TestClientLogin(t *testing.T) {
 	d.people.secrets["ci"] = "s3cret of ci"
 	d.types("s3cret of ci\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
 	d.people.good = nil
-	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has ended: dew login "+url+" -u ci --client-credentials")
+	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has expired", "dew login "+url+" -u ci --client-credentials")
 	t.Setenv("DEW_USERNAME", "ci")
 	t.Setenv("DEW_PASSWORD", "s3cret of ci")
 	d.remote("apps").must(t, 0, "shop")
@@ -165,7 +165,7 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	d.people.secrets["ada"] = "pa"
 	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0)
 	t.Setenv("DEW_USERNAME", "admin")
-	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, and the session at "+url+" is that of ada", "dew login "+url+" -u admin")
+	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, but dew is logged in to "+url+" as ada", "dew login "+url+" -u admin")
 	t.Setenv("DEW_PASSWORD", "wrong")
 	d.remote("apps").must(t, 1, wrong...)
 	t.Setenv("DEW_PASSWORD", "it's")
@@ -205,7 +205,7 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("grants are %v", got)
 	}
 	d.people.good, d.people.refresh = nil, map[string]string{}
-	d.remote("apps").must(t, 1, "the session of admin at "+url+" has ended: dew login "+url+" -u admin")
+	d.remote("apps").must(t, 1, "the session of admin at "+url+" has expired", "dew login "+url+" -u admin")
 }
 
 // The socket wants no token, and gives one to those who need it elsewhere.
@@ -226,7 +226,7 @@ func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(d.handler())
 	defer s.Close()
 	d.remote("login", s.URL, "-u", "admin", "-p", "it's").must(t, 6, "certificate", "--ca-cert FILE")
-	d.remote("login", strings.TrimPrefix(d.listen(), "http://"), "-u", "admin", "-p", "it's").must(t, 6, "write http:// before its name")
+	d.remote("login", strings.TrimPrefix(d.listen(), "http://"), "-u", "admin", "-p", "it's").must(t, 6, "Use a URL that starts with http://")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	if err := os.WriteFile(ca, text, 0o600); err != nil {
@@ -250,7 +250,7 @@ func TestPasswd(t *testing.T) {
 	d.dew("passwd").must(t, 2, "passwd needs USER")
 	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)
 	d.types("no\nnew\nnew\n", "passwd").must(t, 1, "cannot change the password: The old password is another one")
-	d.types("it's\nnew\nother\n", "passwd").must(t, 2, "not the same")
+	d.types("it's\nnew\nother\n", "passwd").must(t, 2, "the passwords do not match")
 	d.types("it's\nnew\nnew\n", "passwd").must(t, 0, "Changed the password of admin")
 	d.types("new\nnewer\n", "passwd", "--password-stdin").must(t, 0, "Changed the password")
 	d.remote("create-user", "ada", "pw").must(t, 0)

@@ -178,11 +178,11 @@ func TestLogsOfUnknownApp(t *testing.T) {
 	for args, want := range map[string]string{
 		"logs":                        "logs needs APP, --all",
 		"logs shop --all":             "leave out shop",
-		"logs --all --service db":     "neither APP nor --all",
-		"logs shop cart --crash 1":    "take one app",
-		"logs --all --verify":         "take one app",
-		"logs shop -f --crash 1":      "--follow and --crash exclude each other",
-		"logs shop --follow --verify": "--follow and --verify exclude each other",
+		"logs --all --service db":     "cannot be used with APP or --all",
+		"logs shop cart --crash 1":    "need exactly one app",
+		"logs --all --verify":         "need exactly one app",
+		"logs shop -f --crash 1":      "--follow and --crash cannot be used together",
+		"logs shop --follow --verify": "--follow and --verify cannot be used together",
 	} {
 		d.dew(strings.Fields(args)...).must(t, console.StatusUsage, want)
 	}

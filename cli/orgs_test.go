@@ -37,7 +37,7 @@ func TestTarget(t *testing.T) {
 	other := t.TempDir()
 	runDew(t.Context(), "--run", other, "target").must(t, 0, other)
 	d.people.spaces = d.people.spaces[:1]
-	d.dew("apps").must(t, 1, "the targeted space test of org shop is gone", "dew target -o ORG -s SPACE")
+	d.dew("apps").must(t, 1, "the targeted space test of org shop does not exist any more", "dew target -o ORG -s SPACE")
 	d.dew("target", "-o", "local", "-s", "dev").must(t, 0)
 	d.dew("apps").must(t, 0)
 	d.people.orgs, d.people.spaces = nil, nil
@@ -72,13 +72,13 @@ func TestOrgsAndSpaces(t *testing.T) {
 	if p := remembered(t).Local[d.run]; p.Org != "home" || p.Space != "test" {
 		t.Errorf("the target is %+v", p)
 	}
-	d.dew("delete-space", "dev").must(t, 2, "give -f to answer yes")
+	d.dew("delete-space", "dev").must(t, 2, "confirmation needed: pass -f to delete space dev")
 	d.dew("delete-space", "nothing", "-f").must(t, 0, "Space nothing does not exist")
 	d.dew("delete-space", "dev", "-f").must(t, 0, "Deleted space dev")
 	if p := remembered(t).Local[d.run]; p != (command.Target{}) {
 		t.Errorf("the target is %+v", p)
 	}
-	d.dew("delete-org", "local").must(t, 2, "give -f to answer yes")
+	d.dew("delete-org", "local").must(t, 2, "confirmation needed: pass -f to delete org local")
 	d.dew("delete-org", "local", "-f").must(t, 0, "Deleted org local")
 	if len(d.people.orgs)+len(d.people.spaces) != 0 {
 		t.Error("they are still there")
@@ -150,7 +150,7 @@ func TestPick(t *testing.T) {
 	d.people.orgs = append(d.people.orgs, v3.Organization{GUID: "org-2", Name: "shop"})
 	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	d.types("it's\n1\ntest\n", "login", url, "-u", "admin").must(t, 0, "  1. local", "  2. shop", "  2. test", "space:   test")
-	d.types("it's\n9\n", "login", url, "-u", "admin").must(t, 2, `"9" is none of them`)
+	d.types("it's\n9\n", "login", url, "-u", "admin").must(t, 2, `"9" is not in the list`)
 	d.remote("login", url, "-u", "admin", "-p", "it's", "-o", "local", "-s", "dev").must(t, 0, "space:   dev")
 }
 

@@ -16,7 +16,7 @@ func TestRoute(t *testing.T) {
 	d.routes[0].Destinations = append(d.routes[0].Destinations, v3.Destination{App: v3.DestinationApp{GUID: "app-of-others"}, Port: 8080})
 	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0, "app-of-others") // it has no name for who does not see it
 	d.dew("ro", "dew.localhost", "-n", "shop", "--path", "api", "--json").must(t, 0, `"url": "shop.dew.localhost/api"`, `"shared_with": []`, `"app": "shop"`)
-	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "dew routes lists")
+	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "To list the routes: dew routes")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0)
 	d.dew("route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "port:     20001", "The route has no destinations. To map it to an app: dew map-route APP DOMAIN")
 }

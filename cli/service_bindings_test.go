@@ -72,7 +72,7 @@ func TestCleanupBindings(t *testing.T) {
 	d.shelves.bind("s-kv", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
-	d.dew(cleanup, "shop").must(t, 2, "elete 2 outdated service bindings of app shop", "-f to ")
+	d.dew(cleanup, "shop").must(t, 2, "pass -f to delete 2 outdated service bindings of app shop")
 	d.dew(cleanup, "shop", "--keep-last", "0").must(t, 2, "--keep-last must be at least 1, not 0")
 	d.dew(cleanup, "shop", "-f", "--service-instance", "dbb").must(t, 1, `did you mean "db"?`)
 	d.dew(cleanup, "shop", "-f", "--service-instance", "db").must(t, 0, "Deleted 1 outdated service binding of app shop")
@@ -109,7 +109,7 @@ func TestServiceKeys(t *testing.T) {
 	}
 	d.dew("service-key", "kv", "k2").must(t, 1, `kv has no service key "k2" (dew service-keys kv lists its keys)`)
 	d.dew("service-key", "kw", "k1").must(t, 1, `did you mean "kv"?`)
-	d.dew("delete-service-key", "kv", "k1").must(t, 2, "elete service key k1", "-f to ")
+	d.dew("delete-service-key", "kv", "k1").must(t, 2, "pass -f to delete service key k1")
 	d.dew("dsk", "kv", "k2", "-f").must(t, 0, "Service key k2 does not exist")
 	d.shelves.late = true
 	d.dew("dsk", "kv", "k1", "-f").must(t, 0, "Deleting service key k1 is in progress")
@@ -200,10 +200,10 @@ func TestSnapshots(t *testing.T) {
 	d.dew("service-snapshot", "kv").must(t, 0, "Created snapshot 20261115-1 of kv (2.0K)")
 	d.dew("service-snapshots", "kv").must(t, 0, "20261115-1", "2.0K")
 	d.dew("service-snapshots", "kv", "--json").must(t, 0, `"guid": "20261115-1"`)
-	d.dew("service-restore", "kv").must(t, 2, "estore kv to snapshot 20261115-1 (newer data is lost)")
+	d.dew("service-restore", "kv").must(t, 2, "pass -f to restore kv to snapshot 20261115-1 (newer data is lost)")
 	d.dew("service-restore", "kv", "-f").must(t, 0, "Restored kv to snapshot 20261115-1")
 	d.dew("service-restore", "kv", "nope", "-f").must(t, 1, "cannot restore kv to snapshot nope", "To list the snapshots: dew service-snapshots kv")
-	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "elete snapshot 20261115-1 of kv")
+	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "pass -f to delete snapshot 20261115-1 of kv")
 	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "To list the snapshots: dew service-snapshots kv")
 	d.dew("delete-service-snapshot", "kv", "20261115-1", "-f").must(t, 0, "Deleted snapshot 20261115-1 of kv")
 	d.shelves.fails = "The disk is full"
@@ -220,7 +220,7 @@ func TestShareService(t *testing.T) {
 	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
 	d.dew("share-service", "kv", "-s", "guests").must(t, 0, "Shared kv with space guests")
 	d.wantBody("POST"+shared, `{"data":[{"guid":"space-2"}]}`)
-	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there", "-f to ")
+	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there")
 	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Stopped sharing kv with space guests")
 	if d.count("DELETE"+shared+"/space-2") != 1 {
 		t.Errorf("asked %v", d.asked)
@@ -237,10 +237,10 @@ func TestRouteServices(t *testing.T) {
 	d.dew(append(bind, "-c", `{"a":1}`)...).must(t, 0, "Bound route shop.dew.localhost to limiter")
 	d.wantBody("POST /v3/service_route_bindings", `{"parameters":{"a":1},"relationships":{"route":{"data":{"guid":"r-1"}},"service_instance":{"data":{"guid":"s-limiter"}}}}`)
 	d.dew(append([]string{"brs"}, bind[1:]...)...).must(t, 0, "is already bound to limiter")
-	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "dew routes lists")
+	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "To list the routes: dew routes")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
-	d.dew(unbind...).must(t, 2, "nbind route shop.dew.localhost from limiter", "-f to ")
+	d.dew(unbind...).must(t, 2, "pass -f to unbind route shop.dew.localhost from limiter")
 	d.shelves.late = true
 	d.dew(append(unbind, "-f")...).must(t, 0, "Unbinding route shop.dew.localhost from limiter is in progress")
 	d.dew(append(unbind, "-f", "--wait")...).must(t, 0, "Unbound route shop.dew.localhost from limiter")
@@ -258,7 +258,7 @@ func TestBrokers(t *testing.T) {
 	d.dew("csb", "paper", "clerk", "pw", "http://b").must(t, 1, "must be unique", "--update-if-exists")
 	typeDew(t.Context(), "pw\n", "--run", d.run, "csb", "here", "clerk", "http://b", "--space-scoped").must(t, 0, "Broker password: ", "Created service broker here")
 	d.wantBody(post, `{"name":"here","url":"http://b",`+basic+`,"relationships":{"space":{"data":{"guid":"space-1"}}}}`)
-	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "a password is needed", "--password-stdin, or in CF_BROKER_PASSWORD")
+	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "cannot ask for the password", "--password-stdin, or set CF_BROKER_PASSWORD")
 	d.dew("csb", "x", "clerk").must(t, 2, "no broker URL given")
 	t.Setenv("CF_BROKER_PASSWORD", "pw")
 	d.dew("csb", "dew", "clerk", "http://c", "--update-if-exists").must(t, 0, "Updated service broker dew")
@@ -277,7 +277,7 @@ func TestBrokers(t *testing.T) {
 	d.wantBody(patch, `{"name":"dew2"}`)
 	d.dew("service-brokers").must(t, 0, "name    url", "dew     builtin://dew")
 	d.dew("service-brokers", "--json").must(t, 0, `"url": "http://b"`)
-	d.dew("delete-service-broker", "dew").must(t, 2, "elete service broker dew")
+	d.dew("delete-service-broker", "dew").must(t, 2, "pass -f to delete service broker dew")
 	d.dew("delete-service-broker", "nobody", "-f").must(t, 0, "Service broker nobody does not exist")
 	d.shelves.fails = "Can not remove brokers that have associated service instances: dew"
 	d.dew("delete-service-broker", "dew", "-f").must(t, 1, "cannot delete service broker dew: Can not remove")
@@ -327,7 +327,7 @@ func TestServiceAccess(t *testing.T) {
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
 	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "service plan small: it is enabled for all orgs")
 
-	d.dew("purge-service-offering", "redis").must(t, 2, "emove service offering redis", "-f to ")
+	d.dew("purge-service-offering", "redis").must(t, 2, "pass -f to remove service offering redis")
 	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged service offering redis")
 	d.shelves.brokers = append(d.shelves.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
 	d.shelves.offer("b-2", "redis", "small")
@@ -343,7 +343,7 @@ func TestMissingNamesACommand(t *testing.T) {
 	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {
 		todo := command.Explain(&client.Missing{Kind: kind, Name: "x"})
-		name := strings.Fields(todo[strings.Index(todo, "\n"):])[1]
+		_, name, _ := strings.Cut(todo, ": dew ")
 		if commands.Command(name) == nil {
 			t.Errorf("of a missing %s: dew has no command %q", kind, name)
 		}

@@ -110,7 +110,7 @@ func TestBadParameters(t *testing.T) {
 		{"[1]", "or the name of a file with one"},
 		{folder, "is a directory"},
 		{write("list.json", `[{"s3cret":1}]`), "-c must be a JSON object"},
-		{write("null.json", `null`), "it is none"},
+		{write("null.json", `null`), "it is null"},
 		{write("empty.json", ``), "-c must be a JSON object"},
 		{write("large.json", strings.Repeat(" ", 1<<20+1)), "larger than 1.0M"},
 	} {
@@ -187,7 +187,7 @@ func TestUpdateService(t *testing.T) {
 	d.shelves.plans[0].MaintenanceInfo.Version = "2.0.0"
 	d.dew("services").must(t, 0, "yes")
 	d.dew("service", "kv").must(t, 0, "dew upgrade-service kv")
-	d.dew("upgrade-service", "kv").must(t, 2, "it can be unavailable during the upgrade", "-f to ")
+	d.dew("upgrade-service", "kv").must(t, 2, "it can be unavailable during the upgrade")
 	d.dew("upgrade-service", "kv", "--force").must(t, 0, "Upgraded service instance kv")
 	d.wantBody(patch, `{"maintenance_info":{"version":"2.0.0"}}`)
 }
@@ -196,7 +196,7 @@ func TestDeleteService(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
-	d.dew("delete-service", "kv").must(t, 2, "elete service instance kv and its data", "-f to ")
+	d.dew("delete-service", "kv").must(t, 2, "pass -f to delete service instance kv and its data")
 	d.dew("delete-service", "nothing", "-f").must(t, 0, "Service instance nothing does not exist")
 	d.shelves.fails = "it is bound"
 	d.dew("delete-service", "kv", "-f").must(t, 1, "cannot delete service instance kv: it is bound")
@@ -205,7 +205,7 @@ func TestDeleteService(t *testing.T) {
 	d.shelves.instance("old", v3.ServiceManaged)
 	d.dew("purge-service-instance", "old").must(t, 2, "without contacting its broker")
 	d.dew("purge-service-instance", "old", "-f").must(t, 0, "Purged service instance old")
-	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "dew services lists")
+	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "To list the service instances: dew services")
 	if r := typeDew(t.Context(), "n\n", "--run", d.run, "delete-service", "x"); r.status != 0 || !strings.Contains(r.talk, "[yN]") {
 		t.Errorf("got %d, %s", r.status, r.talk)
 	}
@@ -286,15 +286,15 @@ func TestServiceLogs(t *testing.T) {
 	d.dew("logs", "--service", "kv", "--recent").must(t, 0, "[SERVICE/REDIS/0] OUT ready for s-kv")
 	d.dew("logs", "--service", "mail", "--recent").must(t, 1, "service instance mail has no logs: it is user-provided")
 	d.dew("logs", "--service", "kw", "--recent").must(t, 1, `did you mean "kv"?`)
-	d.dew("logs", "shop", "--service", "kv").must(t, 2, "takes neither APP nor --all")
+	d.dew("logs", "shop", "--service", "kv").must(t, 2, "cannot be used with APP or --all")
 	d.dew("logs").must(t, 2, "logs needs APP, --all, or --service")
-	d.dew("logs", "--service", "kv", "--sidecar", "x").must(t, 2, "--service takes neither")
+	d.dew("logs", "--service", "kv", "--sidecar", "x").must(t, 2, "--service cannot be used with")
 }
 
 func TestAppBoundSinceStaging(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.shelves.told = []v3.AppBinding{{Name: "kv"}, {Name: "db", SinceStaging: true}}
-	d.dew("app", "shop").must(t, 0, "services:    kv, db", "bound since staging: db (dew restage shop")
+	d.dew("app", "shop").must(t, 0, "services:    kv, db", "bound since staging: db. To pass the credentials to the app: dew restage shop")
 	d.dew("app", "shop", "--json").must(t, 0, "\"bound_since_staging\": [\n    \"db\"\n  ]")
 	d.shelves.told = d.shelves.told[:1]
 	if r := d.dew("app", "shop"); strings.Contains(r.out, "since staging") {
