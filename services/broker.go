@@ -86,7 +86,7 @@ type BindingRequest struct {
 	Binding        string // guid
 	Instance       string // guid
 	Offering, Plan string // ids in the broker's catalog
-	App            string // guid; empty for a key or a route binding
+	App            string // guid (empty for a key or a route binding)
 	Route          string // as users write it, without a scheme; empty if not a route binding
 	Name           string
 	Parameters     json.RawMessage
@@ -168,7 +168,7 @@ const CodeConcurrency = "ConcurrencyError"
 // BrokerError is the reason why a broker did not run an operation. An error of another
 // type is handled like a BrokerError with Orphan set.
 type BrokerError struct {
-	Status      int    // of the HTTP response; 0: no response
+	Status      int    // of the HTTP response (0: no response)
 	Code        string // "AsyncRequired", "ConcurrencyError" …; often empty
 	Description string // a sentence for users
 	// Orphan says that the broker may still have created something, which dewd must

@@ -33,8 +33,8 @@ func (m *bindings) Bindings(f services.BindingFilter) ([]services.Binding, error
 	}, oldestFirst)
 }
 
-// matchesBinding reports whether a binding's app, route, instance and plan match a
-// filter.
+// matchesBinding reports whether a binding's app name, instance, plan and offering
+// match a filter.
 func (m *bindings) matchesBinding(f services.BindingFilter, bi services.Binding) bool {
 	if len(f.AppNames) > 0 {
 		if a, err := m.registry.App(bi.App); err != nil || !slices.Contains(f.AppNames, a.Name) {

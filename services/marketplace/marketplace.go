@@ -21,7 +21,7 @@ type Config struct {
 	Registry *registry.Registry
 	Events   *registry.Events // receives the audit events of all operations
 	Logger   *slog.Logger
-	Builtin  services.Broker // the built-in broker; nil: none
+	Builtin  services.Broker // the built-in broker (nil: none)
 	// Client returns the client for a broker; nil: an HTTP client.
 	Client func(b services.ServiceBroker) services.Broker
 	// Egress limits the addresses of brokers that administrators did not register.

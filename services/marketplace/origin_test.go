@@ -22,9 +22,9 @@ func served(t *testing.T) (url string, b *servicestest.Broker) {
 	return s.URL + "/", b
 }
 
-// dewd contacts a broker whose URL a user set only where the policy allows it, and the
-// error does not reveal what is at that address. It contacts an administrator's broker
-// anywhere, and a broker that was stored before dewd recorded origins.
+// dewd contacts a broker whose URL a user set only where the policy allows it. The
+// error does not reveal what is at that address. dewd contacts an administrator's
+// broker anywhere, and a broker that was stored before dewd recorded origins.
 func TestBrokersOfUsersAreRestricted(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{true, false} {

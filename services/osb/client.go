@@ -48,9 +48,9 @@ type Broker struct {
 	URL                string
 	Username, Password string
 	Client             *http.Client   // nil: a new client
-	Timeout            time.Duration  // for one request; 0: a minute
-	SkipTLS            bool           // do not verify its certificate; ignored if Client is set
-	Egress             *egress.Policy // for a URL that no administrator set; nil: any address; ignored if Client is set
+	Timeout            time.Duration  // for one request (0: a minute)
+	SkipTLS            bool           // do not verify its certificate (ignored if Client is set)
+	Egress             *egress.Policy // for a URL that no administrator set (nil: any address; ignored if Client is set)
 }
 
 // response is a response that was read completely.

@@ -34,7 +34,7 @@ type Behaviour struct {
 	Async  int  // responds 202, and stays in progress for this number of polls
 	Fails  bool // reports a failure afterwards
 	Undone bool // does not change anything, whatever it responds
-	Status int  // the status of the response; 0: the correct one
+	Status int  // the status of the response (0: the correct one)
 	Body   string
 	Header map[string]string
 	Hang   bool // never responds
