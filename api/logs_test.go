@@ -23,6 +23,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestLogCacheIsStrict(t *testing.T) {
@@ -146,7 +147,7 @@ type stream struct {
 
 func (w *world) stream(t *testing.T, srv *httptest.Server, path string, header ...string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), arrival)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	r := must(http.NewRequestWithContext(ctx, "GET", srv.URL+path, nil))(t)
 	for i := 0; i+1 < len(header); i += 2 {

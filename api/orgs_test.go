@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/testkit"
 )
 
 func (w *world) createOrg(name string) v3.Organization {
@@ -235,10 +236,10 @@ func TestDeleteOrg(t *testing.T) {
 		if first != a.GUID {
 			t.Errorf("process that changed = %v, want that of the app", first)
 		}
-	case <-time.After(arrival):
+	case <-time.After(testkit.Patience):
 		t.Error("nobody was told that the process of the app is gone")
 	}
-	w.eventually("the package is gone", func() bool {
+	testkit.EventuallyTrue(t, "the package is gone", func() bool {
 		_, err := w.c.Packages.Get(pkg.GUID)
 		return platform.IsNotFound(err)
 	})
@@ -246,17 +247,6 @@ func TestDeleteOrg(t *testing.T) {
 		t.Errorf("once more: %v", err)
 	}
 	w.wantNames("", "/v3/spaces", "dev")
-}
-
-// eventually waits for what a job does.
-func (w *world) eventually(what string, is func() bool) {
-	w.t.Helper()
-	for end := time.Now().Add(arrival); time.Now().Before(end); pause() {
-		if is() {
-			return
-		}
-	}
-	w.t.Errorf("never: %s", what)
 }
 
 func TestDeleteSpace(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // Whoever loses the right to read a log loses the stream that is open, too.
@@ -98,7 +99,6 @@ func TestStreamEnds(t *testing.T) {
 // lines in front of it were for nobody.
 func TestStreamGapNumber(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
 	stored := must(logstream.Open(t.TempDir(), logstream.Options{SegmentBytes: 4096, Retention: 4096}))(t)
 	defer stored.Close()
 	l := must(stored.App("a"))(t)
@@ -117,7 +117,7 @@ func TestStreamGapNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.eventually("the retention works", func() bool { return l.Kept().Dropped > 50 })
+	testkit.EventuallyTrue(t, "the retention works", func() bool { return l.Kept().Dropped > 50 })
 	got := httptest.NewRecorder()
 	f := logs.Following{Out: logs.NewLineWriter(got, httptest.NewRequest(http.MethodGet, "/", nil)), Beat: time.Hour, May: func() error { return nil }}
 	if err := f.Run(t.Context(), c.UpTo(l.LastSeq())); !errors.Is(err, io.EOF) {

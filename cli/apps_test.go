@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestApps(t *testing.T) {
@@ -129,14 +130,13 @@ func TestOpen(t *testing.T) {
 	}
 	t.Setenv("DISPLAY", ":0")
 	d.dew("open", "shop").must(t, 0, base)
-	for { // the test's own time limit ends it
-		if text, err := os.ReadFile(opened); err == nil {
-			if string(text) != base+"\n" {
-				t.Errorf("opened %q", text)
-			}
-			break
-		}
-		time.Sleep(time.Millisecond)
+	var text []byte
+	testkit.Eventually(t, "the browser was started", func() (err error) {
+		text, err = os.ReadFile(opened)
+		return err
+	})
+	if string(text) != base+"\n" {
+		t.Errorf("opened %q", text)
 	}
 	t.Setenv("BROWSER", filepath.Join(t.TempDir(), "none"))
 	d.app.State = v3.AppStopped

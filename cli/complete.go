@@ -32,7 +32,7 @@ func (g completer) words(v command.Verb) cli.BashCompleteFunc {
 		if kind == "" && n < len(words) {
 			kind = strings.Trim(words[n], "[].")
 		}
-		if kind == "NAME_OF_IT" {
+		if kind == "RESOURCE_NAME" {
 			kind = strings.ToUpper(c.Args().First())
 		}
 		names := g.names(c.Context, v, kind)

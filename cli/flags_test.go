@@ -39,9 +39,9 @@ func TestQuotaOfNewPlaces(t *testing.T) {
 	}
 	d.dew("create-org-quota", "small").must(t, 0)
 	d.dew("create-space-quota", "tiny").must(t, 0)
-	d.dew("create-org", "shop", "--quota", "small").must(t, 0, "Created org shop", "Org shop has quota small now")
+	d.dew("create-org", "shop", "--quota", "small").must(t, 0, "Created org shop", "Assigned quota small to org shop")
 	d.dew("set-space-quota", "dev", "tiny").must(t, 0)
-	d.dew("create-space", "test", "-q", "tiny").must(t, 0, "Created space test", "Space test has quota tiny now")
+	d.dew("create-space", "test", "-q", "tiny").must(t, 0, "Created space test", "Assigned quota tiny to space test")
 	d.dew("org", "shop").must(t, 0, "quota:     small")
 	d.dew("space", "dev").must(t, 0, "quota:   tiny")
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/testkit"
 )
 
 // otherApp is an app beside shop, with a log that can be followed.
@@ -263,9 +265,10 @@ func (w *watched) String() string {
 
 func (w *watched) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(hang); !strings.Contains(w.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%q never came:\n%s", text, w)
+	testkit.Eventually(t, text, func() error {
+		if got := w.String(); !strings.Contains(got, text) {
+			return fmt.Errorf("it is not in:\n%s", got)
 		}
-	}
+		return nil
+	})
 }

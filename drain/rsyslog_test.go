@@ -55,14 +55,8 @@ type rsyslog struct {
 
 func newRsyslog(t *testing.T, secure bool) *rsyslog {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rsyslog{t: t, dir: t.TempDir(), address: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := strconv.Itoa(testkit.FreePorts(t, 1))
+	s := &rsyslog{t: t, dir: t.TempDir(), address: "127.0.0.1:" + port}
 	driver := ""
 	if secure {
 		s.certify()
@@ -73,7 +67,6 @@ module(load="imtcp" StreamDriver.Name="gtls" StreamDriver.Mode="1" StreamDriver.
 	} else {
 		driver = "module(load=\"imtcp\")\n"
 	}
-	_, port, _ := net.SplitHostPort(s.address)
 	s.write("rsyslog.conf", fmt.Sprintf(`global(workDirectory="%s")
 %sinput(type="imtcp" address="127.0.0.1" port="%s")
 template(name="plain" type="string" string="%%syslogseverity%%|%%hostname%%|%%app-name%%|%%procid%%|%%msg%%\n")

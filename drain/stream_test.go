@@ -16,11 +16,7 @@ import (
 // A receiver that breaks off has not what only its kernel took, also when writing
 // notices it before reading does.
 func TestStreamBrokenOff(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := testkit.Listen(t)
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

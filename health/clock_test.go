@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // What dewd itself could not do says nothing about the app, and no time in a
@@ -123,11 +125,8 @@ func (h held) answered() error {
 
 // An answer that came in time is an answer in time, even if dewd reads it late.
 func TestAnswerReadLate(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience}
+	l := testkit.Listen(t)
+	srv := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: testkit.Patience}
 	go func() { _ = srv.Serve(l) }()
 	defer srv.Close()
 	late := false
@@ -138,7 +137,7 @@ func TestAnswerReadLate(t *testing.T) {
 		}
 		return held{c.(*net.TCPConn), &late}, nil
 	}
-	err = HTTP(dial, netip.MustParseAddrPort(l.Addr().String()), "/")(t.Context(), patience)
+	err := HTTP(dial, netip.MustParseAddrPort(l.Addr().String()), "/")(t.Context(), testkit.Patience)
 	if want := "http check failed: GET / answered 404, want 200"; err == nil || err.Error() != want || !late {
 		t.Errorf("probe = %v, late = %v, want %q", err, late, want)
 	}

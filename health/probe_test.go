@@ -16,10 +16,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-// patience is the timeout of probes over real sockets: only a hang reaches it.
-const patience = time.Minute
+	"github.com/dewrun/dew/testkit"
+)
 
 var eth0 = netip.MustParseAddrPort("10.201.0.2:8080")
 
@@ -162,7 +161,7 @@ func TestHTTPRequest(t *testing.T) {
 	}))
 	defer srv.Close()
 	addr := netip.MustParseAddrPort(srv.Listener.Addr().String())
-	if err := HTTP((&net.Dialer{}).DialContext, addr, "/health?deep=1")(t.Context(), patience); err != nil {
+	if err := HTTP((&net.Dialer{}).DialContext, addr, "/health?deep=1")(t.Context(), testkit.Patience); err != nil {
 		t.Fatalf("probe of a healthy server: %v", err)
 	}
 	want := fmt.Sprintf("GET /health?deep=1 host=%s agent=dew-health close=true", addr)
@@ -184,28 +183,25 @@ func TestHTTPEndlessBody(t *testing.T) {
 }
 
 func TestPortOverRealSocket(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	addr := netip.MustParseAddrPort(l.Addr().String())
 	// Another address of the loopback network stands for eth0: the listener is bound
 	// to 127.0.0.1 alone, so this one is refused by the kernel.
 	outside := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), addr.Port())
 	dial := (&net.Dialer{}).DialContext
 
-	if err := Port(dial, addr)(t.Context(), patience); err != nil {
+	if err := Port(dial, addr)(t.Context(), testkit.Patience); err != nil {
 		t.Errorf("probe of an open port: %v", err)
 	}
 	want := fmt.Sprintf("port check failed: the app listens on %s only; the platform reaches an app on 0.0.0.0", addr)
-	if err := Port(dial, outside)(t.Context(), patience); err == nil || err.Error() != want {
+	if err := Port(dial, outside)(t.Context(), testkit.Patience); err == nil || err.Error() != want {
 		t.Errorf("probe from outside = %v, want %q", err, want)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want = fmt.Sprintf("port check failed: connection to %s refused", outside)
-	err = Port(dial, outside)(t.Context(), patience)
+	err := Port(dial, outside)(t.Context(), testkit.Patience)
 	if err == nil || err.Error() != want {
 		t.Errorf("probe of a closed port = %v, want %q", err, want)
 	}

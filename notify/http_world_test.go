@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/notify/directory"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 const (
@@ -102,8 +103,8 @@ func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 	}
 	w := &httpWorld{t: t, db: openDB(t, filepath.Join(dir, "dew.db")), logged: &bytes.Buffer{}, tokens: map[string]string{}}
 	w.roles, w.places = auth.NewRoles(w.db), registry.New(w.db)
-	w.space = must(w.places.EnsureDefaults("dew.localhost"))(t)
-	w.auth = must(auth.Open(authConfig(w.db, dir)))(t)
+	w.space = testkit.Must(w.places.EnsureDefaults("dew.localhost"))(t)
+	w.auth = testkit.Must(auth.Open(authConfig(w.db, dir)))(t)
 	w.queue = delivery.NewQueue(w.db)
 	c := Config{
 		DB: w.db, Auth: w.auth, Directory: directory.NewAccounts(w.auth.Accounts(), w.roles, w.places), Queue: w.queue,
@@ -112,18 +113,8 @@ func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 	for _, fn := range change {
 		fn(&c)
 	}
-	w.s = must(New(c))(t)
+	w.s = testkit.Must(New(c))(t)
 	return w
-}
-
-func must[T any](v T, err error) func(t testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 // client creates a client with authorities once, and returns a token for it.
@@ -132,7 +123,7 @@ func (w *httpWorld) client(id string, authorities ...string) string {
 	if token, ok := w.tokens[id]; ok {
 		return token
 	}
-	must(w.auth.Accounts().CreateClient(auth.NewClient{
+	testkit.Must(w.auth.Accounts().CreateClient(auth.NewClient{
 		ID: id, Secret: secret, GrantTypes: []string{auth.GrantClient}, Authorities: authorities,
 	}))(w.t)
 	w.tokens[id] = w.grant(id)
@@ -161,7 +152,7 @@ func (w *httpWorld) grant(id string) string {
 func (w *httpWorld) as(id string, scopes ...string) string {
 	w.t.Helper()
 	token := w.client(id, append(slices.Clone(every), scopeEverything)...)
-	must(w.auth.Accounts().UpdateClient(id, func(c *auth.Client) error {
+	testkit.Must(w.auth.Accounts().UpdateClient(id, func(c *auth.Client) error {
 		c.Authorities = scopes
 		return nil
 	}))(w.t)
@@ -189,9 +180,9 @@ func (w *httpWorld) sender() string {
 // token.
 func (w *httpWorld) user(name string, groups ...string) (guid, token string) {
 	w.t.Helper()
-	u := must(w.auth.Accounts().CreateUser(auth.NewUser{Name: name, Email: name + "@example.com", Origin: "nowhere", Groups: groups}))(w.t)
-	must(w.auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t)
-	return u.GUID, must(w.auth.UserToken(name))(w.t)
+	u := testkit.Must(w.auth.Accounts().CreateUser(auth.NewUser{Name: name, Email: name + "@example.com", Origin: "nowhere", Groups: groups}))(w.t)
+	testkit.Must(w.auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t)
+	return u.GUID, testkit.Must(w.auth.UserToken(name))(w.t)
 }
 
 // resigned returns a token with other claims or another header and a valid signature.
@@ -205,14 +196,14 @@ func (w *httpWorld) resigned(token string, change func(t *jwt.Token, c jwt.MapCl
 	t := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
 	t.Header["kid"] = parsed.Header["kid"]
 	change(t, claims)
-	return must(t.SignedString(signingKey(w.t)))(w.t)
+	return testkit.Must(t.SignedString(signingKey(w.t)))(w.t)
 }
 
 func signingKey(t testing.TB) *rsa.PrivateKey {
 	t.Helper()
 	for name, data := range begun() {
 		if strings.HasPrefix(name, "keys/token-") {
-			return must(jwt.ParseRSAPrivateKeyFromPEM(data))(t)
+			return testkit.Must(jwt.ParseRSAPrivateKeyFromPEM(data))(t)
 		}
 	}
 	t.Fatal("the first start made no key")
@@ -299,15 +290,15 @@ func (w *httpWorld) register() {
 // mails composes the queued messages of a recipient, as the Courier would.
 func (w *httpWorld) mails(to string) (mails []delivery.Mail, problems []error) {
 	w.t.Helper()
-	all := must(messages(w.db).All())(w.t)
+	all := testkit.Must(messages(w.db).All())(w.t)
 	for _, m := range all {
 		if m.Recipient() != to {
 			continue
 		}
 		if m.Email == "" {
-			m.Email = must(w.s.c.Directory.User(w.t.Context(), m.User))(w.t).Email
+			m.Email = testkit.Must(w.s.c.Directory.User(w.t.Context(), m.User))(w.t).Email
 		}
-		mail, err := w.s.Compose(w.t.Context(), m, must(notices(w.db).Get(m.Notice))(w.t))
+		mail, err := w.s.Compose(w.t.Context(), m, testkit.Must(notices(w.db).Get(m.Notice))(w.t))
 		if err != nil {
 			problems = append(problems, err)
 			continue

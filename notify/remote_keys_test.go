@@ -19,6 +19,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 // answering is a transport without a network, so that it works in virtual time.
@@ -51,7 +52,7 @@ func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func newRemoteKeys(t testing.TB, h http.Handler) *RemoteKeys {
 	t.Helper()
-	k := must(NewRemoteKeys(t.Context(), KeysConfig{UAA: authURL + "/uaa", Logger: slog.New(slog.DiscardHandler)}))(t)
+	k := testkit.Must(NewRemoteKeys(t.Context(), KeysConfig{UAA: authURL + "/uaa", Logger: slog.New(slog.DiscardHandler)}))(t)
 	k.client.Transport = answering{h}
 	return k
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/notify/render"
+	"github.com/dewrun/dew/testkit"
 )
 
 // sample has a value that needs escaping for every placeholder.
@@ -161,12 +162,12 @@ func TestUnsubscribeID(t *testing.T) {
 	if got := unsubscribeID("", "u", "c", "k"); got != "" {
 		t.Errorf("without a key: %q", got)
 	}
-	raw := must(base64.URLEncoding.DecodeString(unsubscribeID("key", "u", "c", "k")))(t)
+	raw := testkit.Must(base64.URLEncoding.DecodeString(unsubscribeID("key", "u", "c", "k")))(t)
 	sum := md5.Sum([]byte("key"))
-	block := must(aes.NewCipher(sum[:]))(t)
+	block := testkit.Must(aes.NewCipher(sum[:]))(t)
 	plain := make([]byte, len(raw)-aes.BlockSize)
 	cipher.NewCFBDecrypter(block, raw[:aes.BlockSize]).XORKeyStream(plain, raw[aes.BlockSize:]) //nolint:staticcheck // the form is given
-	if got := string(must(base64.StdEncoding.DecodeString(string(plain)))(t)); got != "u|c|k" {
+	if got := string(testkit.Must(base64.StdEncoding.DecodeString(string(plain)))(t)); got != "u|c|k" {
 		t.Errorf("decrypted = %q", got)
 	}
 }
@@ -184,9 +185,9 @@ func TestCompose(t *testing.T) {
 	}
 	text := func() string {
 		t.Helper()
-		return must(w.s.Compose(t.Context(), m, n))(t).Text
+		return testkit.Must(w.s.Compose(t.Context(), m, n))(t).Text
 	}
-	mail := must(w.s.Compose(t.Context(), m, n))(t)
+	mail := testkit.Must(w.s.Compose(t.Context(), m, n))(t)
 	mail.Sent = time.Time{}
 	want := delivery.Mail{
 		ID: "m", From: "no-reply@dew.localhost", To: "u@example.com", ReplyTo: "r@example.com", Subject: "CF Notification: S", Client: "sender",

@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/testkit"
 )
 
 // pathOf returns a request path for a pattern.
@@ -136,7 +137,7 @@ func TestBadTokens(t *testing.T) {
 	if err := w.auth.Accounts().DeleteClient("gone"); err != nil {
 		t.Fatal(err)
 	}
-	stranger := must(rsa.GenerateKey(rand.Reader, 2048))(t)
+	stranger := testkit.Must(rsa.GenerateKey(rand.Reader, 2048))(t)
 	claims := jwt.MapClaims{}
 	parsed, _, err := jwt.NewParser().ParseUnverified(good, claims)
 	if err != nil {
@@ -145,7 +146,7 @@ func TestBadTokens(t *testing.T) {
 	signed := func(method jwt.SigningMethod, key any) string {
 		t := jwt.NewWithClaims(method, claims)
 		t.Header["kid"] = parsed.Header["kid"]
-		return must(t.SignedString(key))(w.t)
+		return testkit.Must(t.SignedString(key))(w.t)
 	}
 	parts := strings.Split(good, ".")
 	bare := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256"}`)) + "." + parts[1] + "." + parts[2]

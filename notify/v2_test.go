@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 // two sends a request in version 2.
@@ -125,7 +126,7 @@ func TestCampaignTypes(t *testing.T) {
 	w.two(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, refused(`Sender with id "`+w.sender+`" could not be found`))
 
 	// The same client without the scope for critical notifications.
-	must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
+	testkit.Must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite}
 		return nil
 	}))(t)
@@ -140,7 +141,7 @@ func TestCampaignTypes(t *testing.T) {
 
 	w.two(meek, "DELETE", "/campaign_types/"+w.news, "").want(t, "delete", 204, "")
 	w.two(meek, "DELETE", "/senders/"+w.sender, "").want(t, "delete the sender", 204, "")
-	if all := must(w.s.shelves.types.All())(t); len(all) != 0 {
+	if all := testkit.Must(w.s.shelves.types.All())(t); len(all) != 0 {
 		t.Errorf("types = %+v, want none", all)
 	}
 }
@@ -221,7 +222,7 @@ func TestCampaignRefuses(t *testing.T) {
 	} {
 		w.two(w.token, "POST", tt.path, tt.body).want(t, tt.body, tt.code, refused(tt.message))
 	}
-	if n := must(w.queue.Waiting())(t); n != 0 {
+	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
 }
@@ -231,9 +232,9 @@ func TestCampaign(t *testing.T) {
 	w := newCampaignWorld(t)
 	ann, _ := w.user("ann")
 	bob, _ := w.user("bob")
-	must(w.roles.Put(auth.Role{User: ann, Type: auth.SpaceDeveloper, Space: w.space.GUID}))(t)
-	must(w.roles.Put(auth.Role{User: ann, Type: auth.OrgUser, Org: w.space.Org}))(t)
-	must(w.roles.Put(auth.Role{User: bob, Type: auth.OrgUser, Org: w.space.Org}))(t)
+	testkit.Must(w.roles.Put(auth.Role{User: ann, Type: auth.SpaceDeveloper, Space: w.space.GUID}))(t)
+	testkit.Must(w.roles.Put(auth.Role{User: ann, Type: auth.OrgUser, Org: w.space.Org}))(t)
+	testkit.Must(w.roles.Put(auth.Role{User: bob, Type: auth.OrgUser, Org: w.space.Org}))(t)
 	to := fmt.Sprintf(`{"emails":["x@example.com","x@example.com"],"orgs":[%q,"none"],"spaces":[%q,"none"],"users":["ghost"]}`, w.space.Org, w.space.GUID)
 	g := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, to))
 	id := g.id(t, "id")
@@ -244,7 +245,7 @@ func TestCampaign(t *testing.T) {
 	w.two(w.token, "GET", "/campaigns/"+id, "").want(t, "get", 200, want)
 
 	var who []string
-	all := must(messages(w.db).All())(t)
+	all := testkit.Must(messages(w.db).All())(t)
 	for _, m := range all {
 		who = append(who, m.Recipient())
 	}

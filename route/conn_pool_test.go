@@ -17,11 +17,7 @@ import (
 // scripted is an instance that speaks to each connection as the test says.
 func (w *world) scripted(guid string, index int, speak func(c net.Conn, r *bufio.Reader, nth int32)) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(w.t)
 	var count atomic.Int32
 	go func() {
 		for {
@@ -199,13 +195,27 @@ func TestBare(t *testing.T) {
 	}
 }
 
+// idleTo is the connection to the instance of a route that no request uses now.
+func (w *world) idleTo(host string) *pooledConn {
+	tg, _ := w.router.table.Load().match(host+".dew.localhost", "/").pick(nil)
+	p := tg.endpoint.connPool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.idle {
+		if len(l) > 0 {
+			return l[len(l)-1]
+		}
+	}
+	return nil
+}
+
 // What an instance sends while it was asked nothing is the answer to no request: an
 // app that sends too much, or says on an idle connection that it will close it, must
 // not make one client get what was meant for another.
 func TestUnaskedAnswerIsNobodys(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	const stale = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale"
-	sent := make(chan bool, 1)
+	send := make(chan bool)
 	w.tcpInstance("a", 0, func(c *net.TCPConn) {
 		br := bufio.NewReader(c)
 		for {
@@ -213,17 +223,18 @@ func TestUnaskedAnswerIsNobodys(t *testing.T) {
 				return
 			}
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine")
-			time.Sleep(10 * time.Millisecond) // the router has taken the answer for whole
+			<-send
 			_, _ = io.WriteString(c, stale)
-			sent <- true
 		}
 	})
 	for i := range 5 {
 		if res, body := w.get("shop", "/"); res.StatusCode != 200 || body != "mine" {
 			t.Errorf("request %d: %d %q", i, res.StatusCode, body)
 		}
-		<-sent
-		time.Sleep(10 * time.Millisecond)
+		var idle *pooledConn
+		testkit.EventuallyTrue(t, "the router has taken the answer for whole", func() bool { idle = w.idleTo("shop"); return idle != nil })
+		send <- true
+		testkit.EventuallyTrue(t, "the stale answer arrives", func() bool { return !idle.silent() })
 	}
 	if n := w.dialsTo(idOf("a", 0)); n != 5 {
 		t.Errorf("dials = %d, want one for each request", n)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -23,10 +22,7 @@ import (
 func grpcWorld(t *testing.T, opts ...grpc.ServerOption) (*health.Server, *grpc.ClientConn) {
 	t.Helper()
 	w := newWorld(t, overHTTP2(routeTo("grpc", "", "a")))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	s, checks := grpc.NewServer(opts...), health.NewServer()
 	healthpb.RegisterHealthServer(s, checks)
 	reflection.Register(s)
@@ -49,7 +45,7 @@ func grpcWorld(t *testing.T, opts ...grpc.ServerOption) (*health.Server, *grpc.C
 func TestGRPCUnary(t *testing.T) {
 	checks, c := grpcWorld(t)
 	checks.SetServingStatus("shop", healthpb.HealthCheckResponse_SERVING)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	for range 3 {
 		res, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{Service: "shop"})
@@ -75,7 +71,7 @@ func TestGRPCServerStream(t *testing.T) {
 		defer close(ended)
 		return serve(s, stream)
 	}))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	stream, err := healthpb.NewHealthClient(c).Watch(ctx, &healthpb.HealthCheckRequest{Service: "shop"})
 	if err != nil {
@@ -103,7 +99,7 @@ func TestGRPCServerStream(t *testing.T) {
 // Both sides speak in turn on one stream, and its end comes with its status.
 func TestGRPCBothWays(t *testing.T) {
 	_, c := grpcWorld(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	stream, err := reflectpb.NewServerReflectionClient(c).ServerReflectionInfo(ctx)
 	if err != nil {
@@ -135,7 +131,7 @@ func TestGRPCWithoutInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if _, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v, want Unavailable", err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/testkit"
 )
 
 // h2Client speaks HTTP/2 to the router without TLS and without asking first.
@@ -25,10 +26,7 @@ func (w *world) h2Client() *http.Client {
 // h2Instance starts an instance that speaks HTTP/2 alone, or HTTP/1.1 too.
 func (w *world) h2Instance(guid string, index int, h http.Handler, both bool) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	s := &http.Server{Handler: h, Protocols: new(http.Protocols)}
 	s.Protocols.SetUnencryptedHTTP2(true)
 	s.Protocols.SetHTTP1(both)

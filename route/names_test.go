@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/testkit"
 )
 
 // serveNames starts a name server on loopback and gives its address.
@@ -153,7 +154,7 @@ func TestInternalNames(t *testing.T) {
 	} {
 		for _, network := range []string{"udp", "tcp"} {
 			q := new(dns.Msg).SetQuestion(c.name, c.kind)
-			res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, server)
+			res, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, server)
 			if err != nil {
 				t.Errorf("%s %s: %v", network, c.name, err)
 				continue
@@ -190,7 +191,7 @@ func TestManyInstancesByName(t *testing.T) {
 	server := serveNames(t, r.Names(NamesConfig{Resolv: resolvFile(t), Logger: slog.New(slog.DiscardHandler)}).Serve)
 	q := new(dns.Msg).SetQuestion("many.apps.internal.", dns.TypeA)
 	for network, want := range map[string]int{"udp": 0, "tcp": 100} {
-		res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, server)
+		res, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, server)
 		if err != nil || res.Truncated != (network == "udp") || want > 0 && len(res.Answer) != want {
 			t.Errorf("%s: %d answers, truncated %v, %v", network, len(res.Answer), res.Truncated, err)
 		}
@@ -213,14 +214,14 @@ func TestOtherNamesArePassedOn(t *testing.T) {
 	n.mu.Unlock()
 	for _, network := range []string{"udp", "tcp"} {
 		q := new(dns.Msg).SetQuestion("example.com.", dns.TypeTXT)
-		res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, own)
+		res, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, own)
 		if err != nil || len(res.Answer) != 1 || !strings.Contains(res.Answer[0].String(), network) || res.Id != q.Id {
 			t.Errorf("%s: %v, %v", network, res, err)
 		}
 	}
 	q := new(dns.Msg).SetQuestion("example.com.", dns.TypeTXT)
 	q.Opcode = dns.OpcodeUpdate
-	if res, _, err := (&dns.Client{Timeout: patience}).Exchange(q, own); err != nil || res.Rcode != dns.RcodeNotImplemented {
+	if res, _, err := (&dns.Client{Timeout: testkit.Patience}).Exchange(q, own); err != nil || res.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("update: %v, %v", res, err)
 	}
 }

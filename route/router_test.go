@@ -150,11 +150,7 @@ func TestInstancesFoundAtStart(t *testing.T) {
 
 // The registry of the daemon tells of its changes in a way that the router follows.
 func TestRealRegistry(t *testing.T) {
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1}))(t)
 	reg := registry.New(db)
 	space, err := reg.EnsureDefaults("dew.localhost")
 	if err != nil {

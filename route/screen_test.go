@@ -135,7 +135,7 @@ func TestUnclearRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(testkit.Patience))
 		// A good request before it is answered as ever.
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"+text+"GET /hidden HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n")
 		br := bufio.NewReader(c)

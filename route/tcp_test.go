@@ -87,7 +87,7 @@ func (w *world) call(h *harbour, port int) *net.TCPConn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		w.t.Fatal(err)
 	}
 	return c.(*net.TCPConn)
@@ -96,11 +96,7 @@ func (w *world) call(h *harbour, port int) *net.TCPConn {
 // tcpInstance is an instance that speaks something else than HTTP.
 func (w *world) tcpInstance(guid string, index int, serve func(c *net.TCPConn)) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(w.t)
 	go func() {
 		for {
 			c, err := l.Accept()

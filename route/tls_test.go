@@ -11,16 +11,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // secure puts a TLS listener before the router and gives a client that trusts pool
 // and goes there whatever the name.
 func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	s := Server(w.router)
 	s.TLSConfig = c.Clone()
 	go func() { _ = s.Serve(Secure(l, c)) }()
@@ -32,7 +31,7 @@ func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 		},
 	}
 	w.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patience}
+	return &http.Client{Transport: tr, Timeout: testkit.Patience}
 }
 
 func trust(t *testing.T, file string) *x509.CertPool {

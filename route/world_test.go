@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // fakeRegistry holds routes in memory.
@@ -122,7 +123,7 @@ func newWorld(t testing.TB, routes ...app.Route) *world {
 		t.Fatal(err)
 	}
 	w.router = r
-	r.idle = patience // what is kept is there still, however slow the machine is
+	r.idle = testkit.Patience // what is kept is there still, however slow the machine is
 	w.front = httptest.NewUnstartedServer(nil)
 	w.front.Config = Server(r)
 	w.front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -327,7 +328,7 @@ func (w *world) raw(lines ...string) net.Conn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
@@ -335,7 +336,3 @@ func (w *world) raw(lines ...string) net.Conn {
 	}
 	return c
 }
-
-// patience bounds the waits of these tests. It is no measurement: only a hang
-// takes that long.
-const patience = 2 * time.Minute

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestNewNeedsEverything(t *testing.T) {
@@ -64,7 +66,7 @@ func TestSilentClient(t *testing.T) {
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
 	deaf.stop()
 	w.eventually("the session ended", func() bool { return w.sessions() == 0 })
-	w.eventually("it is said", func() bool { return has(w.heard(), "ssh client is gone") })
+	w.eventually("it is said", func() bool { return has(w.said.String(), "ssh client is gone") })
 }
 
 // deafConn is a connection whose cable is cut at some time.
@@ -90,8 +92,8 @@ func TestIdle(t *testing.T) {
 	w := newWorld(t, Limits{Idle: 50 * time.Millisecond, Alive: 10 * time.Millisecond})
 	c := w.client("cf:" + appGUID + "/0")
 	_ = c.Wait()
-	if !has(w.heard(), "ssh connection is idle") {
-		t.Errorf("the server said %s, want that the connection was idle", w.heard())
+	if !has(w.said.String(), "ssh connection is idle") {
+		t.Errorf("the server said %s, want that the connection was idle", w.said.String())
 	}
 }
 
@@ -178,7 +180,7 @@ func TestLimitOfConnections(t *testing.T) {
 	if err == nil {
 		_ = c.Wait() // it is closed again at once
 	}
-	w.eventually("it is said", func() bool { return has(w.heard(), "there are too many") })
+	w.eventually("it is said", func() bool { return has(w.said.String(), "there are too many") })
 }
 
 // Whoever does not finish its handshake is let go, and does not keep others out
@@ -224,14 +226,14 @@ func TestGarbage(t *testing.T) {
 		_ = c.Close()
 	}
 	w.client("cf:" + appGUID + "/0")
-	if has(w.heard(), "panic") {
-		t.Errorf("the server said:\n%s", w.heard())
+	if has(w.said.String(), "panic") {
+		t.Errorf("the server said:\n%s", w.said.String())
 	}
 }
 
 // A hundred clients at once are served or refused, each with an answer.
 func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t, Limits{Handshakes: 100, Handshake: patience, Sessions: 30})
+	w := newWorld(t, Limits{Handshakes: 100, Handshake: testkit.Patience, Sessions: 30})
 	var served, refused sync.Map
 	var all sync.WaitGroup
 	for i := range 100 {

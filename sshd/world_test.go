@@ -1,7 +1,6 @@
 package sshd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -26,9 +24,6 @@ import (
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
 )
-
-// patience bounds every wait: only a hang reaches it.
-const patience = 2 * time.Minute
 
 const (
 	appGUID    = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -50,23 +45,19 @@ type world struct {
 	denied   error
 	accesses []Access
 	lines    []string
-	said     bytes.Buffer
 	ended    bool   // the instances
 	attached string // the task whose session was opened last
 
 	registry *registry.Registry
+	said     testkit.Buffer
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 	reg := registry.New(db)
 	w := &world{registry: reg, t: t, fake: runtimetest.NewFake(), containers: map[string]runtime.Container{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
-	_, err = reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
+	_, err := reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
 	if err == nil {
 		_, err = reg.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
 	}
@@ -78,7 +69,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	w.s, err = New(Config{
 		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: reg, Instances: w,
 		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
-		Logger: slog.New(slog.NewTextHandler(w, nil)),
+		Logger: slog.New(slog.NewTextHandler(&w.said, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -104,10 +95,7 @@ func (w *world) start(process, kind string) {
 
 func (w *world) serve() {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	w.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { w.served <- w.s.Serve(ctx, l) }()
@@ -215,16 +203,10 @@ func (w *world) record(a Access) {
 	w.accesses = append(w.accesses, a)
 }
 
-func (w *world) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.Write(b)
-}
-
 // login connects as a client. The banner is what the server said beforehand.
 func (w *world) login(user, code string) (_ *ssh.Client, banner string, err error) {
 	c, err := ssh.Dial("tcp", w.addr, &ssh.ClientConfig{
-		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: patience,
+		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: testkit.Patience,
 		HostKeyCallback: ssh.FixedHostKey(w.s.signer.PublicKey()),
 		BannerCallback:  func(m string) error { banner += m; return nil },
 	})
@@ -255,9 +237,7 @@ func (w *world) session(c *ssh.Client) *ssh.Session {
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	if testkit.Until(testkit.True(ok)) != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, w.said.String())
+		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, &w.said)
 	}
 }
 
@@ -268,12 +248,6 @@ func (w *world) sessions() int {
 		n += c.Sessions()
 	}
 	return n
-}
-
-func (w *world) heard() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.String()
 }
 
 func mode(t *testing.T, path string) os.FileMode {

@@ -3,10 +3,14 @@
 package testkit
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,9 +39,14 @@ func EventuallyTrue(t testing.TB, what string, ok func() bool) {
 
 // Until waits until ok returns nil, and returns its last error after Patience. It is
 // for tests that have more to say than Eventually.
-func Until(ok func() error) error {
+func Until(ok func() error) error { return until(ok, lastPause) }
+
+// UntilExactly is Until for measurements: it looks at the condition every millisecond.
+func UntilExactly(ok func() error) error { return until(ok, firstPause) }
+
+func until(ok func() error, longest time.Duration) error {
 	pause := firstPause
-	for end := time.Now().Add(Patience); ; pause = min(2*pause, lastPause) {
+	for end := time.Now().Add(Patience); ; pause = min(2*pause, longest) {
 		err := ok()
 		var final Final
 		if errors.As(err, &final) {
@@ -77,6 +86,71 @@ func Closed[T any](t testing.TB, what string, done <-chan T) {
 	case <-time.After(Patience):
 		t.Fatalf("waited in vain: %s", what)
 	}
+}
+
+// Stays fails the test if ok returns an error within the given time. It is for events
+// that must not happen, which a test cannot wait for.
+func Stays(t testing.TB, what string, within time.Duration, ok func() error) {
+	t.Helper()
+	for end := time.Now().Add(within); ; <-time.After(firstPause) {
+		last := time.Now().After(end)
+		if err := ok(); err != nil {
+			t.Fatalf("it did not stay so: %s: %v", what, err)
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// RandomPause waits for a random time that is shorter than longest. It is for tests that
+// kill a process at a random moment, where any moment must do.
+func RandomPause(longest time.Duration) { <-time.After(rand.N(longest)) }
+
+// Must returns the value of a call that must succeed: testkit.Must(os.ReadFile(name))(t).
+func Must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Open is Must for a value that the end of the test closes.
+func Open[T io.Closer](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(v, err)(t)
+		t.Cleanup(func() { _ = v.Close() }) // the test may have closed it
+		return v
+	}
+}
+
+// Listen listens on a free port of 127.0.0.1 until the test ends.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
+	return Open(net.Listen("tcp4", "127.0.0.1:0"))(t)
+}
+
+// Buffer keeps everything that is written to it. Goroutines can write and read it at the
+// same time.
+type Buffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // ShortDir makes a temporary folder whose sockets fit the 107 characters of a socket's

@@ -9,16 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/testkit"
 )
 
 // maxResident is what PID 1 of every container may cost, in KiB.
 const maxResident = 4096
-
-// patience bounds every wait for the kernel.
-const patience = time.Minute
 
 // lastIgnored is the signal that PID 1 sets last: with it, all are set.
 const lastIgnored = syscall.SIGUSR2

@@ -11,6 +11,8 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // emails returns the addresses of an audience.
@@ -30,7 +32,7 @@ func emails(t testing.TB, a delivery.Audience, err error) (out []string) {
 }
 
 func TestAccounts(t *testing.T) {
-	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 	users, roles, places := auth.NewAccounts(db, bcrypt.MinCost), auth.NewRoles(db), registry.New(db)
 	space, err := places.EnsureDefaults("dew.localhost")
 	if err != nil {

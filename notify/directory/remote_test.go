@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 // elsewhere is a fake platform with the formats of the API and of the authorization
@@ -41,7 +42,7 @@ func newElsewhere(t testing.TB) *elsewhere {
 
 func (e *elsewhere) remote(t testing.TB) *Remote {
 	t.Helper()
-	return must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa/", ClientID: "service", ClientSecret: "s3cr3t"}))(t)
+	return testkit.Must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa/", ClientID: "service", ClientSecret: "s3cr3t"}))(t)
 }
 
 func (e *elsewhere) serve(w http.ResponseWriter, r *http.Request) {
@@ -231,7 +232,7 @@ func TestRemoteToken(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		e := newElsewhere(t)
 		e.answers["/v3/spaces/s1"] = theSpace
-		r := must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa", ClientID: "service", ClientSecret: "wr0ng"}))(t)
+		r := testkit.Must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa", ClientID: "service", ClientSecret: "wr0ng"}))(t)
 		_, err := r.InSpace(t.Context(), "s1")
 		if err == nil || errors.Is(err, delivery.ErrPlatform) || strings.Contains(err.Error(), "wr0ng") || !strings.Contains(err.Error(), "cannot get a token as client service") {
 			t.Errorf("error = %v", err)

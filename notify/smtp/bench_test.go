@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 const benchMails = 1000
@@ -21,11 +22,7 @@ const benchMails = 1000
 // BenchmarkEnqueue measures how many recipients of one request are stored per second,
 // on disk.
 func BenchmarkEnqueue(b *testing.B) {
-	db, err := store.Open(filepath.Join(b.TempDir(), "dew.db"), store.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.Open(store.Open(filepath.Join(b.TempDir(), "dew.db"), store.Options{}))(b)
 	q, to := delivery.NewQueue(db), people(benchMails)
 	for b.Loop() {
 		if _, err := q.Enqueue(b.Context(), delivery.Notice{Client: "c", Subject: "Hello", Text: "text"}, to); err != nil {
@@ -120,17 +117,17 @@ func fromQueue(b *testing.B, address string) time.Duration {
 	done := make(chan error, 1)
 	began := time.Now()
 	go func() { done <- c.Run(ctx) }()
-	for {
+	err = testkit.UntilExactly(func() error {
 		left, err := q.Waiting()
-		if err != nil {
-			b.Fatal(err)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d messages are left", left)
 		}
-		if left == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
 	took := time.Since(began)
+	if err != nil {
+		b.Fatal(err)
+	}
 	cancel()
 	if err := <-done; err != nil || logged.Len() > 0 {
 		b.Fatalf("%v\n%s", err, &logged)

@@ -6,13 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 func sampleMail(n int) delivery.Mail {
@@ -188,11 +188,7 @@ func TestSMTPNobodyThere(t *testing.T) {
 
 // A server that does not respond does not block the exit.
 func TestSMTPSilentServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := testkit.Listen(t)
 	s := newSMTP(t, Config{Address: l.Addr().String()})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)

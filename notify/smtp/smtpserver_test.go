@@ -19,6 +19,8 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // mailServer is a real SMTP server that stores the mails it receives.
@@ -49,10 +51,7 @@ type taken struct {
 func (s *mailServer) start(t testing.TB) *mailServer {
 	t.Helper()
 	s.t, s.live = t, map[net.Conn]bool{}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	s.Address = l.Addr().String()
 	srv := smtp.NewServer(s)
 	srv.Domain, srv.AllowInsecureAuth = "localhost", true

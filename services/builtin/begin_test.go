@@ -1,10 +1,12 @@
 package builtin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,10 @@ func TestRunMissesNothing(t *testing.T) {
 	b, h := newBroker(t, nil)
 	b.mu.Lock() // blocks Run here
 	start(t, b)
-	time.Sleep(20 * time.Millisecond) // enough time, in most runs, for Run to read the records too early
+	testkit.EventuallyTrue(t, "Run waits for the lock", func() bool {
+		stacks := make([]byte, 1<<20)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("builtin.(*Broker).live("))
+	})
 	rec := record{GUID: guid, Name: "db", Engine: "redis", Shape: shape{Plan: smallPlan}, Secret: newSecret(), Doing: services.Create}
 	if err := b.records.Put(guid, rec); err != nil {
 		t.Error(err)

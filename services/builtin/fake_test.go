@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // fakeHost has servers in memory. They run as soon as they are put, unless they are
@@ -164,11 +165,7 @@ func (i fakeInput) Close() error                { i.s.once.Do(i.s.end); return n
 func newBroker(t *testing.T, change func(c *Config)) (*Broker, *fakeHost) {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{Format: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := testkit.Open(store.Open(filepath.Join(dir, "dew.db"), store.Options{Format: 1}))(t)
 	h := &fakeHost{t: t, servers: map[string]runtime.Server{}, leased: map[string]netip.Addr{}, settled: make(chan struct{})}
 	close(h.settled)
 	c := Config{

@@ -28,9 +28,6 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// patience limits every wait of these tests. Only a hang reaches it.
-const patience = 4 * time.Minute
-
 const (
 	testUID    = 2000
 	testFolder = "dewdb"
@@ -121,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() {
 		w.leave()
 		w.open()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		defer cancel()
 		if err := w.engine.TearDown(ctx); err != nil {
 			t.Errorf("cannot tear down: %v", err)
@@ -303,9 +300,9 @@ func (w *world) eventually(what, guid string, ok func() error) {
 	}
 }
 
-// ctx returns a context that patience limits.
+// ctx returns a context that testkit.Patience limits.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	w.t.Cleanup(cancel)
 	return ctx
 }
