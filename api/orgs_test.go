@@ -243,7 +243,8 @@ func TestDeleteOrg(t *testing.T) {
 		_, err := w.c.Packages.Get(pkg.GUID)
 		return platform.IsNotFound(err)
 	})
-	if err := errors.Join(w.s.platform.DoDeleteOrg(context.Background(), o.GUID), w.s.platform.DoDeleteSpace(context.Background(), sp.GUID)); err != nil {
+	del := platform.Deletions{Platform: w.s.platform}
+	if err := errors.Join(del.DeleteOrg(context.Background(), o.GUID), del.DeleteSpace(context.Background(), sp.GUID)); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 	w.wantNames("", "/v3/spaces", "dev")

@@ -69,7 +69,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: registry.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
 		Processes: p.sup, Exits: p.sup.Exits(), Logs: stored, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
-		UploadDir: filepath.Join(dir, "uploads"), SSH: &platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
+		UploadDir: filepath.Join(dir, "uploads"), SSH: &platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
 	p.c.Services = marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})

@@ -101,7 +101,7 @@ type Config struct {
 	PortTrouble func(port int) string
 
 	// SSH is the door into instances; nil: there is none.
-	SSH *platform.SSHDoor
+	SSH *platform.SSHEndpoint
 
 	// Notify answers below /notify, with the prefix stripped; nil: nobody does.
 	Notify http.Handler

@@ -38,8 +38,8 @@ type Processes interface {
 	RestartInstance(process string, index int) error
 }
 
-// SSHDoor is how clients find the way into instances.
-type SSHDoor struct {
+// SSHEndpoint is the address of the SSH server of instances, and the fingerprint of its key.
+type SSHEndpoint struct {
 	Address     string // host:port
 	Fingerprint string // of the host key, as clients compare it
 }

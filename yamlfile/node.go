@@ -1,5 +1,6 @@
 // Package yamlfile reads YAML files that people write, such as manifests, with the
-// line of every value. It is strict: files have bounds, and no key is given twice.
+// line of every value. It is strict: files have bounds, and no key is given twice. It
+// writes YAML that people can read.
 package yamlfile
 
 import (

@@ -19,7 +19,7 @@ type Handlers struct {
 	Present  *present.Presenter
 
 	// SSH is the SSH server of instances; nil: there is none.
-	SSH     *platform.SSHDoor
+	SSH     *platform.SSHEndpoint
 	Version string // of the program
 }
 

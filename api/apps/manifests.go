@@ -52,7 +52,7 @@ func (h *Handlers) diffManifest(r *http.Request) (any, error) {
 	for _, d := range ds {
 		out.Diff = append(out.Diff, v3.Difference{Op: d.Op, Path: d.Path, Was: d.Was, Value: d.Value})
 	}
-	more, err := h.Platform.DiffServices(r.PathValue("guid"), m)
+	more, err := h.Platform.ServiceBindings().Diff(r.PathValue("guid"), m)
 	out.Diff = append(out.Diff, more...)
 	return rest.Answer{Status: http.StatusAccepted, Body: out}, err
 }
@@ -78,7 +78,7 @@ func (h *Handlers) getManifest(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, rest.Missing("App", err)
 	}
-	if m.Applications[0].Services, err = h.Platform.ManifestServices(r.PathValue("guid")); err != nil {
+	if m.Applications[0].Services, err = h.Platform.ServiceBindings().InManifest(r.PathValue("guid")); err != nil {
 		return nil, err
 	}
 	if err := h.describeDocker(r.PathValue("guid"), m); err != nil {

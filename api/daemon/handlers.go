@@ -45,7 +45,7 @@ type Options struct {
 	// About is the part of GET /dew/v1/status that does not change.
 	About v3.Status
 	// SSH is the SSH server of instances; nil: there is none.
-	SSH *platform.SSHDoor
+	SSH *platform.SSHEndpoint
 	// RefusedURLs are the stored URLs that a user who is not an administrator could not
 	// set now; nil: not known.
 	RefusedURLs func() ([]v3.RefusedURL, error)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/spelling"
 )
 
 // DeleteOptions are the arguments of commands that delete something.
@@ -19,7 +19,7 @@ type DeleteOptions struct {
 }
 
 // Nearest is the candidate that asked most likely misspells; empty if none is similar.
-func Nearest(asked string, candidates []string) string { return app.Nearest(asked, candidates) }
+func Nearest(asked string, candidates []string) string { return spelling.Nearest(asked, candidates) }
 
 // FindApp finds an app by name. The error suggests the nearest name.
 func FindApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd"
 )
 
 // maxRunPath leaves room for the sockets below --run: a socket's name has at
@@ -386,6 +387,11 @@ func (c *config) stickyCookies() []string {
 		}
 	}
 	return names
+}
+
+// crashed bounds what is kept of crashed instances.
+func (c config) crashed() containerd.Crashed {
+	return containerd.Crashed{Dir: filepath.Join(c.Root, "crashed"), Bytes: int64(c.CrashFiles), Reserve: int64(c.LogReserve)}
 }
 
 // logger writes dewd's own log to stderr.

@@ -107,7 +107,7 @@ var (
 )
 
 // errSuperseded cancels an operation because the desired state changed.
-var errSuperseded = errors.New("something else is wished now")
+var errSuperseded = errors.New("the desired state has changed")
 
 // New creates the broker. Run does the work that takes time.
 func New(c Config) (*Broker, error) {

@@ -1,4 +1,4 @@
-package main
+package folders
 
 import (
 	"context"
@@ -122,7 +122,7 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if !runs(strconv.Itoa(os.Getpid()), f) {
+	if !Runs(strconv.Itoa(os.Getpid()), f) {
 		t.Error("this process has the file, and is said not to run")
 	}
 	stranger := exec.Command("cat") // it got the number of a dewd that is gone
@@ -134,7 +134,7 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(stranger.Process.Pid)
-	if runs(pid, f) {
+	if Runs(pid, f) {
 		t.Error("a process without the file is said to hold it")
 	}
 	// A zombie: it has exited and nobody has waited for it.
@@ -157,7 +157,7 @@ func TestRuns(t *testing.T) {
 	if err := errors.Join(stranger.Wait(), zombie.Wait()); err != nil {
 		t.Error(err)
 	}
-	if runs("unknown", f) || runs(pid, f) {
+	if Runs("unknown", f) || Runs(pid, f) {
 		t.Error("a process that is gone is said to run")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package folders
 
 import (
 	"bufio"
@@ -75,7 +75,7 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 			return err
 		}
 		pid := readPID(io.NewSectionReader(f, 0, 20))
-		if runs(pid, f) {
+		if Runs(pid, f) {
 			running++
 		} else {
 			running = 0
@@ -95,9 +95,9 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 	}
 }
 
-// runs tells whether the process has the file open and is not being killed. The pid
+// Runs tells whether the process has the file open and is not being killed. The pid
 // alone is not enough: another process may have got the number since.
-func runs(pid string, f *os.File) bool {
+func Runs(pid string, f *os.File) bool {
 	proc := filepath.Join("/proc", pid)
 	mine, err := f.Stat()
 	if err != nil || exiting(filepath.Join(proc, "status")) {
@@ -150,8 +150,8 @@ func readPID(r io.Reader) string {
 	return "unknown"
 }
 
-// holderOf is the pid of the daemon that has the lock, empty if the lock is free.
-func holderOf(path string) string {
+// HolderOf is the pid of the daemon that has the lock, empty if the lock is free.
+func HolderOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""

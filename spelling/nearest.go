@@ -1,4 +1,5 @@
-package app
+// Package spelling finds the name that a misspelt one most likely means.
+package spelling
 
 import "strings"
 
@@ -41,9 +42,9 @@ func distance(a, b string) int {
 // plainKey removes the characters in which spellings of a key differ.
 var plainKey = strings.NewReplacer("-", "", "_", "")
 
-// nearestKey returns the key of a manifest that name is most likely a misspelling of, or
+// NearestKey returns the key of a file that name is most likely a misspelling of, or
 // nothing.
-func nearestKey(name string, known []string) string {
+func NearestKey(name string, known []string) string {
 	name = plainKey.Replace(strings.ToLower(name))
 	plain := make([]string, len(known))
 	for i, k := range known {

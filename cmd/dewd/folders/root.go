@@ -1,4 +1,6 @@
-package main
+// Package folders holds the root folder and the run folder of a daemon: their locks, the
+// id of the cell, and the programs of instances.
+package folders
 
 import (
 	"context"
@@ -17,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holder holds the folders of one daemon, so that no other has them.
-type holder struct {
+// Holder holds the folders of one daemon, so that no other has them.
+type Holder struct {
 	root, run  string
 	lock, pids *os.File
 	made       []string // folders that it made, outer ones first
@@ -26,37 +28,40 @@ type holder struct {
 
 // The files whose locks are held: of the root and of the run folder.
 const (
-	rootLock = "lock"
+	RootLock = "lock"
 	pidFile  = "dewd.pid"
 )
+
+// SocketName is the file of the local socket in the run folder.
+const SocketName = "dew.sock"
 
 // runFolders are the folders that dewd makes in the run folder. They are empty when
 // no instance runs.
 var runFolders = []string{"instances", "netns", "mnt"}
 
-// hold makes the folders and takes their locks: of the root, because two
+// Hold makes the folders and takes their locks: of the root, because two
 // daemons on one store would undo each other's work; of the run folder, because
 // two daemons with different roots may have been given the same.
-func hold(ctx context.Context, root, run string, log *slog.Logger) (*holder, error) {
+func Hold(ctx context.Context, root, run string, log *slog.Logger) (*Holder, error) {
 	// Nobody but root has business among the state; the sockets are for users.
-	h := &holder{root: root, run: run}
+	h := &Holder{root: root, run: run}
 	var err error
-	if h.lock, err = h.take(ctx, root, 0o700, rootLock, log); err != nil {
-		err = errors.Join(err, h.release())
+	if h.lock, err = h.take(ctx, root, 0o700, RootLock, log); err != nil {
+		err = errors.Join(err, h.Release())
 		if errors.Is(err, errHeld) {
 			return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
 		}
 		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
 	}
 	if h.pids, err = h.take(ctx, run, 0o755, pidFile, log); err != nil {
-		return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, errors.Join(err, h.release()))
+		return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, errors.Join(err, h.Release()))
 	}
 	return h, nil
 }
 
 // take makes a folder, if it is not there, and takes the lock of a file in it. A
 // daemon that leaves at this moment may remove either.
-func (h *holder) take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
+func (h *Holder) take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := h.mkdir(dir, mode); err != nil {
 			return nil, err
@@ -69,7 +74,7 @@ func (h *holder) take(ctx context.Context, dir string, mode os.FileMode, file st
 }
 
 // mkdir makes a folder with those above it, and remembers which it made.
-func (h *holder) mkdir(dir string, mode os.FileMode) error {
+func (h *Holder) mkdir(dir string, mode os.FileMode) error {
 	err := os.Mkdir(dir, mode)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := h.mkdir(filepath.Dir(dir), 0o755); err != nil {
@@ -86,11 +91,11 @@ func (h *holder) mkdir(dir string, mode os.FileMode) error {
 	return err
 }
 
-// release gives the folders back. It removes the pid file, so that nobody sends a
+// Release gives the folders back. It removes the pid file, so that nobody sends a
 // signal to the next process with that number, and the empty folders: those in the
-// run folder, and those that hold made. The lock of a root with anything else in it
+// run folder, and those that Hold made. The lock of a root with anything else in it
 // stays.
-func (h *holder) release() error {
+func (h *Holder) Release() error {
 	var errs error
 	if h.pids != nil {
 		errs = errors.Join(errs, remove(h.pids.Name()))
@@ -129,17 +134,17 @@ func removeEmpty(dir string) error {
 	return fmt.Errorf("cannot remove %s: %w", dir, err)
 }
 
-// clearRun empties the run folder of the named things, which must be without mounts
-// by now; release then removes it. What is not known stays, and with it the folder:
-// --run may have been given wrongly.
-func (h *holder) clearRun(names ...string) error {
-	for _, name := range names {
+// ClearRun removes from the run folder what a daemon and its containerd leave there. It
+// must have no mounts by now. Release then removes the folder. A file that dewd does not
+// know stays, and with it the folder: --run may be wrong.
+func (h *Holder) ClearRun(more ...string) error {
+	for _, name := range append(more, runFolders...) {
 		if err := os.RemoveAll(filepath.Join(h.run, name)); err != nil {
 			return fmt.Errorf("cannot clear run folder: %w", err)
 		}
 	}
-	socket := filepath.Join(h.run, socketName)
-	if served, err := isServed(socket); err != nil || served {
+	socket := filepath.Join(h.run, SocketName)
+	if served, err := IsServed(socket); err != nil || served {
 		return err // systemd's, which starts dewd again when somebody calls
 	}
 	if err := remove(socket); err != nil {
@@ -148,9 +153,9 @@ func (h *holder) clearRun(names ...string) error {
 	return nil
 }
 
-// isServed tells whether somebody listens on a socket, without calling: a call
+// IsServed tells whether somebody listens on a socket, without calling: a call
 // could start whom it looks for.
-func isServed(socket string) (bool, error) {
+func IsServed(socket string) (bool, error) {
 	// The thread's own: /proc/net is the first thread's, which may have been lent
 	// to another network namespace.
 	b, err := os.ReadFile("/proc/thread-self/net/unix")
@@ -165,13 +170,13 @@ func isServed(socket string) (bool, error) {
 	return false, nil
 }
 
-// cellID reads the name of this cell, or gives it one at the first start.
-func (h *holder) cellID() (string, error) {
+// CellID reads the name of this cell, or gives it one at the first start.
+func (h *Holder) CellID() (string, error) {
 	path := filepath.Join(h.root, "cell-id")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		id := uuid.NewString()
-		return id, writeDurably(path, strings.NewReader(id+"\n"), 0o644)
+		return id, WriteDurably(path, strings.NewReader(id+"\n"), 0o644)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read cell id: %w", err)
@@ -183,11 +188,9 @@ func (h *holder) cellID() (string, error) {
 	return id.String(), nil
 }
 
-func (h *holder) placeInit(from string) (string, error) { return h.placeProgram("dew-init", from) }
-
-// placeProgram copies a program for instances into the root under the name of
+// PlaceProgram copies a program for instances into the root under the name of
 // its content: they bind that file, and an upgrade must not change it under them.
-func (h *holder) placeProgram(name, from string) (string, error) {
+func (h *Holder) PlaceProgram(name, from string) (string, error) {
 	src, err := os.Open(from)
 	if err != nil {
 		return "", fmt.Errorf("cannot find %s: %w (make build puts it beside dewd; --init names another place)", name, err)
@@ -207,11 +210,11 @@ func (h *holder) placeProgram(name, from string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("cannot place %s: %w", name, err)
 	}
-	return path, writeDurably(path, src, 0o755)
+	return path, WriteDurably(path, src, 0o755)
 }
 
-// writeDurably makes a file whole or not at all, also when the power fails.
-func writeDurably(path string, r io.Reader, mode os.FileMode) (err error) {
+// WriteDurably makes a file whole or not at all, also when the power fails.
+func WriteDurably(path string, r io.Reader, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)

@@ -1,4 +1,4 @@
-package main
+package folders
 
 import (
 	"bytes"
@@ -11,19 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/dewrun/dew/testkit"
 )
 
 func TestHoldIsExclusive(t *testing.T) {
 	dir := t.TempDir()
 	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")
-	h, err := hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
+	h, err := Hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(os.Getpid())
-	if got := holderOf(filepath.Join(root, "lock")); got != pid {
+	if got := HolderOf(filepath.Join(root, "lock")); got != pid {
 		t.Errorf("holder = %q, want %q", got, pid)
 	}
 	other := filepath.Join(dir, "other")
@@ -31,24 +29,24 @@ func TestHoldIsExclusive(t *testing.T) {
 		{"same root", root, other, "dewd with pid " + pid + " has it (stop it"},
 		{"same run folder", other, run, "dewd with pid " + pid + " has it (give this one its own --run)"},
 	} {
-		if _, err := hold(t.Context(), tt.root, tt.run, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if _, err := Hold(t.Context(), tt.root, tt.run, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: error = %v, want one with %q", tt.name, err, tt.says)
 		}
 		if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: the refused daemon left %s behind", tt.name, other)
 		}
 	}
-	if err := h.release(); err != nil {
+	if err := h.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if got := holderOf(filepath.Join(root, "lock")); got != "" {
+	if got := HolderOf(filepath.Join(root, "lock")); got != "" {
 		t.Errorf("holder after release = %q, want none", got)
 	}
-	h, err = hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
+	h, err = Hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("cannot hold what was released: %v", err)
 	}
-	if err := h.release(); err != nil {
+	if err := h.Release(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,9 +55,9 @@ func TestHoldIsExclusive(t *testing.T) {
 func TestReleaseLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	root, run := filepath.Join(dir, "a", "b", "root"), filepath.Join(dir, "a", "run")
-	begin := func() *holder {
+	begin := func() *Holder {
 		t.Helper()
-		h, err := hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
+		h, err := Hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,9 +71,9 @@ func TestReleaseLeavesNothing(t *testing.T) {
 			}
 		}
 	}
-	end := func(h *holder, want ...string) {
+	end := func(h *Holder, want ...string) {
 		t.Helper()
-		if err := h.release(); err != nil {
+		if err := h.Release(); err != nil {
 			t.Fatal(err)
 		}
 		var left []string
@@ -98,25 +96,6 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	end(begin(), "a", "a/b", "a/b/root", "a/b/root/lock", "a/b/root/logs", "a/run", "a/run/netns", "a/run/netns/cni-1")
 }
 
-// A start that fails because somebody has its port leaves nothing.
-func TestFailedStartLeavesNothing(t *testing.T) {
-	testkit.NeedRoot(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	dir := t.TempDir()
-	cfg := defaultConfig()
-	cfg.Root, cfg.Run, cfg.Listen = filepath.Join(dir, "x", "root"), filepath.Join(dir, "y", "run"), l.Addr().String()
-	if _, err := open(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Fatalf("error = %v", err)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v is left, %v", left, err)
-	}
-}
-
 // A daemon that waited for one that leaves gets a lock that keeps others out: not
 // that of the file that the other removed.
 func TestHoldAfterRelease(t *testing.T) {
@@ -124,14 +103,14 @@ func TestHoldAfterRelease(t *testing.T) {
 	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")
 	log := slog.New(slog.DiscardHandler)
 	for range 5 {
-		first, err := hold(t.Context(), root, run, log)
+		first, err := Hold(t.Context(), root, run, log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun := make(chan *holder)
+		begun := make(chan *Holder)
 		go func() {
 			for {
-				if h, err := hold(t.Context(), root, run, log); err == nil {
+				if h, err := Hold(t.Context(), root, run, log); err == nil {
 					begun <- h
 					return
 				} else if !errors.Is(err, errHeld) {
@@ -141,17 +120,17 @@ func TestHoldAfterRelease(t *testing.T) {
 				}
 			}
 		}()
-		if err := first.release(); err != nil {
+		if err := first.Release(); err != nil {
 			t.Fatal(err)
 		}
 		second := <-begun
 		if second == nil {
 			return
 		}
-		if !isAt(filepath.Join(root, rootLock), second.lock) || !isAt(filepath.Join(run, pidFile), second.pids) {
+		if !isAt(filepath.Join(root, RootLock), second.lock) || !isAt(filepath.Join(run, pidFile), second.pids) {
 			t.Fatal("the second daemon holds files that nobody else finds")
 		}
-		if err := second.release(); err != nil {
+		if err := second.Release(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,33 +141,33 @@ func TestHoldNeedsAFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hold(t.Context(), filepath.Join(file, "root"), t.TempDir(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "(give another --root)") {
+	if _, err := Hold(t.Context(), filepath.Join(file, "root"), t.TempDir(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "(give another --root)") {
 		t.Errorf("error = %v, want one with the remedy", err)
 	}
 }
 
 func TestCellIDStays(t *testing.T) {
-	h := &holder{root: t.TempDir()}
-	first, err := h.cellID()
+	h := &Holder{root: t.TempDir()}
+	first, err := h.CellID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := h.cellID(); err != nil || second != first {
+	if second, err := h.CellID(); err != nil || second != first {
 		t.Errorf("second = %q, %v, want %q", second, err, first)
 	}
 	path := filepath.Join(h.root, "cell-id")
 	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.cellID(); err == nil || !strings.Contains(err.Error(), "remove the file") {
+	if _, err := h.CellID(); err == nil || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("error = %v, want one with the remedy", err)
 	}
 }
 
 func TestPlaceInit(t *testing.T) {
-	h := &holder{root: t.TempDir()}
+	h := &Holder{root: t.TempDir()}
 	from := filepath.Join(t.TempDir(), "dew-init")
-	if _, err := h.placeInit(from); err == nil || !strings.Contains(err.Error(), "make build") {
+	if _, err := h.PlaceProgram("dew-init", from); err == nil || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("error = %v, want one with the remedy", err)
 	}
 	place := func(content string) string {
@@ -196,7 +175,7 @@ func TestPlaceInit(t *testing.T) {
 		if err := os.WriteFile(from, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		path, err := h.placeInit(from)
+		path, err := h.PlaceProgram("dew-init", from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,8 +199,8 @@ func TestPlaceInit(t *testing.T) {
 }
 
 func TestClearRun(t *testing.T) {
-	fill := func(names ...string) *holder {
-		h := &holder{run: filepath.Join(t.TempDir(), "run")}
+	fill := func(names ...string) *Holder {
+		h := &Holder{run: filepath.Join(t.TempDir(), "run")}
 		for _, name := range names {
 			if err := os.MkdirAll(filepath.Join(h.run, name), 0o755); err != nil {
 				t.Fatal(err)
@@ -236,7 +215,7 @@ func TestClearRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.pids = pids
-		if err := errors.Join(h.clearRun("netns", "instances"), h.release()); err != nil {
+		if err := errors.Join(h.ClearRun("netns", "instances"), h.Release()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(h.run); !errors.Is(err, os.ErrNotExist) {
@@ -245,7 +224,7 @@ func TestClearRun(t *testing.T) {
 	})
 	t.Run("what is not ours stays", func(t *testing.T) {
 		h := fill("netns", "letters")
-		if err := h.clearRun("netns"); err != nil {
+		if err := h.ClearRun("netns"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(filepath.Join(h.run, "letters")); err != nil {
@@ -254,13 +233,13 @@ func TestClearRun(t *testing.T) {
 	})
 	t.Run("a socket that is served stays", func(t *testing.T) {
 		h := fill("netns")
-		socket := filepath.Join(h.run, socketName)
+		socket := filepath.Join(h.run, SocketName)
 		l, err := net.Listen("unix", socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if err := h.clearRun("netns"); err != nil {
+		if err := h.ClearRun("netns"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(socket); err != nil {
@@ -268,7 +247,7 @@ func TestClearRun(t *testing.T) {
 		}
 	})
 	t.Run("no folder", func(t *testing.T) {
-		if err := (&holder{run: filepath.Join(t.TempDir(), "run")}).clearRun("netns"); err != nil {
+		if err := (&Holder{run: filepath.Join(t.TempDir(), "run")}).ClearRun("netns"); err != nil {
 			t.Error(err)
 		}
 	})
