@@ -201,10 +201,14 @@ func (s *Server) group() {
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.logs = &logs.Handlers{Access: s.access, Platform: s.platform, Present: show, Fail: s.fail, Beat: logs.Heartbeat}
-	s.daemon = &daemon.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, Options: daemon.Options{
-		Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
-		Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails, Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
-	}}
+	s.daemon = &daemon.Handlers{
+		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
+		Self: daemon.Self{
+			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
+			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
+		},
+		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},
+	}
 }
 
 // register registers all endpoints, each behind its guard. A row that lacks a part
