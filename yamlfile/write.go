@@ -146,7 +146,7 @@ func FromPlain(v any, line int) (*Node, error) {
 	return n, nil
 }
 
-// ScalarText writes a value as text, if it is one.
+// ScalarText returns a scalar as text. It returns false for other values.
 func ScalarText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
