@@ -16,8 +16,8 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// life is a daemon that is killed at a commit. Nothing that it does afterwards reaches
-// the disk or the broker.
+// life is a daemon that is killed at a commit. After that, nothing it does reaches the
+// disk or the broker.
 type life struct {
 	path   string
 	dies   int  // after this commit; 0: never
