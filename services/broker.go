@@ -144,7 +144,7 @@ type CatalogPlan struct {
 	Paid                     bool
 	Bindable, PlanUpdateable *bool           // nil: inherited from the offering
 	Metadata                 json.RawMessage // an object: displayName, bullets, costs …
-	MaxPolling               time.Duration   // 0: DefaultMaxPolling
+	MaxPolling               time.Duration   // 0: the limit of the marketplace
 	Maintenance              Maintenance
 	Schemas                  Schemas
 }

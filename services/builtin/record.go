@@ -31,7 +31,7 @@ type record struct {
 	State     services.State  `json:"state"`              // of the last operation
 	Error     string          `json:"error,omitempty"`    // the reason of a failure
 	Snapshots []Snapshot      `json:"snapshots,omitempty"`
-	Frozen    bool            `json:"frozen,omitempty"`    // it may be stopped for a snapshot
+	Frozen    bool            `json:"frozen,omitempty"`    // it may be frozen for a snapshot
 	Full      bool            `json:"full,omitempty"`      // it has more data than its plan allows
 	Restoring bool            `json:"restoring,omitempty"` // a restore may have replaced its data
 	CreatedAt time.Time       `json:"created_at"`

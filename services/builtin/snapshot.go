@@ -140,7 +140,7 @@ func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context
 		return err
 	}
 	defer func() {
-		// Closing its input thaws the server; SIGCONT thaws the rest.
+		// Closing its input thaws the server. SIGCONT makes sure of that.
 		thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 		defer cancel()
 		ierr := s.Streams().In.Close()
