@@ -29,7 +29,7 @@ func settle(t testing.TB, q *delivery.Queue, now time.Time, os ...delivery.Outco
 	}
 }
 
-// messages and notices are the buckets of the queue in db.
+// messages returns the queue's message bucket in db.
 func messages(db *store.DB) *store.Bucket[delivery.Message] {
 	return store.In[delivery.Message](db, "notify messages")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// sample stands for every placeholder with something that has to be escaped.
+// sample has a value that needs escaping for every placeholder.
 var sample = render.Placeholders{
 	From: `"f" <f@x>`, ReplyTo: "<r@x>", To: "<t@x>", Subject: "<s>", Text: "<t>", HTML: "<b>h</b>",
 	HTMLComponents:  delivery.HTML{Doctype: "<!DOCTYPE html>", Head: "<title>x</title>", BodyAttributes: `class="c"`, BodyContent: "<b>h</b>"},
@@ -26,7 +26,7 @@ var sample = render.Placeholders{
 	RequestReceived: "2026-01-02T03:04:05Z", Domain: "<d>",
 }
 
-// Every placeholder by its name, escaped in pages only where it is on the list.
+// Every placeholder is filled in by its name. In HTML, only some of them are escaped.
 func TestPlaceholders(t *testing.T) {
 	for _, tt := range []struct{ name, text, page string }{
 		{"From", `"f" <f@x>`, `&#34;f&#34; &lt;f@x&gt;`},
@@ -67,7 +67,8 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// What senders write is no template, and only the parts that they wrote are made.
+// The texts of senders are not parsed as templates. Only the parts that they wrote are
+// rendered.
 func TestRender(t *testing.T) {
 	p := render.Placeholders{Subject: "{{.Text}}", Text: "{{.HTML}} {{"}
 	var m delivery.Mail
@@ -86,8 +87,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// Templates can do what text/template can, but not take the daemon's time or
-// memory.
+// Templates support text/template, but with limits on time and memory.
 func TestFill(t *testing.T) {
 	for _, tt := range []struct{ name, source, want, fails string }{
 		{"condition", `{{if eq .Scope "<sc>"}}yes{{else}}no{{end}}`, "yes", ""},
@@ -123,7 +123,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A sender's page comes apart into what templates name.
+// The HTML of a sender is split into the parts that templates can use.
 func TestDissect(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
@@ -157,7 +157,7 @@ func TestDissect(t *testing.T) {
 	}
 }
 
-// The id can be read by who has the key.
+// The id can be decrypted with the key.
 func TestUnsubscribeID(t *testing.T) {
 	if got := unsubscribeID("", "u", "c", "k"); got != "" {
 		t.Errorf("without a key: %q", got)
@@ -172,8 +172,8 @@ func TestUnsubscribeID(t *testing.T) {
 	}
 }
 
-// The kind's template goes before the client's, that before the default one, and
-// one that fails or is gone is replaced.
+// The kind's template has priority over the client's, and that over the default one. A
+// deleted or failing template is replaced by the default one.
 func TestCompose(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -226,7 +226,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Whatever a template is, it is refused, or filled in within its bounds.
+// Any template is refused, or rendered within its limits.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"{{.Text}}", "{{range 5}}{{.}}{{end}}", "{{", `{{printf "%[1]s" .}}`, `{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, "{{.Nope}}"} {
 		f.Add(seed)
@@ -243,7 +243,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// Whatever a page is, its parts can be put together again.
+// The parts of any page can be joined again.
 func FuzzDissect(f *testing.F) {
 	for _, seed := range []string{"", "<p>hi", `<!DOCTYPE html><head></head><body a="b">x`, "<frameset>", "<svg><body>", "<template><p></template>", "<plaintext>"} {
 		f.Add(seed)
@@ -259,8 +259,8 @@ func FuzzDissect(f *testing.F) {
 	})
 }
 
-// What functions make of a whole page counts as much as it has, and so does what a
-// loop does in each turn.
+// The output of functions on a whole page counts against the limit, and so does every
+// iteration of a loop.
 func TestTemplateOfParts(t *testing.T) {
 	p := render.Placeholders{HTMLComponents: delivery.HTML{BodyContent: strings.Repeat("x", 1<<20)}}
 	for _, source := range []string{

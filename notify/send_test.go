@@ -18,7 +18,7 @@ const (
 	badRole     = `"role" must be "OrgManager", "OrgAuditor", "BillingManager" or unset`
 )
 
-// What is wrong with a request to send is said to the byte, and nothing is queued.
+// Invalid requests to send are refused with the exact message, and nothing is queued.
 func TestSendRefuses(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -87,7 +87,7 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// shown is the answer of a request to send.
+// shown returns the parsed response to a request to send.
 func shown(t testing.TB, g got) (out []sent) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(g.body), &out); err != nil || g.code != 200 {
@@ -96,7 +96,7 @@ func shown(t testing.TB, g got) (out []sent) {
 	return out
 }
 
-// Each recipient kind reaches whom it should, once, and says why.
+// Each kind of recipient reaches the right users once, with the reason.
 func TestSend(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -170,7 +170,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// An address can be told something without any registration.
+// A mail can be sent to an address without any registration.
 func TestEmailWithoutKind(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.client("fresh", ScopeEmails)
@@ -198,7 +198,7 @@ func TestMessageStatus(t *testing.T) {
 	}
 }
 
-// A platform that fails is told apart from one that knows no such place.
+// An error of the platform is distinguished from a space that does not exist.
 func TestPlatformFails(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Directory = &failingDirectory{Directory: c.Directory} })
 	w.register()
@@ -235,7 +235,7 @@ func FuzzBareAddress(f *testing.F) {
 
 var errBroken = errors.New("the list ends in the middle")
 
-// A disk that is nearly full takes no more messages, in either version.
+// While the disk is nearly full, messages are refused, in both versions.
 func TestSendNoRoom(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Space = func() error { return errors.New("only 3 MB are free") } })
 	w.register()

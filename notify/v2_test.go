@@ -125,7 +125,7 @@ func TestCampaignTypes(t *testing.T) {
 		`{"_links":{"self":{"href":"`+types+`"},"sender":{"href":"/senders/`+w.sender+`"}},"campaign_types":[`+strings.Join(want, ",")+`]}`)
 	w.two(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, refused(`Sender with id "`+w.sender+`" could not be found`))
 
-	// The same client without the scope for what is critical.
+	// The same client without the scope for critical notifications.
 	testkit.Must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite}
 		return nil
@@ -187,7 +187,7 @@ func TestTemplates2(t *testing.T) {
 	w.two(token, "GET", "/templates/"+id, "").want(t, "gone", 404, missing)
 }
 
-// campaignOf is the body of a campaign.
+// campaignOf returns the body of a campaign.
 func campaignOf(kind, to string) string {
 	return `{"send_to":` + to + `,"campaign_type_id":"` + kind + `","text":"hello","subject":"Sub"}`
 }
@@ -227,7 +227,7 @@ func TestCampaignRefuses(t *testing.T) {
 	}
 }
 
-// A campaign reaches everybody in its audiences once.
+// A campaign reaches each recipient in its audiences once.
 func TestCampaign(t *testing.T) {
 	w := newCampaignWorld(t)
 	ann, _ := w.user("ann")
@@ -286,7 +286,8 @@ func (w *campaignWorld) status(id string) (s statusShape) {
 	return s
 }
 
-// A campaign to nobody is done at once, and its template is the type's.
+// A campaign without recipients is completed at once, and uses the template of its
+// type.
 func TestCampaignToNobody(t *testing.T) {
 	w := newCampaignWorld(t)
 	template := w.two(w.token, "POST", "/templates", `{"name":"T","text":"[{{.Text}}]"}`).id(t, "id")
@@ -308,8 +309,8 @@ func TestCampaignToNobody(t *testing.T) {
 	}
 }
 
-// People leave a campaign type for themselves, clients for others, and nobody
-// leaves one that is critical.
+// Users can unsubscribe themselves from a campaign type, and clients can unsubscribe
+// others. A critical type cannot be unsubscribed from.
 func TestUnsubscribers(t *testing.T) {
 	w := newCampaignWorld(t)
 	ann, own := w.user("ann")
@@ -354,7 +355,7 @@ func TestUnsubscribers(t *testing.T) {
 	gets("silent", ann, 1)
 }
 
-// Campaigns are forgotten with their messages.
+// Campaigns are dropped with their messages.
 func TestForgetCampaigns(t *testing.T) {
 	w := newCampaignWorld(t)
 	sent := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"users":["u"]}`)).id(t, "id")

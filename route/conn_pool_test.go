@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// scripted is an instance that speaks to each connection as the test says.
+// scripted starts an instance that handles each connection with speak.
 func (w *world) scripted(guid string, index int, speak func(c net.Conn, r *bufio.Reader, nth int32)) {
 	w.t.Helper()
 	l := testkit.Listen(w.t)
@@ -37,7 +37,7 @@ func (w *world) scripted(guid string, index int, speak func(c net.Conn, r *bufio
 	w.router.Changed(ready(guid, index))
 }
 
-// answers reads one request after the other and answers each with text.
+// answers reads one request after the other and responds to each with text.
 func answers(text string) func(net.Conn, *bufio.Reader, int32) {
 	return func(c net.Conn, r *bufio.Reader, _ int32) {
 		for {
@@ -53,8 +53,8 @@ func answers(text string) func(net.Conn, *bufio.Reader, int32) {
 	}
 }
 
-// Whatever an instance answers, the client gets what was meant, and a connection on
-// which something is left is not used again.
+// For any response of an instance, the client gets the right one. A connection with
+// leftover data is not reused.
 func TestAnswersOfAllKinds(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
@@ -92,8 +92,8 @@ func TestAnswersOfAllKinds(t *testing.T) {
 	}
 }
 
-// An instance that ends a connection after each answer without a word costs no
-// request; one that ends it in the midst of an answer does, and is not asked twice.
+// An instance can close a connection after each response without losing a request. If
+// it closes the connection during a response, the request fails and is not repeated.
 func TestConnectionThatEnds(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"), routeTo("half", "", "b"))
 	w.scripted("a", 0, func(c net.Conn, r *bufio.Reader, _ int32) {
@@ -118,7 +118,7 @@ func TestConnectionThatEnds(t *testing.T) {
 	}
 }
 
-// Connections that nobody uses are closed after a while.
+// Idle connections are closed after a while.
 func TestIdleWiresAreClosed(t *testing.T) {
 	kept := newWorld(t, routeTo("shop", "", "a"))
 	kept.instance("a", 0, says("hi"))
@@ -128,7 +128,7 @@ func TestIdleWiresAreClosed(t *testing.T) {
 	if n := kept.openTo(idOf("a", 0)); n != 1 {
 		t.Errorf("%d connections are open after use, want 1", n)
 	}
-	for _, method := range []string{http.MethodGet, http.MethodPost} { // over a wire, and over a transport
+	for _, method := range []string{http.MethodGet, http.MethodPost} { // over a pooled connection, and over a transport
 		w := newWorld(t, routeTo("shop", "", "a"))
 		w.router.idle = 50 * time.Millisecond
 		w.instance("a", 0, says("hi"))
@@ -137,7 +137,7 @@ func TestIdleWiresAreClosed(t *testing.T) {
 	}
 }
 
-// A client that leaves takes its request to the instance with it.
+// When a client disconnects, its request to the instance is cancelled.
 func TestClientThatLeavesEndsItsWire(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	asked, gone := make(chan struct{}), make(chan struct{})
@@ -146,7 +146,7 @@ func TestClientThatLeavesEndsItsWire(t *testing.T) {
 			t.Error("the request has not come:", err)
 		}
 		close(asked)
-		_, _ = r.ReadByte() // fails when the connection has ended
+		_, _ = r.ReadByte() // fails when the connection is closed
 		close(gone)
 	})
 	c := w.raw("GET / HTTP/1.1", "Host: shop.dew.localhost")
@@ -155,11 +155,11 @@ func TestClientThatLeavesEndsItsWire(t *testing.T) {
 	testkit.Closed(t, "the connection to the instance ends", gone)
 }
 
-// One that leaves before its request was sent leaves no connection behind.
+// A client that disconnects before its request was sent leaves no connection open.
 func TestClientThatLeavesEarlyEndsItsWire(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.scripted("a", 0, func(_ net.Conn, r *bufio.Reader, _ int32) {
-		_, _ = io.Copy(io.Discard, r) // until the connection ends
+		_, _ = io.Copy(io.Discard, r) // until the connection is closed
 	})
 	for range 20 {
 		dials := w.dialsTo(idOf("a", 0))
@@ -195,7 +195,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// idleTo is the connection to the instance of a route that no request uses now.
+// idleTo returns the idle connection to the instance of a route.
 func (w *world) idleTo(host string) *pooledConn {
 	tg, _ := w.router.table.Load().match(host+".dew.localhost", "/").pick(nil)
 	p := tg.endpoint.connPool
@@ -209,9 +209,9 @@ func (w *world) idleTo(host string) *pooledConn {
 	return nil
 }
 
-// What an instance sends while it was asked nothing is the answer to no request: an
-// app that sends too much, or says on an idle connection that it will close it, must
-// not make one client get what was meant for another.
+// Data that an instance sends without a request is not the response to any request. An
+// app that sends too much, or announces a timeout on an idle connection, must not
+// affect other clients.
 func TestUnaskedAnswerIsNobodys(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	const stale = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale"

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// grpcWorld is a route to a real gRPC server and a client that goes through it.
+// grpcWorld returns a real gRPC server with a route, and a client that uses the route.
 func grpcWorld(t *testing.T, opts ...grpc.ServerOption) (*health.Server, *grpc.ClientConn) {
 	t.Helper()
 	w := newWorld(t, overHTTP2(routeTo("grpc", "", "a")))
@@ -41,7 +41,7 @@ func grpcWorld(t *testing.T, opts ...grpc.ServerOption) (*health.Server, *grpc.C
 	return checks, c
 }
 
-// A call with one answer, and one that fails: its status comes with the header alone.
+// A unary call succeeds. A failed call has its status in the header alone.
 func TestGRPCUnary(t *testing.T) {
 	checks, c := grpcWorld(t)
 	checks.SetServingStatus("shop", healthpb.HealthCheckResponse_SERVING)
@@ -63,8 +63,8 @@ func TestGRPCUnary(t *testing.T) {
 	}
 }
 
-// A stream of answers: each comes when it is sent. When the client leaves, the stream
-// ends at the server.
+// In a server stream, each message arrives when it is sent. When the client
+// disconnects, the stream ends at the server.
 func TestGRPCServerStream(t *testing.T) {
 	ended := make(chan struct{})
 	checks, c := grpcWorld(t, grpc.StreamInterceptor(func(s any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
@@ -96,7 +96,7 @@ func TestGRPCServerStream(t *testing.T) {
 	testkit.Closed(t, "the stream at the server ends", ended)
 }
 
-// Both sides speak in turn on one stream, and its end comes with its status.
+// Both sides send in turn on one stream, and the status arrives at its end.
 func TestGRPCBothWays(t *testing.T) {
 	_, c := grpcWorld(t)
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
@@ -122,7 +122,7 @@ func TestGRPCBothWays(t *testing.T) {
 	}
 }
 
-// A route without an instance is told in gRPC's own way.
+// A route without an instance is reported as a gRPC status.
 func TestGRPCWithoutInstance(t *testing.T) {
 	w := newWorld(t, overHTTP2(routeTo("grpc", "", "a")))
 	c, err := grpc.NewClient("passthrough:///"+w.front.Listener.Addr().String(),

@@ -30,7 +30,7 @@ const (
 	workerGUID = "aaaaaaaa-0000-4000-8000-000000000002"
 )
 
-// world is a server before one app with a running instance of each process.
+// world is a server for one app with a running instance of each process.
 type world struct {
 	t          *testing.T
 	s          *Server
@@ -45,7 +45,7 @@ type world struct {
 	denied   error
 	accesses []Access
 	lines    []string
-	ended    bool   // the instances
+	ended    bool   // the instances have stopped
 	attached string // the task whose session was opened last
 
 	registry *registry.Registry
@@ -111,7 +111,7 @@ func (w *world) serve() {
 	w.t.Cleanup(w.stop)
 }
 
-// The world is also what sshd needs of others.
+// The world also implements Instances.
 
 func (w *world) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error) {
 	container := w.containers[t.Process]
@@ -136,7 +136,7 @@ func (w *world) Instances(process string) []runtime.Status {
 	}
 }
 
-// Dial answers with what it was asked to dial, and then echoes.
+// Dial returns a connection that sends the dialled address and then echoes.
 func (w *world) Dial(_ context.Context, _ runtime.InstanceID, network, address string) (net.Conn, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil && ap.Port() == 1 {
 		return nil, errors.New("connection refused")
@@ -203,7 +203,7 @@ func (w *world) record(a Access) {
 	w.accesses = append(w.accesses, a)
 }
 
-// login connects as a client. The banner is what the server said beforehand.
+// login connects as a client. The banner is the server's message before the login.
 func (w *world) login(user, code string) (_ *ssh.Client, banner string, err error) {
 	c, err := ssh.Dial("tcp", w.addr, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: testkit.Patience,
@@ -213,7 +213,7 @@ func (w *world) login(user, code string) (_ *ssh.Client, banner string, err erro
 	return c, banner, err
 }
 
-// client is a client that must be let in.
+// client logs in as a client, which must succeed.
 func (w *world) client(user string) *ssh.Client {
 	w.t.Helper()
 	c, banner, err := w.login(user, w.code("good"))
@@ -241,7 +241,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// sessions counts what runs in the instances.
+// sessions returns the number of processes in the instances.
 func (w *world) sessions() int {
 	n := 0
 	for _, c := range w.fake.Containers() {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// ((name)), where a dot leads into a map; a leading ! is allowed and means nothing.
+// A variable is ((name)), where a dot selects a map entry. A leading ! is allowed and
+// has no effect.
 var (
 	variable      = regexp.MustCompile(`\(\((!?[-/.\w\pL]+)\)\)`)
 	wholeVariable = regexp.MustCompile(`^\(\((!?[-/.\w\pL]+)\)\)$`)
@@ -36,7 +37,7 @@ type interpolation struct {
 	done        map[*Node]*Node // shared nodes are replaced once
 	errs        []error
 	missing     []string
-	missingLine int // of the first one
+	missingLine int // of the first missing variable
 }
 
 func (in *interpolation) node(n *Node) *Node {
@@ -65,7 +66,7 @@ func (in *interpolation) node(n *Node) *Node {
 	return &out
 }
 
-// text replaces a text that is one variable by its value, whatever it is.
+// text replaces a text that consists of one variable by its value of any type.
 func (in *interpolation) text(n *Node, s string) *Node {
 	m := wholeVariable.FindStringSubmatch(s)
 	if m == nil {
@@ -83,7 +84,7 @@ func (in *interpolation) text(n *Node, s string) *Node {
 	return out
 }
 
-// splice puts values into the middle of a text.
+// splice inserts values into a text.
 func (in *interpolation) splice(s string, line int) string {
 	return variable.ReplaceAllStringFunc(s, func(match string) string {
 		v, ok := in.lookup(match[2:len(match)-2], line)
@@ -98,7 +99,7 @@ func (in *interpolation) splice(s string, line int) string {
 	})
 }
 
-// lookup finds a variable by its whole name, or by a path into maps.
+// lookup returns a variable by its whole name, or by a path into maps.
 func (in *interpolation) lookup(name string, line int) (any, bool) {
 	name = strings.TrimPrefix(name, "!")
 	if v, ok := in.vars[name]; ok {

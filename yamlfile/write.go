@@ -14,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Text writes a map for people: YAML in lines, with quotes around texts that YAML would
-// read as another type.
+// Text writes a map as readable YAML, with quotes around texts that YAML would parse as
+// another type.
 func Text(m yaml.MapSlice) ([]byte, error) {
 	w := textWriter{}
 	w.out.WriteString("---\n")
@@ -23,7 +23,7 @@ func Text(m yaml.MapSlice) ([]byte, error) {
 	return w.out.Bytes(), w.err
 }
 
-// JSON is JSON as a value of YAML, which it is valid in.
+// JSON is a JSON value inside YAML, where it is also valid.
 type JSON json.RawMessage
 
 // MarshalYAML returns the JSON unchanged.
@@ -85,7 +85,7 @@ func (w *textWriter) texts(indent int, key string, list []string) {
 	}
 }
 
-// plainText needs no quotes, unless it is a word of YAML.
+// plainText matches texts that need no quotes, unless they are YAML words.
 var (
 	plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9_./-]*|[0-9]+M)$`)
 	yamlWord  = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|y|n|null|nan|inf)$`)
@@ -100,7 +100,7 @@ func (w *textWriter) scalar(v any) string {
 	}
 	s, ok := v.(string)
 	if !ok {
-		return fmt.Sprint(v) // a number or a truth value
+		return fmt.Sprint(v) // a number or a boolean
 	}
 	if plainText.MatchString(s) && !yamlWord.MatchString(s) {
 		return s
@@ -146,7 +146,7 @@ func FromPlain(v any, line int) (*Node, error) {
 	return n, nil
 }
 
-// ScalarText writes a value as text, if it is one.
+// ScalarText returns a scalar as text. It returns false for other values.
 func ScalarText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:

@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// emails reads an audience.
+// emails returns the addresses of an audience.
 func emails(t testing.TB, a delivery.Audience, err error) (out []string) {
 	t.Helper()
 	if err != nil {
@@ -54,7 +54,7 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, r := range []auth.Role{
 		{User: guids["ann"], Type: auth.SpaceDeveloper, Space: space.GUID},
-		{User: guids["ann"], Type: auth.SpaceManager, Space: space.GUID}, // twice, and told once
+		{User: guids["ann"], Type: auth.SpaceManager, Space: space.GUID}, // two roles, but one mail
 		{User: guids["dan"], Type: auth.SpaceDeveloper, Space: space.GUID},
 		{User: "some-client", Type: auth.SpaceDeveloper, Space: space.GUID},
 		{User: guids["ann"], Type: auth.OrgUser, Org: space.Org},
@@ -105,7 +105,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// is says what is wrong with an error.
+// is returns an error unless err is want.
 func is(err, want error) error {
 	if errors.Is(err, want) {
 		return nil

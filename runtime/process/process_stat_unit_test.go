@@ -88,9 +88,14 @@ func TestEnded(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	testkit.EventuallyTrue(t, "the zombie counts as ended", func() bool { return Ended(pid, born) })
-	if s, ok := ReadStat(Dir(pid)); !ok || s.state != 'Z' {
-		t.Fatalf("stat = %+v, %v, want a zombie", s, ok)
+	testkit.Eventually(t, "the process is a zombie", func() error {
+		if s, ok := ReadStat(Dir(pid)); !ok || s.state != 'Z' {
+			return fmt.Errorf("stat = %+v, %v", s, ok)
+		}
+		return nil
+	})
+	if !Ended(pid, born) {
+		t.Error("a zombie has not ended")
 	}
 	_ = cmd.Wait() // killed: an error, as it must be
 	if !Ended(pid, born) || !Ended(pid, 0) {

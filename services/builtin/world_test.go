@@ -33,7 +33,7 @@ const (
 	testFolder = "dewdb"
 )
 
-// ground is what all tests of the package share: dew-init and one containerd.
+// ground is shared by all tests of the package: dew-init and one containerd.
 var ground struct {
 	bin    string
 	daemon *containerd.Daemon
@@ -80,7 +80,7 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// world is a daemon with databases and without doors. It can leave and come again.
+// world is a daemon with databases but without listeners. It can exit and start again.
 type world struct {
 	t         *testing.T
 	root, run string
@@ -99,7 +99,7 @@ type world struct {
 
 	mu    sync.Mutex
 	lines []string // of the daemon's log, guarded by mu
-	steps []string // of all instances, as users could have seen them; guarded by mu
+	steps []string // of all instances, as users can see them, guarded by mu
 }
 
 var worlds byte // makes subnets differ; tests run one after the other
@@ -136,7 +136,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// Write takes a line of the daemon's log.
+// Write receives a line of the daemon's log.
 func (w *world) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +167,7 @@ func (w *world) open() {
 	w.must(err)
 }
 
-// boot runs everything as a daemon does from its start.
+// boot starts everything as a daemon does.
 func (w *world) boot() {
 	w.t.Helper()
 	w.open()
@@ -193,7 +193,7 @@ func (w *world) boot() {
 	w.away = func() { cancel(); wg.Wait() }
 }
 
-// say writes a line of the platform into the log of an instance.
+// say writes a dew message into the log of an instance.
 func (w *world) say(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
 	if err := (logBook{w.books}).Append(guid, e); err != nil {
@@ -201,11 +201,11 @@ func (w *world) say(guid, line string) {
 	}
 }
 
-// changed notes how far an instance is. Who looks now and then may miss a step.
+// changed records the step of an instance. Polling could miss a step.
 func (w *world) changed(guid string) {
 	rec, err := w.broker.get(guid)
 	if err != nil {
-		return // it is gone
+		return // it was deleted
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +218,7 @@ func (w *world) check(ctx context.Context, err error) {
 	}
 }
 
-// leave is the end of the daemon; its servers stay.
+// leave stops the daemon; its servers keep running.
 func (w *world) leave() {
 	if w.away != nil {
 		w.away()
@@ -265,7 +265,7 @@ func (b logBook) Last(app string) (uint64, error) {
 	return l.LastSeq(), nil
 }
 
-// whole is everything that is kept of the log stream of a server.
+// whole returns the complete stored log of a server.
 func (w *world) whole(guid string) string {
 	w.t.Helper()
 	es, err := (logBook{w.books}).Newest(context.Background(), guid, 1<<20)
@@ -277,7 +277,7 @@ func (w *world) whole(guid string) string {
 	return b.String()
 }
 
-// log is the log stream of a server, and the daemon's own, for failures.
+// log returns the logs of a server and of the daemon, for failures.
 func (w *world) log(guid string) string {
 	var b strings.Builder
 	if es, err := (logBook{w.books}).Newest(context.Background(), guid, 60); err == nil {
@@ -300,7 +300,7 @@ func (w *world) eventually(what, guid string, ok func() error) {
 	}
 }
 
-// ctx is bounded by testkit.Patience.
+// ctx returns a context that testkit.Patience limits.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	w.t.Cleanup(cancel)
@@ -314,7 +314,7 @@ func request(a services.Action, guid, engine, plan, parameters string) services.
 	}
 }
 
-// ask asks for something to happen to an instance and waits for its end.
+// ask sends a request for an instance and waits until its operation finishes.
 func (w *world) ask(r services.InstanceRequest) services.Progress {
 	w.t.Helper()
 	p, err := w.broker.Instance(w.ctx(), r)
@@ -330,7 +330,7 @@ func (w *world) ask(r services.InstanceRequest) services.Progress {
 	return p
 }
 
-// succeed is ask for what must go well.
+// succeed is like ask, but the operation must succeed.
 func (w *world) succeed(r services.InstanceRequest) {
 	w.t.Helper()
 	p := w.ask(r)
@@ -339,7 +339,7 @@ func (w *world) succeed(r services.InstanceRequest) {
 	}
 }
 
-// told is what users could have read so far.
+// told returns all steps that users could have seen so far.
 func (w *world) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
