@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // dial gives a client of the server, over a socket as the daemon has it.
@@ -33,7 +34,7 @@ func TestClientPushes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(t)
-	ctx, cancel := context.WithTimeout(t.Context(), arrival)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	check := func(err error) {
 		t.Helper()
@@ -95,7 +96,7 @@ func TestClientLooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(t)
-	ctx, cancel := context.WithTimeout(t.Context(), arrival)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	a := w.startedApp("shop")
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running})

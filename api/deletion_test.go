@@ -1,13 +1,17 @@
 package api
 
 import (
+	"bytes"
 	"errors"
+	"reflect"
+	goruntime "runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
+	"github.com/dewrun/dew/testkit"
 )
 
 // successor is the daemon after this one: the same store, everything else anew.
@@ -25,16 +29,26 @@ func (w *world) successor() {
 	w.run(w.c.Services.Run)
 }
 
+// waitsForBroker waits until a goroutine waits for an operation of a service. In a test
+// that is not parallel it is a goroutine of that test: no other test runs.
+func waitsForBroker(t *testing.T) {
+	t.Helper()
+	wait := goruntime.FuncForPC(reflect.ValueOf((*marketplace.Marketplace).Wait).Pointer()).Name()
+	stacks := make([]byte, 1<<20)
+	testkit.EventuallyTrue(t, "a deletion waits for the broker", func() bool {
+		return bytes.Contains(stacks[:goruntime.Stack(stacks, true)], []byte("\n"+wait+"("))
+	})
+}
+
 // An org goes with everything in it, also when the daemon ends in the middle: the
 // next one goes on, and who began it finds the same job.
 func TestDeletionGoesOn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t) // not parallel, see waitsForBroker
 	a, pkg, droplet := w.pushed("shop")
 	db := w.makeService("db")
 	w.want(202, "PATCH", "/v3/service_instances/"+db.GUID, `{"parameters":{"hold":true}}`, nil)
 	deletion := w.want(202, "DELETE", "/v3/organizations/"+w.space.Org, "", nil)
-	time.Sleep(50 * time.Millisecond) // likely enough for it to wait for the update
+	waitsForBroker(t)
 	w.jobIs(deletion, "PROCESSING")
 	w.successor()
 	w.jobIs(deletion, "PROCESSING")
@@ -54,7 +68,7 @@ func TestDeletionGoesOn(t *testing.T) {
 		w.want(404, "GET", path, "", nil)
 	}
 	// The bits go by jobs of their own, which the deletion has begun.
-	w.eventually("its bits are gone", func() bool {
+	testkit.EventuallyTrue(t, "its bits are gone", func() bool {
 		_, noPackage := w.c.Packages.Get(pkg)
 		_, noDroplet := w.c.Shelf.Get(droplet)
 		return noPackage != nil && noDroplet != nil

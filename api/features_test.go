@@ -18,7 +18,7 @@ import (
 func TestSSHEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.setSSH(&platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"})
+	w.setSSH(&platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "f"})
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
 	path := "/v3/apps/" + a.GUID
 	enabled := func() (got v3.SSHEnabled) {
@@ -80,7 +80,7 @@ func TestFeatureErrors(t *testing.T) {
 func TestSSHCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.setSSH(&platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"})
+	w.setSSH(&platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "f"})
 	var got v3.SSHCode
 	w.want(http.StatusCreated, http.MethodPost, "/dew/v1/ssh-code", "", &got)
 	if got.Code == "" || got.Address != "127.0.0.1:2222" || got.Fingerprint != "f" {
@@ -97,7 +97,7 @@ func TestSSHCode(t *testing.T) {
 func TestAllowSSH(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.setSSH(&platform.SSHDoor{})
+	w.setSSH(&platform.SSHEndpoint{})
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
 	scopes := []string{auth.ScopeRead, auth.ScopeWrite}
 	for _, tt := range []struct {
@@ -145,4 +145,4 @@ func TestRecordSSH(t *testing.T) {
 }
 
 // setSSH changes what the server knows of the SSH server.
-func (w *world) setSSH(door *platform.SSHDoor) { w.s.apps.SSH, w.s.daemon.SSH = door, door }
+func (w *world) setSSH(door *platform.SSHEndpoint) { w.s.apps.SSH, w.s.daemon.SSH = door, door }

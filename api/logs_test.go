@@ -7,11 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,10 +16,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/logs"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestLogCacheIsStrict(t *testing.T) {
@@ -69,48 +66,6 @@ func TestLogCacheIsStrict(t *testing.T) {
 	}
 }
 
-// Reads give what looking at every line would give: the oldest lines from a time
-// on, or the newest before a time, whatever the times.
-func TestLogCacheWindows(t *testing.T) {
-	w := newWorld(t)
-	a := w.createApp("shop")
-	for i := range 35 { // batches of different sizes
-		w.print(a.GUID, slices.Repeat([]string{strconv.Itoa(i)}, 1+i*2)...)
-	}
-	l := w.log(a.GUID)
-	all := must(l.Newest(t.Context(), 10000))(t)
-	if len(all) != 35*35+1 {
-		t.Fatalf("lines = %d, want 1226", len(all))
-	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	moment := func() int64 { return all[rnd.IntN(len(all))].Time.UnixNano() + rnd.Int64N(3) - 1 }
-	for range 60 {
-		x := logs.Window{Start: moment(), End: moment(), Limit: 1 + rnd.IntN(logs.MaxLimit), Descending: rnd.IntN(2) == 0}
-		if rnd.IntN(3) == 0 {
-			x.End = math.MaxInt64
-		}
-		var want []uint64
-		for _, e := range all {
-			if at := e.Time.UnixNano(); at >= x.Start && at < x.End {
-				want = append(want, e.Seq)
-			}
-		}
-		if x.Descending {
-			slices.Reverse(want)
-		}
-		want = want[:min(len(want), x.Limit)]
-		var got []uint64
-		for p := must(x.Open(t.Context(), l))(t); len(p.Lines) > 0; must(0, p.Next(t.Context()))(t) {
-			for _, e := range p.Lines {
-				got = append(got, e.Seq)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("%+v gives %v, want %v", x, got, want)
-		}
-	}
-}
-
 // The client finds the newest line, begins a second before it, and goes on behind
 // the last one it saw.
 func TestLogCacheFollow(t *testing.T) {
@@ -146,7 +101,7 @@ type stream struct {
 
 func (w *world) stream(t *testing.T, srv *httptest.Server, path string, header ...string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), arrival)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	r := must(http.NewRequestWithContext(ctx, "GET", srv.URL+path, nil))(t)
 	for i := 0; i+1 < len(header); i += 2 {

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/platform"
+	"github.com/dewrun/dew/testkit"
 )
 
 func (w *world) createOrg(name string) v3.Organization {
@@ -235,28 +236,18 @@ func TestDeleteOrg(t *testing.T) {
 		if first != a.GUID {
 			t.Errorf("process that changed = %v, want that of the app", first)
 		}
-	case <-time.After(arrival):
+	case <-time.After(testkit.Patience):
 		t.Error("nobody was told that the process of the app is gone")
 	}
-	w.eventually("the package is gone", func() bool {
+	testkit.EventuallyTrue(t, "the package is gone", func() bool {
 		_, err := w.c.Packages.Get(pkg.GUID)
 		return platform.IsNotFound(err)
 	})
-	if err := errors.Join(w.s.platform.DoDeleteOrg(context.Background(), o.GUID), w.s.platform.DoDeleteSpace(context.Background(), sp.GUID)); err != nil {
+	del := platform.Deletions{Platform: w.s.platform}
+	if err := errors.Join(del.DeleteOrg(context.Background(), o.GUID), del.DeleteSpace(context.Background(), sp.GUID)); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 	w.wantNames("", "/v3/spaces", "dev")
-}
-
-// eventually waits for what a job does.
-func (w *world) eventually(what string, is func() bool) {
-	w.t.Helper()
-	for end := time.Now().Add(arrival); time.Now().Before(end); pause() {
-		if is() {
-			return
-		}
-	}
-	w.t.Errorf("never: %s", what)
 }
 
 func TestDeleteSpace(t *testing.T) {

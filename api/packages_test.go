@@ -11,11 +11,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/testkit"
 )
 
 // form is the body of an upload; an empty part is left out.
@@ -162,16 +162,13 @@ func (w *world) stage(pkg string) v3.Build {
 	w.t.Helper()
 	var b v3.Build
 	w.want(201, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`, &b)
-	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	testkit.EventuallyTrue(w.t, "the build ends", func() bool {
 		w.want(200, "GET", "/v3/builds/"+b.GUID, "", &b)
-		if b.State == v3.BuildStaged {
-			return b
-		}
 		if b.State == v3.BuildFailed {
 			w.t.Fatalf("build failed: %s", *b.Error)
 		}
-	}
-	w.t.Fatal("the build does not end")
+		return b.State == v3.BuildStaged
+	})
 	return b
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
@@ -34,7 +35,7 @@ type wholePlatform struct {
 	t        testing.TB
 	c        Config
 	door     http.Handler
-	sup      *runtime.Supervisor
+	sup      *supervisor.Supervisor
 	fake     *runtimetest.Fake
 	broker   *fakeBroker
 	password string // of admin
@@ -57,7 +58,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	p := &wholePlatform{t: t, fake: runtimetest.NewFake()}
-	p.sup = must(runtime.NewSupervisor(runtime.Config{
+	p.sup = must(supervisor.New(supervisor.Config{
 		Engine: standIns{p.fake}, Registry: reg, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)
@@ -69,7 +70,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: registry.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
 		Processes: p.sup, Exits: p.sup.Exits(), Logs: stored, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
-		UploadDir: filepath.Join(dir, "uploads"), SSH: &platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
+		UploadDir: filepath.Join(dir, "uploads"), SSH: &platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
 	p.c.Services = marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})

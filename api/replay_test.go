@@ -14,19 +14,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/api/cftest"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services/servicestest"
+	"github.com/dewrun/dew/testkit"
 )
-
-// arrival bounds every wait for what comes by itself: only what never comes reaches it.
-const arrival = time.Minute
-
-// longestPause is between two questions for an answer that takes its time.
-const longestPause = 50 * time.Millisecond
 
 // What the stock client sent to a real daemon once is sent again, and what it
 // reads of the answers is what it read then. Every folder is one script with a
@@ -127,21 +121,20 @@ func (p *rerun) replay(all []cftest.Recording) {
 // again sends one request. A question is asked until the recorded answer comes:
 // the client asked again, too, and only its last answer was kept.
 func (p *rerun) again(e cftest.Exchange) error {
-	pause := time.Millisecond
-	for end := time.Now().Add(arrival); ; time.Sleep(pause) {
-		pause = min(2*pause, longestPause)
+	return testkit.Until(func() error {
 		r, err := p.b.Request("http://replay", e)
 		if err != nil {
-			return err
+			return testkit.Finally(err)
 		}
 		got, err := p.read(r)
 		if err == nil {
 			err = p.b.Match(e.Answer, got)
 		}
-		if err == nil || !e.Reads() || time.Now().After(end) {
-			return err
+		if err != nil && !e.Reads() {
+			return testkit.Finally(err)
 		}
-	}
+		return err
+	})
 }
 
 // read sends a request and leaves of the answer what the client reads.
@@ -219,7 +212,7 @@ func (p *rerun) await(name, number string) error {
 		return err
 	}
 	admin := p.admin()
-	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	return testkit.Until(func() error {
 		active, _ := admin.get("/v3/deployments?status_values=ACTIVE&app_guids=" + pr.App)["resources"].([]any)
 		running := 0
 		for _, s := range p.sup.Instances(pr.GUID) {
@@ -227,9 +220,9 @@ func (p *rerun) await(name, number string) error {
 				running++
 			}
 		}
-		if len(active) == 0 && running == n {
-			return nil
+		if len(active) > 0 || running != n {
+			return fmt.Errorf("%s has %d instances that run and %d deployments that go on, want %d and none", name, running, len(active), n)
 		}
-	}
-	return fmt.Errorf("%s does not come to rest", name)
+		return nil
+	})
 }

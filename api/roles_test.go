@@ -3,15 +3,12 @@ package api
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 )
-
-func pause() { time.Sleep(2 * time.Millisecond) }
 
 func roleBody(kind, noun, guid, user string) string {
 	return `{"type":"` + kind + `","relationships":{"` + noun + `":{"data":{"guid":"` + guid + `"}},"user":{"data":` + user + `}}}`

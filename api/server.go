@@ -103,7 +103,7 @@ type Config struct {
 	PortTrouble func(port int) string
 
 	// SSH is the SSH server for instances. Nil means none.
-	SSH *platform.SSHDoor
+	SSH *platform.SSHEndpoint
 
 	// Notify serves requests under /notify, with the prefix stripped. Nil means none.
 	Notify http.Handler
@@ -204,10 +204,14 @@ func (s *Server) group() {
 	s.orgs = &orgs.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.market = &market.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show}
 	s.logs = &logs.Handlers{Access: s.access, Platform: s.platform, Present: show, Fail: s.fail, Beat: logs.Heartbeat}
-	s.daemon = &daemon.Handlers{Access: s.access, Links: s.links, Platform: s.platform, Present: show, Options: daemon.Options{
-		Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
-		Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails, Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
-	}}
+	s.daemon = &daemon.Handlers{
+		Access: s.access, Links: s.links, Platform: s.platform, Present: show,
+		Self: daemon.Self{
+			Version: s.c.Version, About: s.c.About, SSH: s.c.SSH, RefusedURLs: s.c.RefusedURLs, SetAside: s.c.SetAside, Crashed: s.c.Crashed,
+			Metrics: s.c.Metrics, Shutdown: s.c.Shutdown,
+		},
+		Mailing: daemon.Mailing{Notify: s.c.Notify, Mails: s.c.Mails, CrashMails: s.c.CrashMails},
+	}
 }
 
 // register registers all endpoints, each with its guard. An incomplete row fails the

@@ -5,19 +5,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/services"
 )
 
 // What is in the way of a deletion is waited for, and what it leaves is deleted, too.
 func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t) // not parallel, see waitsForBroker
 	db := w.makeService("db")
 	w.want(202, "PATCH", "/v3/service_instances/"+db.GUID, `{"parameters":{"hold":true}}`, nil)
 	deletion := w.want(202, "DELETE", "/v3/spaces/"+w.space.GUID, "", nil)
-	time.Sleep(50 * time.Millisecond) // likely enough for it to meet the update
+	waitsForBroker(t)
 	w.release()
 	w.complete(deletion)
 	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {

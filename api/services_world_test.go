@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/testkit"
 )
 
 // fakeBroker does at once what it is asked to do, unless the parameters have the
@@ -152,7 +153,7 @@ func (f *fakeBroker) letGo() []string {
 func (w *world) release() {
 	w.t.Helper()
 	var guids []string
-	w.eventually("the broker holds something", func() bool {
+	testkit.EventuallyTrue(w.t, "the broker holds something", func() bool {
 		guids = w.broker.letGo()
 		return len(guids) > 0
 	})
@@ -209,15 +210,13 @@ func (f *fakeSnapshots) DeleteSnapshot(_ context.Context, _, snapshot string) er
 // plan waits for the catalog and gives the plan of the name.
 func (w *world) plan(name string) v3.ServicePlan {
 	w.t.Helper()
-	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		var page v3.List[v3.ServicePlan]
+	var page v3.List[v3.ServicePlan]
+	testkit.EventuallyTrue(w.t, "there is a plan "+name, func() bool {
+		page = v3.List[v3.ServicePlan]{}
 		w.want(200, "GET", "/v3/service_plans?names="+name, "", &page)
-		if len(page.Resources) == 1 {
-			return page.Resources[0]
-		}
-	}
-	w.t.Fatalf("there is no plan %s", name)
-	return v3.ServicePlan{}
+		return len(page.Resources) == 1
+	})
+	return page.Resources[0]
 }
 
 // managed is the body that makes a service instance of a plan.
@@ -269,13 +268,13 @@ func (w *world) complete(h http.Header) {
 func (w *world) jobIs(h http.Header, state string) v3.Job {
 	w.t.Helper()
 	var j v3.Job
-	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	testkit.Eventually(w.t, "the job is "+state, func() error {
 		w.want(200, "GET", strings.TrimPrefix(h.Get("Location"), publicURL), "", &j)
-		if j.State == state {
-			return j
+		if j.State != state {
+			return fmt.Errorf("job = %+v", j)
 		}
-	}
-	w.t.Fatalf("job = %+v, want state %s", j, state)
+		return nil
+	})
 	return j
 }
 

@@ -92,7 +92,7 @@ func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { http.NotFound(rw, r) })
-	rate := inbound.Rate{Patience: 300 * time.Millisecond, BytesPerSecond: 500}
+	rate := inbound.Rate{Patience: 100 * time.Millisecond, BytesPerSecond: 500}
 	server := httptest.NewServer(rate.Bodies(w.local))
 	t.Cleanup(server.Close)
 	a := w.startedApp("shop")
@@ -118,7 +118,7 @@ func packageOf(w *world, a v3.App) string {
 	return p.GUID
 }
 
-// dripped sends a body byte by byte, one every 50 ms, until it is answered.
+// dripped sends a body byte by byte, one every 10 ms, until it is answered.
 func dripped(t *testing.T, address, path, header string) (int, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -137,7 +137,7 @@ func dripped(t *testing.T, address, path, header string) (int, string) {
 			select {
 			case <-answered:
 				return
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(10 * time.Millisecond):
 				_, _ = c.Write([]byte(" ")) // fails when it is cut off
 			}
 		}

@@ -105,7 +105,7 @@ func TestRootTellsSSHDoor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.c
-	c.Metrics, c.SSH = nil, &platform.SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "abc"}
+	c.Metrics, c.SSH = nil, &platform.SSHEndpoint{Address: "127.0.0.1:2222", Fingerprint: "abc"}
 	got := asVisitor(must(New(c))(t).Handler(), "", "GET", "/", "")
 	root := must(rest.DecodeBytes[v3.Root](got.Body.Bytes()))(t)
 	want := v3.RootLink{Href: "127.0.0.1:2222", Meta: v3.RootMeta{HostKeyFingerprint: "abc", OAuthClient: "ssh-proxy"}}

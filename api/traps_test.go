@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/cftest"
+	"github.com/dewrun/dew/testkit"
 )
 
 // These are the places where the stock client stumbles over an answer that looks
@@ -115,15 +116,14 @@ func (g *garden) job(h http.Header) map[string]any {
 // until asks again and again.
 func (g *garden) until(what, path string, ok func(map[string]any) bool) map[string]any {
 	g.t.Helper()
-	for end := time.Now().Add(arrival); ; time.Sleep(time.Millisecond) {
-		v := g.dora.get(path)
-		if ok(v) {
-			return v
+	var v map[string]any
+	testkit.Eventually(g.t, what, func() error {
+		if v = g.dora.get(path); !ok(v) {
+			return fmt.Errorf("%v", v)
 		}
-		if time.Now().After(end) {
-			g.t.Fatalf("waited in vain: %s: %v", what, v)
-		}
-	}
+		return nil
+	})
+	return v
 }
 
 // app makes an app by a manifest, as push does, and gives its guid.

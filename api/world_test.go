@@ -15,11 +15,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/bcrypt"
@@ -35,6 +35,7 @@ import (
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -129,6 +130,7 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		panic(err)
 	}
+	debug.SetGCPercent(400) // a test has little data, and collecting it would take a quarter of the time
 	code := m.Run()
 	_ = os.RemoveAll(began)
 	os.Exit(code)
@@ -284,15 +286,16 @@ func (w *world) finish(h http.Header) v3.Job {
 	if !absolute || path == "" {
 		w.t.Fatalf("Location = %q, want an absolute URL", h.Get("Location"))
 	}
-	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		var j v3.Job
+	var j v3.Job
+	testkit.Eventually(w.t, "the job ends", func() error {
+		j = v3.Job{}
 		w.want(http.StatusOK, http.MethodGet, path, "", &j)
-		if j.State != v3.JobProcessing && j.State != v3.JobPolling {
-			return j
+		if j.State == v3.JobProcessing || j.State == v3.JobPolling {
+			return fmt.Errorf("job = %+v", j)
 		}
-	}
-	w.t.Fatal("the job does not end")
-	return v3.Job{}
+		return nil
+	})
+	return j
 }
 
 func (w *world) createApp(name string) v3.App {

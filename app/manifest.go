@@ -169,10 +169,23 @@ type Difference struct {
 // *ManifestError.
 func readYAML(b []byte) (*yamlfile.Node, error) {
 	n, err := yamlfile.Read(b, yamlfile.MaxBytes)
-	if e, ok := errors.AsType[*yamlfile.Error](err); ok {
-		return nil, &ManifestError{Key: e.Key, Line: e.Line, Message: e.Message}
+	return n, ofManifest(err)
+}
+
+// ofManifest turns errors about a file into errors about a manifest.
+func ofManifest(err error) error {
+	found := collect[*yamlfile.Error](err)
+	if len(found) == 0 {
+		return err
 	}
-	return n, err
+	errs := make([]error, len(found))
+	for i, e := range found {
+		errs[i] = &ManifestError{Key: e.Key, Line: e.Line, Message: e.Message}
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
 }
 
 var (

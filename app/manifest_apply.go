@@ -46,25 +46,11 @@ func PlanManifest(old Desired, m *ManifestApp) (Desired, error) {
 // Applied returns the app with the values of the manifest.
 func (m *ManifestApp) Applied(a App) App {
 	a = a.Clone()
-	a.Name = m.Name
-	for k, v := range m.Env {
-		if v == nil {
-			delete(a.Env, k)
-			continue
+	for _, k := range appKeys {
+		if k.apply != nil {
+			k.apply(m, &a)
 		}
-		if a.Env == nil {
-			a.Env = map[string]string{}
-		}
-		a.Env[k] = *v
 	}
-	if m.Buildpacks != nil {
-		a.Buildpacks = slices.Clone(m.Buildpacks)
-	}
-	if m.Stack != nil {
-		a.Stack = *m.Stack
-	}
-	a.Lifecycle = m.lifecycleOf(a)
-	a.Metadata = a.Metadata.Merge(m.Metadata)
 	return a
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/spelling"
 	"github.com/dewrun/dew/yamlfile"
 )
 
@@ -28,8 +29,8 @@ func ParseNamedManifest(b []byte, vars map[string]any, name string) (Manifest, [
 		return Manifest{}, nil, err
 	}
 	if vars != nil {
-		if root, err = interpolate(root, vars); err != nil {
-			return Manifest{}, nil, err
+		if root, err = yamlfile.Interpolate(root, vars); err != nil {
+			return Manifest{}, nil, ofManifest(err)
 		}
 	}
 	d := &decoder{explained: map[string]bool{}, sent: vars == nil}
@@ -134,30 +135,13 @@ func (d *decoder) application(n *yamlfile.Node, i int) (a ManifestApp) {
 	return a
 }
 
+// appKeys returns the keys of an app.
 func (d *decoder) appKeys(a *ManifestApp) []yamlfile.Key {
-	return []yamlfile.Key{
-		{Name: "name", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &a.Name) }},
-		{Name: "path", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &a.Path) }},
-		{Name: "stack", Read: func(key string, v *yamlfile.Node) {
-			var s string
-			if d.text(key, v, &s) {
-				a.Stack = &s
-			}
-		}},
-		{Name: "buildpacks", Read: func(key string, v *yamlfile.Node) { a.Buildpacks = d.texts(key, v) }},
-		{Name: "env", Read: func(key string, v *yamlfile.Node) { a.Env = d.env(key, v) }},
-		{Name: "processes", Read: func(key string, v *yamlfile.Node) { a.Processes = d.processes(key, v) }},
-		{Name: "sidecars", Read: func(key string, v *yamlfile.Node) { a.Sidecars = d.sidecars(key, v) }},
-		{Name: "routes", Read: func(key string, v *yamlfile.Node) { a.Routes = d.routes(key, v) }},
-		{Name: "services", Read: func(key string, v *yamlfile.Node) { a.Services = d.services(key, v) }},
-		{Name: keyDependsOn, Read: func(key string, v *yamlfile.Node) { a.DependsOn = d.dependsOn(key, v) }},
-		{Name: "metadata", Read: func(key string, v *yamlfile.Node) { a.Metadata = d.metadata(key, v) }},
-		{Name: "lifecycle", Read: func(key string, v *yamlfile.Node) { d.lifecycle(key, v, &a.Lifecycle) }},
-		{Name: "docker", Read: func(key string, v *yamlfile.Node) { a.Docker = d.docker(key, v) }},
-		{Name: "no-route", Read: func(key string, v *yamlfile.Node) { d.truth(key, v, &a.NoRoute) }},
-		{Name: "random-route", Read: func(key string, v *yamlfile.Node) { d.truth(key, v, &a.RandomRoute) }},
-		{Name: "default-route", Read: func(key string, v *yamlfile.Node) { d.truth(key, v, &a.DefaultRoute) }},
+	out := make([]yamlfile.Key, len(appKeys))
+	for i, k := range appKeys {
+		out[i] = yamlfile.Key{Name: k.name, Read: func(key string, v *yamlfile.Node) { k.read(d, key, v, a) }}
 	}
+	return out
 }
 
 // processKeys returns the keys of a process in all spellings.
@@ -182,7 +166,7 @@ func (d *decoder) processKeys(m *ManifestProcess) []yamlfile.Key {
 
 // rate reads an amount of log per second.
 func (d *decoder) rate(key string, v *yamlfile.Node) (int64, bool) {
-	text, ok := scalarText(v.Value)
+	text, ok := yamlfile.ScalarText(v.Value)
 	if v.Kind != yamlfile.Scalar || !ok {
 		d.fail(key, v.Line, "must be an amount such as 16K, or -1 for no limit, not %s", v.Noun())
 		return 0, false
@@ -232,7 +216,7 @@ func (d *decoder) required(prefix string, n *yamlfile.Node, name, missing string
 		return true
 	}
 	for _, f := range n.Fields {
-		if f.Name != name && !f.Value.Null() && nearestKey(f.Name, []string{name}) != "" {
+		if f.Name != name && !f.Value.Null() && spelling.NearestKey(f.Name, []string{name}) != "" {
 			d.explained[explainedKey(f)] = true
 			d.fail(prefix+f.Name, f.Line, "is not known: did you mean %s?", name)
 			return false
@@ -253,7 +237,7 @@ func (d *decoder) unknown(key string, line int, known []string) {
 		return
 	}
 	message := "is not known and has no effect"
-	if near := nearestKey(name, known); near != "" {
+	if near := spelling.NearestKey(name, known); near != "" {
 		message += ": did you mean " + near + "?"
 	}
 	d.warn(key, line, message)

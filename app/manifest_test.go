@@ -151,7 +151,7 @@ func FuzzParseVariables(f *testing.F) {
 			return
 		}
 		for name := range vars {
-			if !wholeVariable.MatchString("((" + name + "))") {
+			if !yamlfile.IsVariable(name) {
 				continue
 			}
 			_, _, err := ParseManifest([]byte("applications: [{name: shop, env: {A: (("+name+"))}}]"), vars)

@@ -89,7 +89,7 @@ func (d *decoder) env(key string, v *yamlfile.Node) map[string]*string {
 			out[f.Name] = nil
 			continue
 		}
-		s, ok := scalarText(f.Value.Value)
+		s, ok := yamlfile.ScalarText(f.Value.Value)
 		if f.Value.Kind != yamlfile.Scalar || !ok {
 			d.fail(at, f.Line, "must be text, a number, true or false, not %s", f.Value.Noun())
 		}

@@ -1,107 +1,83 @@
 package app
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // YAML writes the manifest as it is sent to the daemon: only applications, with all
 // variables replaced.
 func (m Manifest) YAML() ([]byte, error) {
-	apps := []yaml.MapSlice{}
-	for i := range m.Applications {
-		apps = append(apps, m.Applications[i].rendered())
-	}
 	// JSON is YAML in which every text is quoted.
-	b, err := yaml.MarshalWithOptions(yaml.MapSlice{{Key: "applications", Value: apps}}, yaml.JSON())
+	b, err := yaml.MarshalWithOptions(m.rendered(), yaml.JSON())
 	if err != nil {
 		return nil, fmt.Errorf("cannot write manifest: %w", err)
 	}
 	return b, nil
 }
 
+func (m Manifest) rendered() yaml.MapSlice {
+	apps := []yaml.MapSlice{}
+	for i := range m.Applications {
+		apps = append(apps, m.Applications[i].rendered())
+	}
+	return yaml.MapSlice{{Key: "applications", Value: apps}}
+}
+
 func (m *ManifestApp) rendered() yaml.MapSlice {
-	out := yaml.MapSlice{{Key: "name", Value: m.Name}}
-	add := func(key string, value any) { out = append(out, yaml.MapItem{Key: key, Value: value}) }
-	if m.Path != "" {
-		add("path", m.Path)
-	}
-	if m.Stack != nil {
-		add("stack", *m.Stack)
-	}
-	if m.Buildpacks != nil {
-		add("buildpacks", m.Buildpacks)
-	}
-	if m.Lifecycle != "" {
-		add("lifecycle", m.Lifecycle)
-	}
-	if m.Docker != nil {
-		image := yaml.MapSlice{{Key: "image", Value: m.Docker.Image}}
-		if m.Docker.Username != "" {
-			image = append(image, yaml.MapItem{Key: "username", Value: m.Docker.Username})
+	var out yaml.MapSlice
+	for _, k := range appKeys {
+		if k.name == firstAfterProcess {
+			out = append(out, m.ManifestProcess.Rendered()...)
 		}
-		add("docker", image)
-	}
-	out = append(out, m.ManifestProcess.Rendered()...)
-	if len(m.Env) > 0 {
-		add("env", renderedTexts(m.Env))
-	}
-	if notes := m.Metadata.rendered(); len(notes) > 0 {
-		add("metadata", notes)
-	}
-	addList(&out, "processes", m.Processes, (*ManifestProcess).Rendered)
-	addList(&out, "sidecars", m.Sidecars, (*ManifestSidecar).Rendered)
-	addList(&out, "routes", m.Routes, (*ManifestRoute).Rendered)
-	addList(&out, "services", m.Services, (*ManifestService).rendered)
-	for _, b := range []struct {
-		key string
-		on  bool
-	}{
-		{"no-route", m.NoRoute}, {"random-route", m.RandomRoute}, {"default-route", m.DefaultRoute},
-	} {
-		if b.on {
-			add(b.key, true)
+		if v := k.write(m); v != nil {
+			out = append(out, yaml.MapItem{Key: k.name, Value: v})
 		}
 	}
 	return out
 }
 
-func (c MetadataChange) rendered() (out yaml.MapSlice) {
+func (c MetadataChange) rendered() any {
+	var out yaml.MapSlice
 	for _, part := range []struct {
 		key   string
 		texts map[string]*string
 	}{{"labels", c.Labels}, {"annotations", c.Annotations}} {
-		if len(part.texts) > 0 {
-			out = append(out, yaml.MapItem{Key: part.key, Value: renderedTexts(part.texts)})
+		if v := renderedTexts(part.texts); v != nil {
+			out = append(out, yaml.MapItem{Key: part.key, Value: v})
 		}
 	}
-	return out
-}
-
-func renderedTexts(texts map[string]*string) yaml.MapSlice {
-	out := yaml.MapSlice{}
-	for _, k := range slices.Sorted(maps.Keys(texts)) {
-		out = append(out, yaml.MapItem{Key: k, Value: texts[k]})
+	if len(out) == 0 {
+		return nil
 	}
 	return out
 }
 
-func addList[T any](out *yaml.MapSlice, key string, list []T, render func(v *T) yaml.MapSlice) {
+func renderedList[T any](list []T, render func(v *T) yaml.MapSlice) any {
 	if len(list) == 0 {
-		return
+		return nil
 	}
 	var items []yaml.MapSlice
 	for i := range list {
 		items = append(items, render(&list[i]))
 	}
-	*out = append(*out, yaml.MapItem{Key: key, Value: items})
+	return items
+}
+
+func renderedTexts(texts map[string]*string) any {
+	if len(texts) == 0 {
+		return nil
+	}
+	out := yaml.MapSlice{}
+	for _, k := range slices.Sorted(maps.Keys(texts)) {
+		out = append(out, yaml.MapItem{Key: k, Value: texts[k]})
+	}
+	return out
 }
 
 // Rendered returns the process as a map of YAML, in the order of its keys.
@@ -150,15 +126,11 @@ func (m *ManifestRoute) Rendered() yaml.MapSlice {
 
 // Described returns the manifest of an app without its routes.
 func (d Desired) Described() ManifestApp {
-	m := ManifestApp{
-		Name: d.App.Name, Env: pointers(d.App.Env),
-		Metadata: MetadataChange{Labels: pointers(d.App.Metadata.Labels), Annotations: pointers(d.App.Metadata.Annotations)},
-	}
-	if len(d.App.Buildpacks) > 0 {
-		m.Buildpacks = slices.Clone(d.App.Buildpacks)
-	}
-	if d.App.Stack != "" {
-		m.Stack = &d.App.Stack
+	var m ManifestApp
+	for _, k := range appKeys {
+		if k.take != nil {
+			k.take(d.App, &m)
+		}
 	}
 	for _, p := range d.Processes {
 		one := ManifestProcess{Type: p.Type}
@@ -194,106 +166,12 @@ func pointers(texts map[string]string) map[string]*string {
 // Text writes the manifest for people: YAML in lines, with quotes around texts that YAML
 // would read as another type.
 func (m Manifest) Text() ([]byte, error) {
-	apps := []yaml.MapSlice{}
-	for i := range m.Applications {
-		apps = append(apps, m.Applications[i].rendered())
+	b, err := yamlfile.Text(m.rendered())
+	if err != nil {
+		return b, fmt.Errorf("cannot write manifest: %w", err)
 	}
-	w := textWriter{}
-	w.out.WriteString("---\n")
-	w.mapping(0, yaml.MapSlice{{Key: "applications", Value: apps}})
-	return w.out.Bytes(), w.err
+	return b, nil
 }
-
-// textWriter writes rendered maps line by line.
-type textWriter struct {
-	out bytes.Buffer
-	err error
-}
-
-func (w *textWriter) line(indent int, text string) {
-	w.out.WriteString(strings.Repeat(" ", indent) + text + "\n")
-}
-
-func (w *textWriter) mapping(indent int, items yaml.MapSlice) {
-	for _, item := range items {
-		key := w.scalar(item.Key) + ":"
-		switch v := item.Value.(type) {
-		case yaml.MapSlice:
-			if len(v) == 0 {
-				w.line(indent, key+" {}")
-				continue
-			}
-			w.line(indent, key)
-			w.mapping(indent+2, v)
-		case []yaml.MapSlice:
-			w.line(indent, key)
-			for _, entry := range v {
-				w.entry(indent, entry)
-			}
-		case []string:
-			w.texts(indent, key, v)
-		case inline:
-			w.line(indent, key+" "+string(v))
-		default:
-			w.line(indent, key+" "+w.scalar(v))
-		}
-	}
-}
-
-// entry writes a map that is an entry of a list: its first line has the dash.
-func (w *textWriter) entry(indent int, m yaml.MapSlice) {
-	from := w.out.Len()
-	w.mapping(indent+2, m)
-	if w.out.Len() > from {
-		w.out.Bytes()[from+indent] = '-'
-	}
-}
-
-func (w *textWriter) texts(indent int, key string, list []string) {
-	if len(list) == 0 {
-		w.line(indent, key+" []")
-		return
-	}
-	w.line(indent, key)
-	for _, s := range list {
-		w.line(indent, "- "+w.scalar(s))
-	}
-}
-
-// plainText needs no quotes, unless it is a word of YAML.
-var (
-	plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9_./-]*|[0-9]+M)$`)
-	yamlWord  = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|y|n|null|nan|inf)$`)
-)
-
-func (w *textWriter) scalar(v any) string {
-	if p, ok := v.(*string); ok {
-		if p == nil {
-			return "null"
-		}
-		v = *p
-	}
-	s, ok := v.(string)
-	if !ok {
-		return fmt.Sprint(v) // a number or a truth value
-	}
-	if plainText.MatchString(s) && !yamlWord.MatchString(s) {
-		return s
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil && w.err == nil {
-		w.err = fmt.Errorf("cannot write manifest: %w", err)
-	}
-	return strings.TrimSpace(b.String())
-}
-
-// inline is JSON in a manifest, which is valid YAML.
-type inline json.RawMessage
-
-// MarshalYAML returns the JSON unchanged.
-func (j inline) MarshalYAML() ([]byte, error) { return j, nil }
 
 func (m *ManifestService) rendered() yaml.MapSlice {
 	out := yaml.MapSlice{{Key: "name", Value: m.Name}}
@@ -301,7 +179,7 @@ func (m *ManifestService) rendered() yaml.MapSlice {
 		out = append(out, yaml.MapItem{Key: "binding_name", Value: m.BindingName})
 	}
 	if m.Parameters != nil {
-		out = append(out, yaml.MapItem{Key: "parameters", Value: inline(m.Parameters)})
+		out = append(out, yaml.MapItem{Key: "parameters", Value: yamlfile.JSON(m.Parameters)})
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestApps(t *testing.T) {
@@ -36,9 +37,9 @@ func TestApp(t *testing.T) {
 	}, v3.InstanceStats{Index: 2, State: v3.StateRunning, Version: "v0"}, v3.InstanceStats{Index: 3, State: v3.StateCrashed, GivenUp: true})
 	d.sidecars = []v3.Sidecar{{Name: "config server", Command: "./config"}}
 	d.dew("app", "shop").must(t, 0,
-		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded: dew crashes shop)",
+		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded, see dew crashes shop)",
 		"2.0G of 1.0G   over its disk limit; 1 crash in a row\n",
-		"port 8080 does not answer; 4 crashes in a row; next start in ", "changes pending", "changes wait for the next start: dew restart shop", "crashed too often: dew restart starts it again")
+		"port 8080 does not answer; 4 crashes in a row; next start in ", "changes pending", "changes apply at the next start. To restart now: dew restart shop", "dew does not restart it: it crashed too often")
 	var v apps.View
 	if err := json.Unmarshal([]byte(d.dew("app", "shop", "--json").out), &v); err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestApp(t *testing.T) {
 		t.Errorf("the guid is %q", got)
 	}
 	d.dew("app", "shp").must(t, 1, `there is no app "shp"`, `did you mean "shop"?`)
-	d.dew("app", "other").must(t, 1, "dew apps lists")
+	d.dew("app", "other").must(t, 1, "To list the apps: dew apps")
 }
 
 // The buildpack and the start command of the droplet are shown if the app names none,
@@ -85,10 +86,10 @@ func TestPS(t *testing.T) {
 		{Type: "worker"},
 	}
 	d.dew("ps").must(t, 0,
-		"shop   web/0      web                       running   5s    5.0M of 256.0M   0\n",
-		"shop   web/0      config server (sidecar)   running   5s    3.0M of 64.0M    2\n",
-		"shop   web/1      web                       crashed   0s    -                1         Exited with status 1; next start in ",
-		"shop   web/1      config server (sidecar)   crashed   0s    -                0\n")
+		"shop   web/0      web                       running   5s         5.0M of 256.0M   0\n",
+		"shop   web/0      config server (sidecar)   running   5s         3.0M of 64.0M    2\n",
+		"shop   web/1      web                       crashed   0s         -                1         Exited with status 1; next start in ",
+		"shop   web/1      config server (sidecar)   crashed   0s         -                0\n")
 	var rows []apps.PSRow
 	if err := json.Unmarshal([]byte(d.dew("ps", "shop", "--json").out), &rows); err != nil || len(rows) != 4 || *rows[1].Memory != 3<<20 || *rows[1].Crashes != 2 || rows[2].Memory != nil {
 		t.Errorf("got %+v, %v", rows, err)
@@ -129,29 +130,28 @@ func TestOpen(t *testing.T) {
 	}
 	t.Setenv("DISPLAY", ":0")
 	d.dew("open", "shop").must(t, 0, base)
-	for { // the test's own time limit ends it
-		if text, err := os.ReadFile(opened); err == nil {
-			if string(text) != base+"\n" {
-				t.Errorf("opened %q", text)
-			}
-			break
-		}
-		time.Sleep(time.Millisecond)
+	var text []byte
+	testkit.Eventually(t, "the browser was started", func() (err error) {
+		text, err = os.ReadFile(opened)
+		return err
+	})
+	if string(text) != base+"\n" {
+		t.Errorf("opened %q", text)
 	}
 	t.Setenv("BROWSER", filepath.Join(t.TempDir(), "none"))
 	d.app.State = v3.AppStopped
-	d.dew("open", "shop").must(t, 0, base, "warning: app shop is stopped: dew start shop", "warning: cannot open a browser")
+	d.dew("open", "shop").must(t, 0, base, "warning: app shop is stopped. To start it: dew start shop", "warning: cannot open a browser")
 }
 
 func TestLife(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStopped)
-	d.dew("restage", "shop").must(t, 1, "no files to stage")
+	d.dew("restage", "shop").must(t, 1, "no package to stage")
 	d.sent["a"] = "x" // pushed and never staged
 	d.dew("start", "shop").must(t, 0, "Staging app shop", "state:       started")
 	if n := d.count("POST /v3/builds"); n != 1 {
 		t.Errorf("it staged %d times", n)
 	}
-	d.dew("start", "shop").must(t, 0, "started already")
+	d.dew("start", "shop").must(t, 0, "already started")
 	d.dew("restart", "shop").must(t, 0, "Starting app shop")
 	if n := d.count("POST /v3/builds"); n != 1 {
 		t.Errorf("a restart staged what was staged: %d builds", n)
@@ -161,7 +161,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("a restage did not stage: %d builds", n)
 	}
 	d.dew("stop", "shop").must(t, 0, "Stopped app shop")
-	d.dew("stop", "shop").must(t, 0, "stopped already")
+	d.dew("stop", "shop").must(t, 0, "already stopped")
 	d.dew("restart-app-instance", "shop", "1").must(t, 0)
 	if d.count("DELETE /v3/apps/app-1/processes/web/instances/1") != 1 {
 		t.Error("no instance was restarted")
@@ -197,7 +197,7 @@ func TestDeleteAndRename(t *testing.T) {
 	}
 	to := func(app string) v3.Destination { return v3.Destination{App: v3.DestinationApp{GUID: app}} }
 	d.routes = []v3.Route{{GUID: "r1", URL: "shop.dew.localhost", Destinations: []v3.Destination{to("app-1"), to("app-2")}}}
-	d.dew("delete", "shop", "-f", "-r").must(t, 1, "leads to other apps too, so nothing was deleted")
+	d.dew("delete", "shop", "-f", "-r").must(t, 1, "is mapped to other apps as well", "Nothing was deleted")
 	if d.count("DELETE /v3/apps/app-1") != 0 {
 		t.Fatal("the app was deleted")
 	}
@@ -206,7 +206,7 @@ func TestDeleteAndRename(t *testing.T) {
 	if d.count("DELETE /v3/routes/r1") != 1 {
 		t.Error("the route is still there")
 	}
-	d.dew("delete", "shop", "-f").must(t, 0, "There is no app shop")
+	d.dew("delete", "shop", "-f").must(t, 0, "App shop does not exist")
 }
 
 func TestEnv(t *testing.T) {
@@ -217,7 +217,7 @@ func TestEnv(t *testing.T) {
 	if got := d.body("PATCH /v3/apps/app-1/environment_variables"); got != `{"var":{"JAVA_OPTS":"-Xmx64m"}}` {
 		t.Errorf("the body is %s", got)
 	}
-	d.dew("unset-env", "shop", "SIZE").must(t, 0, "no variable SIZE")
+	d.dew("unset-env", "shop", "SIZE").must(t, 0, "no environment variable SIZE")
 	d.dew("unset-env", "shop", "COLOUR").must(t, 0, "Removed COLOUR")
 	if got := d.body("PATCH /v3/apps/app-1/environment_variables"); got != `{"var":{"COLOUR":null}}` {
 		t.Errorf("the body is %s", got)
@@ -231,13 +231,13 @@ func TestEventsCrashesKill(t *testing.T) {
 	at := time.Unix(1763160000, 0)
 	d.crashes = []v3.Crash{{
 		Type: "web", Description: "APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137", Phase: "running", Count: 1, CrashedAt: at, Instance: "i-1",
-		First:     v3.CrashExit{Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Code: 137, Cause: "exited", At: at, MemoryLimit: 64 << 20, MemoryPeak: 8 << 20},
+		First:     v3.CrashExit{Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Sidecar: "config server", Code: 137, Cause: "exited", At: at, MemoryLimit: 64 << 20, MemoryPeak: 8 << 20},
 		Followers: []v3.CrashExit{{Source: "APP/PROC/WEB", Code: 143, Cause: "peer_exited", At: at.Add(12 * time.Millisecond)}},
 		NextStart: at.Add(30 * time.Second),
 	}, {Description: "older"}}
 	r := d.dew("crashes", "shop", "-n", "1")
-	r.must(t, 0, "web/0  APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137", "status 137 (SIGKILL, or the program's own), exited; used at most 8.0M of 64.0M",
-		"then APP/PROC/WEB: status 143 (SIGTERM, or the program's own), peer exited, 12ms later",
+	r.must(t, 0, "web/0  APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137", "status 137 (killed by SIGKILL, or exited with 137), exited; peak memory 8.0M of 64.0M",
+		"then APP/PROC/WEB: status 143 (killed by SIGTERM, or exited with 143), stopped because config server exited, 12ms later",
 		"while running; 1 crash in a row; instance i-1", "next start 30s after the crash")
 	d.crashes[0].Count, d.crashes[0].NextStart = 2, time.Now().Add(time.Hour)
 	d.dew("crashes", "shop").must(t, 0, "while running; 2 crashes in a row", "next start in ")
@@ -254,8 +254,8 @@ func TestEventsCrashesKill(t *testing.T) {
 	d.crashes[0].Complete = true
 	d.successor = "i-2"
 	d.dew("kill", "shop", "--wait").must(t, 0, "Sent SIGKILL", "CONFIG SERVER: Exited with status 137", "Instance 0 is running again")
-	d.dew("kill", "shop", "--sidecar", "nobody").must(t, 1, `no sidecar "nobody", it has "config server"`)
-	d.dew("kill", "shop", "--process", "worker").must(t, 1, `no process "worker", it has web`)
+	d.dew("kill", "shop", "--sidecar", "nobody").must(t, 1, `no sidecar "nobody"; its sidecars: "config server"`)
+	d.dew("kill", "shop", "--process", "worker").must(t, 1, `no process "worker"; its processes: web`)
 }
 
 func TestDaemonCommands(t *testing.T) {
@@ -280,7 +280,7 @@ func TestDaemonCommands(t *testing.T) {
 	if d.body("POST /v3/nothing") != "from a file" {
 		t.Errorf("asked %v", d.asked)
 	}
-	d.dew("shutdown", "--apps").must(t, 0, "all apps have ended")
+	d.dew("shutdown", "--apps").must(t, 0, "Stopped dewd and all apps")
 	if d.body("POST /dew/v1/shutdown") != `{"apps":true}` {
 		t.Errorf("the body is %s", d.body("POST /dew/v1/shutdown"))
 	}

@@ -8,27 +8,27 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// runner lets flags stand behind arguments (`dew push shop -m 64M`), as users of
-// cf write them: the cli package stops reading flags at the first argument.
+// runner accepts flags after arguments (`dew push shop -m 64M`), as cf does. The cli
+// package itself stops reading flags at the first argument.
 type runner struct {
 	app   *cli.App
-	typed func([]string) // hears the command line as it was typed
+	typed func([]string) // receives the original command line
 }
 
 // RunContext runs the command that args name; args[0] is the program.
 func (r *runner) RunContext(ctx context.Context, args []string) error {
 	r.typed(args)
 	if len(args) == 2 && (args[1] == "--version" || args[1] == "-v") {
-		args = []string{args[0], "version"} // as cf understands it, too
+		args = []string{args[0], "version"} // as in cf
 	}
 	return r.app.RunContext(ctx, reorder(r.app, args))
 }
 
-// literal has the commands whose arguments from a place on are values, whatever
-// they look like: `dew set-env shop JAVA_OPTS -Xmx64m`, `dew run shop ls -l`.
+// literal has the commands whose arguments from an index on are values, even if they
+// look like flags: `dew set-env shop JAVA_OPTS -Xmx64m`, `dew run shop ls -l`.
 var literal = map[string]int{"set-env": 2, "run": 2}
 
-// reorder puts flags before arguments and the program's own before the command.
+// reorder moves flags before arguments, and global flags before the command.
 func reorder(a *cli.App, args []string) []string {
 	if len(args) == 0 || slices.Contains(args, "--generate-bash-completion") {
 		return args
@@ -48,7 +48,7 @@ func reorder(a *cli.App, args []string) []string {
 	known := append(slices.Clone(cmd.Flags), shared...)
 	flags, plain := split(rest[1:], known, stop)
 	own, local := take(flags, shared, known)
-	if lacksValue(own, known) { // whatever came behind it would be its value
+	if lacksValue(own, known) { // the next word would become its value
 		return slices.Concat(args[:1], global, own)
 	}
 	out := slices.Concat(args[:1], global, own, rest[:1], local)
@@ -61,16 +61,16 @@ func reorder(a *cli.App, args []string) []string {
 	return out
 }
 
-// asksHelp tells whether somebody wants to read about the command. Arguments beside
-// that would be taken for topics.
+// asksHelp reports whether the flags ask for the help of the command. Other arguments
+// would be read as help topics.
 func asksHelp(flags []string, cmd *cli.Command) bool {
 	return slices.ContainsFunc(flags, func(f string) bool {
 		return (f == "--help" || f == "-h") && find(f, cmd.Flags) == nil
 	})
 }
 
-// split parts flags with their values from arguments. It stops at "--", and as
-// soon as stop says so of the number of arguments seen; the rest are arguments.
+// split separates flags with their values from arguments. It stops at "--", and when
+// stop returns true for the number of arguments so far. The rest are arguments.
 func split(args []string, known []cli.Flag, stop func(n int) bool) (flags, plain []string) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -93,8 +93,8 @@ func split(args []string, known []cli.Flag, stop func(n int) bool) (flags, plain
 	return flags, plain
 }
 
-// take parts the flags that are among wanted, with their values, from the others.
-// Known are all: the value of one may be called like another, as in --path api.
+// take separates the flags in wanted, with their values, from the others. It needs all
+// known flags, because a value can look like the name of a flag, as in --path api.
 func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
 	for i := 0; i < len(flags); i++ {
 		dst := &others
@@ -110,7 +110,7 @@ func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
 	return own, others
 }
 
-// lacksValue tells whether the last of the flags has no value, and wants one.
+// lacksValue reports whether the last flag needs a value and has none.
 func lacksValue(flags []string, known []cli.Flag) bool {
 	for i := 0; i < len(flags); i++ {
 		if !wantsValue(flags[i], known) {
@@ -123,7 +123,7 @@ func lacksValue(flags []string, known []cli.Flag) bool {
 	return false
 }
 
-// wantsValue tells whether the next argument is the flag's value.
+// wantsValue reports whether the next argument is the value of the flag.
 func wantsValue(arg string, known []cli.Flag) bool {
 	f, ok := find(arg, known).(cli.DocGenerationFlag)
 	return ok && f.TakesValue() && !strings.Contains(arg, "=")

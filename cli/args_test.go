@@ -94,9 +94,9 @@ func TestUsage(t *testing.T) {
 		"frobnicate":                   `no command "frobnicate"`,
 		"app":                          "app needs APP",
 		"apps x":                       "takes no arguments",
-		"app shop x":                   "nothing behind it",
+		"app shop x":                   "takes only APP, but got \"x\" as well",
 		"app shop --jsn":               "jsn",
-		"restart-app-instance shop x":  "not the index",
+		"restart-app-instance shop x":  "not an instance index",
 		"scale shop -i -2":             "less than 0",
 		"scale shop -m 1x":             "not an amount",
 		"kill shop --signal NOPE":      "no signal",
@@ -105,8 +105,8 @@ func TestUsage(t *testing.T) {
 		"logs shop -n -1":              "less than 0",
 		"curl /x -H nonsense":          "not a header",
 		"completion tcsh":              "bash, zsh or fish",
-		"delete shop":                  "give -f to answer yes",
-		"scale shop -m 64M":            "give -f to answer yes",
+		"delete shop":                  "confirmation needed: pass -f to delete app shop",
+		"scale shop -m 64M":            "confirmation needed: pass -f to scale and restart app shop",
 		"push a --var x --no-manifest": "",
 	} {
 		status := 2
@@ -115,8 +115,8 @@ func TestUsage(t *testing.T) {
 		}
 		d.dew(strings.Fields(args)...).must(t, status, text)
 	}
-	d.dew("app", "").must(t, 2, "one of them is empty")
-	d.dew("--help").must(t, 0, "Exit status:", "6  the daemon cannot be reached")
+	d.dew("app", "").must(t, 2, "an argument is empty")
+	d.dew("--help").must(t, 0, "EXIT STATUS:", "6  cannot reach the daemon")
 	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
 	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
 	d.dew("completion", "fish").must(t, 0, "restart-app-instance")

@@ -1,8 +1,9 @@
-// Package cli is the command line of dew: all commands, the help, the completion,
-// and how a command ends.
+// Package cli is the command line of dew. It combines the commands of the packages
+// below, prints their help and turns errors into exit statuses.
 //
-//	cli.go   all commands                     help.go        the everyday commands, errors in names
-//	args.go  flags can go anywhere            completion.go  complete.go: completion in shells
+//	cli.go        all commands              help.go      help, misspelled commands
+//	args.go       flags can go anywhere     complete.go  words for shell completion
+//	completion.go completion scripts
 //
 // The packages below have the commands by subject. They share command and console.
 package cli
@@ -30,8 +31,7 @@ import (
 	"github.com/dewrun/dew/cli/smoketest"
 )
 
-// Main runs the command that the arguments of the program name, and gives the exit
-// status.
+// Main runs the command on the command line and returns the exit status.
 func Main(ctx context.Context, version string) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	out := console.New(os.Stdout, os.Stderr, os.Stdin)
@@ -41,38 +41,40 @@ func Main(ctx context.Context, version string) int {
 	if err != nil && err.Error() != "" && cause == nil {
 		text := command.Explain(err)
 		if out.ErrTerminal {
-			text = console.Printable(text) // parts of it may come from inside of an instance
+			text = console.Printable(text) // parts of it can come from an instance
 		}
 		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
 	return command.ExitStatus(err, cause)
 }
 
-// newApp makes all commands, which write to out.
+// newApp creates all commands, which write to out.
 func newApp(version string, out *console.Console) *runner {
 	out.Err = console.StatusLineOver(out.Err)
 	g := &command.Set{Out: out, Version: version}
 	g.Complete = completer{g}.words
 	a := &cli.App{
 		Name:                 "dew",
-		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
+		Usage:                "Run Cloud Foundry style apps and their sidecars on this machine",
 		UsageText:            usageText,
-		Description:          aboutDew + "\n\n" + statusHelp,
+		Description:          aboutDew + "\n\nExit status:\n" + exitStatuses,
+		Metadata:             map[string]any{"about": aboutDew, "exit": exitStatuses},
 		Version:              version,
 		Writer:               out.Out,
 		ErrWriter:            out.Err,
 		HideVersion:          true,
 		EnableBashCompletion: true,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.Run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
-			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.API, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
-			cli.HelpFlag, // only apps without a help command of their own get it
+			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.Run, Usage: "Run-time `folder` of the daemon, which contains its socket"},
+			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.API, Usage: "`URL` of the daemon to use, even if dew is logged in to another one"},
+			helpFlag, // urfave/cli adds it only to apps without a help command
 		},
 		Before: func(c *cli.Context) error {
-			// A variable says where a daemon is; only a flag says which one is meant.
+			// DEW_RUN only names the folder of the local daemon. The flag also says to
+			// use that daemon instead of the one of dew login.
 			g.Local = c.IsSet("run") && g.Run != os.Getenv("DEW_RUN")
 			if g.Local && g.API != os.Getenv("DEW_API") {
-				return globalUsageError(errors.New("--run and --api exclude each other"))
+				return globalUsageError(errors.New("--run and --api cannot be used together"))
 			}
 			if g.Local {
 				g.API = ""
@@ -84,26 +86,27 @@ func newApp(version string, out *console.Console) *runner {
 		Action:         noCommand,
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
-		push.Commands, smoketest.Commands, push.PackageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
+		push.Commands, apps.Commands, apps.LifeCommands, apps.ScaleCommands, apps.DeployCommands, push.PackageCommands, apps.CheckCommands, smoketest.Commands, apps.EnvCommands, logs.Commands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
 		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, apps.NotifyCommands, routes.DomainListCommands, push.ResourceCommands, push.BuildpackCommands, push.StackCommands,
 		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemon.Commands, daemon.CurlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}
+	a.CustomAppHelpTemplate = appHelp(a.Commands)
 	return &runner{app: a, typed: func(args []string) { g.Typed = args }}
 }
 
 // usageText is how dew is called.
 const usageText = "dew [--run folder | --api URL] command [arguments] [flags]"
 
-const aboutDew = `Names and flags are those of cf; flags may stand anywhere behind the command.
+const aboutDew = `Commands and flags are those of cf. Flags can go anywhere after the command.
 
-Without a login dew speaks to the daemon of this machine, over its socket. After
-dew login it speaks to the daemon at that URL, until dew logout; --run goes to
-the socket nevertheless, --api to another URL. Logins and targets are kept in
-.dew/config.json below DEW_HOME, which is the home folder unless it is set. In
-scripts, DEW_API, DEW_USERNAME and DEW_PASSWORD need no dew login.`
+By default dew uses the daemon of this machine, over its socket. After dew login
+it uses the daemon at that URL, until dew logout. --run always uses the socket,
+--api another URL. Logins and targets are stored in .dew/config.json in your home
+folder, or in the folder DEW_HOME. In scripts, set DEW_API, DEW_USERNAME and
+DEW_PASSWORD instead of running dew login.`
 
 // noCommand runs if no command was given, or one that does not exist.
 func noCommand(c *cli.Context) error {

@@ -16,11 +16,11 @@ import (
 	"github.com/dewrun/dew/cli/services"
 )
 
-// completer offers words of a command line.
+// completer suggests words for shell completion.
 type completer struct{ *command.Set }
 
-// words offers what may stand at the next place of a command line: names of
-// what the argument or the flag is called after, and flags.
+// words suggests flags, and names for the next argument or for the value of the last
+// flag. The name of the argument says which kind of names.
 func (g completer) words(v command.Verb) cli.BashCompleteFunc {
 	words := strings.Fields(v.Args)
 	return func(c *cli.Context) {
@@ -32,7 +32,7 @@ func (g completer) words(v command.Verb) cli.BashCompleteFunc {
 		if kind == "" && n < len(words) {
 			kind = strings.Trim(words[n], "[].")
 		}
-		if kind == "NAME_OF_IT" {
+		if kind == "RESOURCE_NAME" {
 			kind = strings.ToUpper(c.Args().First())
 		}
 		names := g.names(c.Context, v, kind)
@@ -46,8 +46,8 @@ func (g completer) words(v command.Verb) cli.BashCompleteFunc {
 	}
 }
 
-// flagAtEnd is what the flag that waits for its value wants, if the line ends
-// with one.
+// flagAtEnd is the kind of value that the last word of the command line needs. It is
+// empty if that is not a flag with a value.
 func (g completer) flagAtEnd(v command.Verb) string {
 	if len(g.Typed) < 2 {
 		return ""
@@ -64,7 +64,7 @@ func (g completer) flagAtEnd(v command.Verb) string {
 	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE"}[last]
 }
 
-// names are the names of a kind. A daemon that is not there has none to offer.
+// names lists the names of a kind. It is empty if the daemon cannot be reached.
 func (g completer) names(ctx context.Context, v command.Verb, kind string) []string {
 	if kind == "ROLE" {
 		return platform.RoleNames(strings.Contains(v.Args, "SPACE"))
@@ -109,8 +109,7 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 	return console.Names(all, func(t platform.LabelledResource) string { return t.Name })
 }
 
-// labelledAs is the kind of things that an argument is called after, as labels know
-// it.
+// labelledAs is the kind of labelled resource that an argument names.
 func labelledAs(argument string) string {
 	switch argument {
 	case "BROKER":
@@ -121,7 +120,7 @@ func labelledAs(argument string) string {
 	return strings.ReplaceAll(argument, "_", "-")
 }
 
-// ofService are the keys of a service instance, or the copies of its data.
+// ofService lists the service keys or the snapshots of a service instance.
 func (g completer) ofService(ctx context.Context, name, kind string) []string {
 	d, err := g.Endpoint()
 	if err != nil {
@@ -143,7 +142,7 @@ func (g completer) ofService(ctx context.Context, name, kind string) []string {
 	return console.Names(all, func(s v3.ServiceSnapshot) string { return s.GUID })
 }
 
-// offered are the names of offerings, or of the plans of the one that was typed.
+// offered lists service offerings, or the plans of the offering on the command line.
 func (g completer) offered(ctx context.Context, ask *client.Client, kind string) []string {
 	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{})
 	if err != nil {

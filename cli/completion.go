@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// Names are what other people chose: the shell must not read them as its own words, which
-// compgen -W does.
+// bashCompletion does not use compgen -W, because that expands shell characters in names
+// that other users chose.
 const bashCompletion = `# dew: source <(dew completion bash)
 _dew() {
     local cur="${COMP_WORDS[COMP_CWORD]}" words name quoted
@@ -42,7 +42,7 @@ compdef _dew dew
 
 func completionCommands(g *command.Set) []*cli.Command {
 	completion := g.WithoutClient(command.Verb{
-		Name: "completion", Args: "bash|zsh|fish", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names",
+		Name: "completion", Args: "bash|zsh|fish", Category: "Advanced", Usage: "Print a shell completion script for commands, flags and names",
 		About: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
 	}, func(c *cli.Context) error {
 		var script string
@@ -58,14 +58,14 @@ func completionCommands(g *command.Set) []*cli.Command {
 			return console.UsageError("completion needs bash, zsh or fish")
 		}
 		if err != nil {
-			return fmt.Errorf("cannot write the script: %w", err)
+			return fmt.Errorf("cannot write the completion script: %w", err)
 		}
 		_, err = fmt.Fprint(c.App.Writer, script)
 		return err
 	})
 	completion.BashComplete = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "bash\nzsh\nfish") }
 	return []*cli.Command{completion, {
-		Name: "man", Hidden: true, Usage: "print the manual page", // make install keeps it
+		Name: "man", Hidden: true, Usage: "Print the manual page", // make install stores it
 		Action: func(c *cli.Context) error {
 			page, err := c.App.ToManWithSection(1)
 			if err != nil {

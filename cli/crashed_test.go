@@ -15,14 +15,14 @@ func TestCrashedErrors(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"ssh", "shop", "--crashed"}, 1, "nothing is kept of a crash"},
-		{[]string{"ssh", "shop", "--crash", "1"}, 1, "nothing is kept of crash 1"},
-		{[]string{"ssh", "shop", "--crash", "0"}, 2, "1 is the newest"},
-		{[]string{"ssh", "shop", "--crashed", "-L", "1:localhost:2"}, 2, "nothing to forward to"},
-		{[]string{"cp", "--crash", "2", "shop:x", "."}, 1, "crash 2 does not exist: crashes on record: 1"},
+		{[]string{"ssh", "shop", "--crashed"}, 1, "no files of a matching crash are kept"},
+		{[]string{"ssh", "shop", "--crash", "1"}, 1, "the files of crash 1 are not kept"},
+		{[]string{"ssh", "shop", "--crash", "0"}, 2, "is less than 1"},
+		{[]string{"ssh", "shop", "--crashed", "-L", "1:localhost:2"}, 2, "cannot forward ports to a crashed instance"},
+		{[]string{"cp", "--crash", "2", "shop:x", "."}, 1, "crash 2 does not exist: 1 crash recorded"},
 	} {
 		d.dew(tt.args...).must(t, tt.status, tt.want)
 	}
 	d.crashes[0].Kept = true
-	d.dew("crashes", "shop").must(t, 0, "its files are kept: dew ssh --crash 1")
+	d.dew("crashes", "shop").must(t, 0, "its files are kept. To see them: dew ssh --crash 1")
 }

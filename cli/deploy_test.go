@@ -122,10 +122,10 @@ func TestDeploymentEnds(t *testing.T) {
 		says    string
 		cancels bool
 	}{
-		"paused":     {"--strategy canary", []string{v3.DeploymentDeploying, v3.DeploymentPaused}, running, 0, "canary, paused, step 1 of 2 (dew continue-deployment shop", false},
-		"superseded": {"--strategy rolling", []string{v3.DeploymentSuperseded}, running, console.StatusFailed, "superseded", false},
+		"paused":     {"--strategy canary", []string{v3.DeploymentDeploying, v3.DeploymentPaused}, running, 0, "canary, paused, step 1 of 2 (to go on: dew continue-deployment shop", false},
+		"superseded": {"--strategy rolling", []string{v3.DeploymentSuperseded}, running, console.StatusFailed, "another deployment replaced", false},
 		"cancelled":  {"--strategy rolling", []string{v3.DeploymentDeploying, v3.DeploymentCanceled}, running, console.StatusFailed, "was cancelled", false},
-		"crashed":    {"--strategy rolling", []string{v3.DeploymentDeploying}, crashed, console.StatusCrashed, "goes on as before", true},
+		"crashed":    {"--strategy rolling", []string{v3.DeploymentDeploying}, crashed, console.StatusCrashed, "keep running", true},
 		"no wait":    {"--strategy rolling --no-wait", []string{v3.DeploymentDeploying}, running, 0, "rolling, deploying", false},
 	} {
 		d := newDaemon(t).withApp(v3.AppStarted)
@@ -140,8 +140,8 @@ func TestDeploymentEnds(t *testing.T) {
 
 func TestDeploymentCommands(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("cancel-deployment", "shop").must(t, console.StatusFailed, "has no deployment under way")
-	d.dew("continue-deployment", "shop").must(t, console.StatusFailed, "has no deployment under way")
+	d.dew("cancel-deployment", "shop").must(t, console.StatusFailed, "has no active deployment")
+	d.dew("continue-deployment", "shop").must(t, console.StatusFailed, "has no active deployment")
 	d.rollouts.reasons = []string{v3.DeploymentPaused}
 	d.dew("restart", "shop", "--strategy", "canary").must(t, 0)
 	d.dew("continue-deployment", "shop", "--no-wait").must(t, 0, "Continuing the deployment of app shop")

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,13 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/testkit"
 )
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // a command has little data, and collecting it would take a quarter of the time
+	os.Exit(m.Run())
+}
 
 // nobody is where the daemon says it listens, and nothing does: not even a real one of
 // this machine.
@@ -79,11 +86,7 @@ type fakeDaemon struct {
 
 func newDaemon(t *testing.T) *fakeDaemon {
 	t.Helper()
-	run, err := os.MkdirTemp("", "dew") // a socket's name must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(run) })
+	run := testkit.ShortDir(t)
 	forget(t)
 	d := &fakeDaemon{
 		t: t, run: run, bodies: map[string]string{}, queries: map[string]url.Values{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
@@ -489,13 +492,10 @@ type result struct {
 	err       error
 }
 
-// hang is how long a command may take: only one that hangs does.
-const hang = time.Minute
-
 // dew runs the command line against the daemon.
 func (d *fakeDaemon) dew(args ...string) result {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	return runDew(ctx, append([]string{"--run", d.run}, args...)...)
 }

@@ -39,9 +39,9 @@ func TestQuotaOfNewPlaces(t *testing.T) {
 	}
 	d.dew("create-org-quota", "small").must(t, 0)
 	d.dew("create-space-quota", "tiny").must(t, 0)
-	d.dew("create-org", "shop", "--quota", "small").must(t, 0, "Created org shop", "Org shop has quota small now")
+	d.dew("create-org", "shop", "--quota", "small").must(t, 0, "Created org shop", "Assigned quota small to org shop")
 	d.dew("set-space-quota", "dev", "tiny").must(t, 0)
-	d.dew("create-space", "test", "-q", "tiny").must(t, 0, "Created space test", "Space test has quota tiny now")
+	d.dew("create-space", "test", "-q", "tiny").must(t, 0, "Created space test", "Assigned quota tiny to space test")
 	d.dew("org", "shop").must(t, 0, "quota:     small")
 	d.dew("space", "dev").must(t, 0, "quota:   tiny")
 }
@@ -96,7 +96,7 @@ func TestPushForTasks(t *testing.T) {
 	if d.count("PATCH /v3/apps/app-1/relationships/current_droplet") != 1 || d.count("POST /v3/apps/app-1/actions/restart") != 0 {
 		t.Errorf("asked %v", d.asked)
 	}
-	d.dew("push", "shop", "--task", "--strategy", "rolling").must(t, 2, "--task goes with neither")
+	d.dew("push", "shop", "--task", "--strategy", "rolling").must(t, 2, "--task cannot be used with")
 }
 
 func TestPushDroplet(t *testing.T) {
@@ -111,9 +111,9 @@ func TestPushDroplet(t *testing.T) {
 	}
 	d.changed("PATCH /v3/apps/app-1/relationships/current_droplet", `{"data":{"guid":"droplet-9"}}`)
 	d.dew("push", "shop", "--droplet", "none.tgz").must(t, 2, "--droplet: ")
-	d.dew("push", "shop", "--droplet", ".").must(t, 2, "is no file")
-	d.dew("push", "shop", "--droplet", "shop.tgz", "-b", "x").must(t, 2, "it is staged already")
-	d.dew("push", "shop", "--droplet", "shop.tgz", "--watch").must(t, 2, "exclude each other")
+	d.dew("push", "shop", "--droplet", ".").must(t, 2, "is not a file")
+	d.dew("push", "shop", "--droplet", "shop.tgz", "-b", "x").must(t, 2, "a droplet is already staged")
+	d.dew("push", "shop", "--droplet", "shop.tgz", "--watch").must(t, 2, "cannot be used together")
 }
 
 func TestRedact(t *testing.T) {
@@ -134,12 +134,12 @@ func TestOtherFlags(t *testing.T) {
 		t.Errorf("the body is %s", got)
 	}
 	d.dew("create-app", "shop", "--app-type", "vm").must(t, 2, "--app-type must be buildpack or docker")
-	d.dew("create-app", "shop", "--app-type", "docker", "--buildpack", "x").must(t, 2, "goes without -b")
+	d.dew("create-app", "shop", "--app-type", "docker", "--buildpack", "x").must(t, 2, "-b cannot be used with --app-type docker")
 	d.dew("create-package", "shop", "-o", "localhost:5000/shop:1").must(t, 0, "Created package package-1")
 	if got := d.body("POST /v3/packages"); !strings.Contains(got, `"data":{"image":"localhost:5000/shop:1"}`) {
 		t.Errorf("the body is %s", got)
 	}
-	d.dew("create-package", "shop", "-o", "x", "-p", ".").must(t, 2, "exclude each other")
+	d.dew("create-package", "shop", "-o", "x", "-p", ".").must(t, 2, "cannot be used together")
 	d.dew("buildpacks", "--lifecycle", "cnb").must(t, 0, "There are no buildpacks")
 
 	file := filepath.Join(t.TempDir(), "answer")
@@ -158,8 +158,8 @@ func TestOtherFlags(t *testing.T) {
 
 func TestCopySourceElsewhere(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("copy-source", "shop", "shop", "-o", "local").must(t, 2, "--organization goes with --space")
-	d.dew("copy-source", "shop", "shop", "--no-restart", "--strategy", "rolling").must(t, 2, "exclude each other")
+	d.dew("copy-source", "shop", "shop", "-o", "local").must(t, 2, "--organization needs --space")
+	d.dew("copy-source", "shop", "shop", "--no-restart", "--strategy", "rolling").must(t, 2, "cannot be used together")
 	d.dew("copy-source", "shop", "shop", "-s", "tset").must(t, 1, `there is no space "tset"`)
 	d.dew("copy-source", "shop", "shpo", "-s", "dev").must(t, 1, `did you mean "shop"?`)
 }

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -10,20 +13,22 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// everyday are the commands that `dew` alone prints: enough to push an app, look
-// at it and find out why it does not work.
+// everyday are the commands that `dew` alone prints: enough to push an app, look at it
+// and find out why it does not work.
 var everyday = [][2]string{
-	{"push", "push the app in this folder and wait until it runs"},
-	{"ps", "list the running processes and sidecars of all apps"},
-	{"app", "show one app: instances, memory, sidecars, routes, last crash"},
-	{"open", "open an app in the browser, or print its URL"},
-	{"logs", "show what an app and its sidecars print"},
-	{"crashes", "show why instances of an app crashed"},
-	{"ssh", "open a shell inside an instance"},
-	{"restart", "restart an app and wait until it runs"},
-	{"stop", "stop an app"},
-	{"create-service", "create a database for your apps"},
-	{"smoke", "push the apps of a folder, check that they work, clean up"},
+	{"push", "Push the app in this folder and wait until it runs"},
+	{"apps", "List your apps and their URLs"},
+	{"app", "Show an app's instances, memory, sidecars, routes and last crash"},
+	{"ps", "List the running processes and sidecars of all apps"},
+	{"open", "Open an app in the browser, or print its URL"},
+	{"logs", "Show or follow the logs of an app and its sidecars"},
+	{"crashes", "Show why instances of an app crashed"},
+	{"ssh", "Open a shell in an instance"},
+	{"restart", "Restart an app and wait until it runs"},
+	{"stop", "Stop an app"},
+	{"delete", "Delete an app"},
+	{"create-service", "Create a database for your apps"},
+	{"smoke", "Push the apps of a folder, check that they work, clean up"},
 }
 
 // showEveryday prints the commands that a newcomer needs, and where the others are.
@@ -37,15 +42,15 @@ func showEveryday(c *cli.Context) error {
 	for range c.App.VisibleCommands() {
 		others++
 	}
-	fmt.Fprintf(&b, "\nThe other %d commands: dew help\nThe flags of a command: dew push --help\n", others)
+	fmt.Fprintf(&b, "\nTo list the other %d commands: dew help\nTo list the flags of a command: dew push --help\n", others)
 	_, err := fmt.Fprint(c.App.Writer, b.String())
 	return err
 }
 
 func helpCommands(g *command.Set) []*cli.Command {
 	help := g.WithoutClient(command.Verb{
-		Name: "help", Alias: "h", Args: "[COMMAND]", Category: "Help", Usage: "list all commands, or show the help of one command",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list all commands, as without it", DisableDefaultText: true}},
+		Name: "help", Alias: "h", Args: "[COMMAND]", Category: categoryStart, Usage: "List all commands, or show the help of one command",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "List all commands (the default)", DisableDefaultText: true}},
 	}, func(c *cli.Context) error {
 		top := c.Lineage()[1]
 		name := c.Args().First()
@@ -65,7 +70,7 @@ func helpCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{help}
 }
 
-// noSuchCommand is the error for a name that is no command, with the nearest one.
+// noSuchCommand is the error for an unknown command. It suggests the nearest name.
 func noSuchCommand(a *cli.App, asked string) error {
 	var names []string
 	for _, cmd := range a.VisibleCommands() {
@@ -83,16 +88,80 @@ func globalUsageError(err error) error {
 	return &console.Failure{Status: console.StatusUsage, Err: err, Advice: "usage: " + usageText + "\n     dew lists the everyday commands, dew help lists all"}
 }
 
-// statusHelp explains the exit statuses.
-const statusHelp = `Exit status:
-   0  ok
+// exitStatuses explains the exit statuses.
+const exitStatuses = `   0  success
    1  failed
-   2  usage: a flag, its value, an argument or a command is wrong
+   2  usage error: a wrong command, argument, flag or value
    3  staging failed
-   4  the app crashed at its start, or was refused to start
-   5  timed out, or the app never became healthy
-   6  the daemon cannot be reached
-   7  the app ran out of memory at its start
-   8  an assertion does not hold
-   9  infrastructure: something the machine should give is not there; dew doctor tells what
- 130  interrupted by Ctrl-C (143: by SIGTERM); dew push says what goes on in the daemon`
+   4  the app crashed while starting, or dew refused to start it
+   5  timed out, or the app did not become healthy
+   6  cannot reach the daemon
+   7  the app ran out of memory while starting
+   8  a check of dew smoke failed
+   9  infrastructure: this machine lacks a requirement (to see which: dew doctor)
+ 130  interrupted by Ctrl-C (143: by SIGTERM); dewd continues a push, and dew says how to follow it`
+
+// categoryStart has the commands to begin with, as in cf.
+const categoryStart = "Getting started"
+
+// categories are the categories in the order of the help: what a newcomer needs first.
+// Others come between these and the last ones, in alphabetical order.
+var categories = struct{ first, last []string }{
+	first: []string{
+		categoryStart, "Login", "Push", "Apps", "Logs and crashes", "Environment variables", "SSH", "Tasks",
+		"Services", "Routes and domains", "Routes", "Domains", "Orgs and spaces", "Orgs", "Spaces", "Users", "User admin",
+	},
+	last: []string{"Daemon", "Advanced"},
+}
+
+// helpFlag replaces the one of urfave/cli, whose text starts with a small letter.
+var helpFlag = func() cli.Flag {
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "Show help", DisableDefaultText: true}
+	return cli.HelpFlag
+}()
+
+// appHelp is the template of the help of dew: like the one of urfave/cli, with the
+// categories in their order and with the exit statuses at the end.
+func appHelp(commands []*cli.Command) string {
+	const before, after = `NAME:
+   {{.Name}} - {{.Usage}}
+
+USAGE:
+   {{.UsageText}}
+
+DESCRIPTION:
+   {{wrap .Metadata.about 3}}
+
+COMMANDS:`, `
+
+GLOBAL OPTIONS:{{template "visibleFlagTemplate" .}}
+
+EXIT STATUS:
+{{.Metadata.exit}}
+`
+	byCategory := map[string][]*cli.Command{}
+	for _, c := range commands {
+		if !c.Hidden {
+			byCategory[c.Category] = append(byCategory[c.Category], c)
+		}
+	}
+	names := slices.Sorted(maps.Keys(byCategory))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(categoryRank(a), categoryRank(b)) })
+	var b strings.Builder
+	b.WriteString(before)
+	for _, name := range names {
+		fmt.Fprintf(&b, "\n   %s:", name)
+		for _, c := range byCategory[name] {
+			fmt.Fprintf(&b, "\n     %s\t%s", strings.Join(c.Names(), ", "), c.Usage)
+		}
+	}
+	return b.String() + after
+}
+
+// categoryRank is the place of a category in the help.
+func categoryRank(name string) int {
+	if i := slices.Index(categories.first, name); i >= 0 {
+		return i
+	}
+	return len(categories.first) + 1 + slices.Index(categories.last, name)
+}

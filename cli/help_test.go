@@ -53,7 +53,7 @@ func TestEveryday(t *testing.T) {
 	r := runDew(t.Context())
 	a := newApp("dev", quiet()).app
 	a.Setup()
-	r.must(t, 0, fmt.Sprintf("The other %d commands: dew help\n", len(a.VisibleCommands())-len(everyday)))
+	r.must(t, 0, fmt.Sprintf("To list the other %d commands: dew help\n", len(a.VisibleCommands())-len(everyday)))
 	for _, e := range everyday {
 		if c := a.Command(e[0]); c == nil || c.Name != e[0] {
 			t.Errorf("there is no command %s", e[0])
@@ -91,7 +91,7 @@ func TestUsageLine(t *testing.T) {
 		"kill shop --signal NOPE": {"no signal", "usage: dew kill APP [flags]"},
 		"completion tcsh":         {"usage: dew completion bash|zsh|fish"},
 		"--foo":                   {"usage: dew [--run folder | --api URL] command", "dew help lists all"},
-		"--api x apps":            {"--run and --api exclude each other", "usage: dew [--run"},
+		"--api x apps":            {"--run and --api cannot be used together", "usage: dew [--run"},
 	} {
 		d.dew(strings.Fields(line)...).must(t, 2, texts...)
 	}

@@ -106,7 +106,7 @@ func TestInboxCommand(t *testing.T) {
 		out    []string // in what is printed
 		talk   string   // in what is said, or in the error
 	}{
-		{"list", []string{"inbox"}, 0, []string{"m-2", "jo@example.com", "Old"}, "5 older ones"},
+		{"list", []string{"inbox"}, 0, []string{"m-2", "jo@example.com", "Old"}, "5 older mails"},
 		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},
 		{"show", []string{"inbox", "show", "m-2"}, 0, []string{"subject:", "line 1\nline ", "kind:     reset"}, ""},
 		{"show by number", []string{"inbox", "show", "2"}, 0, []string{"subject:", "kind:     reset"}, ""},
@@ -117,12 +117,12 @@ func TestInboxCommand(t *testing.T) {
 		{"show nothing", []string{"inbox", "show"}, 2, nil, "needs the number or the ID"},
 		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "there is no mail m-9"},
 		{"wait", []string{"inbox", "wait", "--kind", "reset", "--to", "jo@example.com", "--subject", "Re"}, 0, []string{"m-2"}, ""},
-		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no such mail came within 30ms"},
+		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no matching mail arrived within 30ms"},
 		{"wait no time", []string{"inbox", "wait", "--timeout", "0s"}, 2, nil, "--timeout"},
-		{"open", []string{"inbox", "--open"}, 0, []string{"http://x/notify/inbox?code=1\n"}, "opens once"},
+		{"open", []string{"inbox", "--open"}, 0, []string{"http://x/notify/inbox?code=1\n"}, "works once"},
 		{"open as JSON", []string{"inbox", "--open", "--json"}, 0, []string{`"url"`}, ""},
-		{"open with more", []string{"inbox", "--open", "list"}, 2, nil, "stands alone"},
-		{"unknown action", []string{"inbox", "delete"}, 2, nil, `"delete" is no action`},
+		{"open with more", []string{"inbox", "--open", "list"}, 2, nil, "--open cannot be used with an action"},
+		{"unknown action", []string{"inbox", "delete"}, 2, nil, `"delete" is not an action`},
 		{"list with an ID", []string{"inbox", "list", "m-1"}, 2, nil, "takes no ID"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -161,10 +161,10 @@ func TestNotifyOnCrash(t *testing.T) {
 		on   bool
 		talk string
 	}{
-		{[]string{"notify-on-crash", "shop"}, true, "dew sends a mail when shop crashes"},
-		{[]string{"notify-on-crash", "shop", "--show"}, true, "dew sends a mail when shop crashes"},
-		{[]string{"notify-on-crash", "shop", "--off"}, false, "dew sends no mail when shop crashes"},
-		{[]string{"notify-on-crash", "shop", "--show"}, false, "dew sends no mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop"}, true, "dew will email the users of the space when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--show"}, true, "dew will email the users of the space when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--off"}, false, "dew will not send emails when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--show"}, false, "dew will not send emails when shop crashes"},
 	} {
 		got := d.dew(t, tt.args...)
 		if got.status != 0 || d.on != tt.on || !strings.Contains(got.talk, tt.talk) {

@@ -28,10 +28,10 @@ func TestLabels(t *testing.T) {
 
 func TestLabelArguments(t *testing.T) {
 	d := newDaemon(t).withApp("STARTED")
-	d.dew("labels", "aps", "shop").must(t, 2, `"aps" is no RESOURCE that has labels`, "did you mean app?")
-	d.dew("labels", "app").must(t, 2, "labels needs RESOURCE NAME_OF_IT")
+	d.dew("labels", "aps", "shop").must(t, 2, `stack, user, not "aps"`, "did you mean app?")
+	d.dew("labels", "app").must(t, 2, "labels needs RESOURCE RESOURCE_NAME")
 	d.dew("set-label", "app", "shop", "env").must(t, 2, `a label is KEY=VALUE, not "env"`)
 	d.dew("set-label", "app", "shpo", "a=b").must(t, 1, `there is no app "shpo"`, `did you mean "shop"?`)
-	d.dew("labels", "service-plan", "none").must(t, 1, "dew marketplace lists")
+	d.dew("labels", "service-plan", "none").must(t, 1, "To list the service plans: dew marketplace")
 	d.dew("labels", "buildpack", "binary_buildpack", "-s", "debian").must(t, 1, `there is no buildpack "binary_buildpack"`)
 }

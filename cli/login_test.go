@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/testkit"
 )
 
 // remote runs a command without naming a socket: it goes where dew is logged in.
@@ -24,7 +25,7 @@ func (d *fakeDaemon) remote(args ...string) result {
 // types is remote with somebody at the terminal.
 func (d *fakeDaemon) types(text string, args ...string) result {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	d.t.Setenv("DEW_RUN", d.run)
 	return typeDew(ctx, text, args...)
@@ -48,7 +49,7 @@ func TestLogin(t *testing.T) {
 	url := d.listen()
 	d.remote("apps").must(t, 0, "shop") // the socket wants no login
 	d.remote("login", url, "-a", url).must(t, 2, "login takes one URL")
-	d.remote("login", url, "-u", "admin", "-p", "wrong").must(t, 1, "does not let admin in: Bad credentials", "check the name")
+	d.remote("login", url, "-u", "admin", "-p", "wrong").must(t, 1, "cannot log in to "+url+" as admin: Bad credentials", "Check the user name")
 	if c := remembered(t); c.API != "" {
 		t.Fatalf("a login that failed is remembered: %+v", c)
 	}
@@ -70,37 +71,37 @@ func TestLogin(t *testing.T) {
 	if d.count("DELETE /uaa/oauth/token/revoke/jti-1") != 1 {
 		t.Errorf("the token was not revoked: %v", d.asked)
 	}
-	d.remote("logout").must(t, 0, "nobody is logged in")
+	d.remote("logout").must(t, 0, "Not logged in")
 	d.remote("api").must(t, 0, filepath.Join(d.run, "dew.sock"), "no login is needed")
 	// Without an address it is the last one; the password is asked for, and again.
-	d.types("admin\nwrong\nit's\n", "login").must(t, 0, "User: ", "Password: ", "try again", "Logged in to "+url)
-	d.types("a\nb\nc\nd\n", "login", "-u", "admin").must(t, 1, "does not let admin in")
+	d.types("admin\nwrong\nit's\n", "login").must(t, 0, "User: ", "Password: ", "Try again", "Logged in to "+url)
+	d.types("a\nb\nc\nd\n", "login", "-u", "admin").must(t, 1, "cannot log in to "+url+" as admin")
 }
 
 func TestLoginSocketAddress(t *testing.T) {
 	d := newDaemon(t)
 	d.t.Setenv("DEW_PASSWORD", "x")
 	// The daemon of this machine says its address, where nobody listens.
-	d.remote("login", "-u", "admin").must(t, 6, nobody, "is it running")
-	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "which daemon?")
+	d.remote("login", "-u", "admin").must(t, 6, nobody, "Check that the daemon is running")
+	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "login needs the URL of a daemon")
 }
 
 func TestLoginUsage(t *testing.T) {
 	d := newDaemon(t)
 	url := d.listen()
-	d.remote("login", "ftp://x", "-u", "u", "-p", "p").must(t, 2, "not the address of a daemon")
-	d.remote("login", url, "-p", "p").must(t, 2, "give it with -u, or in DEW_USERNAME")
-	d.remote("login", url, "-u", "admin").must(t, 2, "--password-stdin, or in DEW_PASSWORD")
+	d.remote("login", "ftp://x", "-u", "u", "-p", "p").must(t, 2, "not the URL of a daemon")
+	d.remote("login", url, "-p", "p").must(t, 2, "no user name given", "Pass it with -u")
+	d.remote("login", url, "-u", "admin").must(t, 2, "--password-stdin, or set DEW_PASSWORD")
 	d.remote("login", url, "-u", "a", "-p", "b", "--ca-cert", "/nowhere").must(t, 2, "--ca-cert")
-	d.remote("auth", "admin", "it's").must(t, 2, "auth needs a daemon", "dew api http://")
-	d.remote("api", url).must(t, 0, "dew login "+url+" lets you in")
-	d.remote("apps").must(t, 1, "not logged in: dew login "+url, "dew api --unset")
+	d.remote("auth", "admin", "it's").must(t, 2, "auth needs the URL of a daemon", "dew api http://")
+	d.remote("api", url).must(t, 0, "To log in: dew login "+url)
+	d.remote("apps").must(t, 1, "not logged in to "+url, "dew login "+url, "dew api --unset")
 	d.remote("auth", "admin", "it's").must(t, 0, "Logged in to", "dew target -o ORG -s SPACE")
 	d.remote("api", url).must(t, 0, "as admin")
 	d.remote("api", "--unset", url).must(t, 2, "URL or --unset")
 	d.remote("api", "--unset").must(t, 0, "over its socket")
 	d.remote("--api", url, "target", "--json").must(t, 0, `"api": "`+url+`"`, `"user": "admin"`)
-	d.remote("--api", url, "--run", "/elsewhere", "target").must(t, 2, "exclude each other")
+	d.remote("--api", url, "--run", "/elsewhere", "target").must(t, 2, "cannot be used together")
 	t.Setenv("DEW_API", url)
 	d.remote("target").must(t, 0, url)
 	d.remote("--run", d.run+"/.", "target").must(t, 0, "dew.sock")
@@ -115,7 +116,7 @@ func TestClientLogin(t *testing.T) {
 	d.people.secrets["ci"] = "s3cret of ci"
 	d.types("s3cret of ci\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
 	d.people.good = nil
-	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has ended: dew login "+url+" -u ci --client-credentials")
+	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has expired", "dew login "+url+" -u ci --client-credentials")
 	t.Setenv("DEW_USERNAME", "ci")
 	t.Setenv("DEW_PASSWORD", "s3cret of ci")
 	d.remote("apps").must(t, 0, "shop")
@@ -164,7 +165,7 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	d.people.secrets["ada"] = "pa"
 	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0)
 	t.Setenv("DEW_USERNAME", "admin")
-	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, and the session at "+url+" is that of ada", "dew login "+url+" -u admin")
+	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, but dew is logged in to "+url+" as ada", "dew login "+url+" -u admin")
 	t.Setenv("DEW_PASSWORD", "wrong")
 	d.remote("apps").must(t, 1, wrong...)
 	t.Setenv("DEW_PASSWORD", "it's")
@@ -204,7 +205,7 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("grants are %v", got)
 	}
 	d.people.good, d.people.refresh = nil, map[string]string{}
-	d.remote("apps").must(t, 1, "the session of admin at "+url+" has ended: dew login "+url+" -u admin")
+	d.remote("apps").must(t, 1, "the session of admin at "+url+" has expired", "dew login "+url+" -u admin")
 }
 
 // The socket wants no token, and gives one to those who need it elsewhere.
@@ -225,13 +226,13 @@ func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(d.handler())
 	defer s.Close()
 	d.remote("login", s.URL, "-u", "admin", "-p", "it's").must(t, 6, "certificate", "--ca-cert FILE")
-	d.remote("login", strings.TrimPrefix(d.listen(), "http://"), "-u", "admin", "-p", "it's").must(t, 6, "write http:// before its name")
+	d.remote("login", strings.TrimPrefix(d.listen(), "http://"), "-u", "admin", "-p", "it's").must(t, 6, "Use a URL that starts with http://")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	if err := os.WriteFile(ca, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.remote("login", s.URL, "-u", "a", "-p", "b", "--ca-cert", ca, "--skip-ssl-validation").must(t, 2, "exclude each other")
+	d.remote("login", s.URL, "-u", "a", "-p", "b", "--ca-cert", ca, "--skip-ssl-validation").must(t, 2, "cannot be used together")
 	d.remote("login", s.URL, "-u", "admin", "-p", "it's", "--ca-cert", ca).must(t, 0, "Logged in")
 	d.remote("orgs").must(t, 0, "local") // the choice is remembered
 	d.remote("logout").must(t, 0)
@@ -249,7 +250,7 @@ func TestPasswd(t *testing.T) {
 	d.dew("passwd").must(t, 2, "passwd needs USER")
 	d.remote("login", url, "-u", "admin", "-p", "it's").must(t, 0)
 	d.types("no\nnew\nnew\n", "passwd").must(t, 1, "cannot change the password: The old password is another one")
-	d.types("it's\nnew\nother\n", "passwd").must(t, 2, "not the same")
+	d.types("it's\nnew\nother\n", "passwd").must(t, 2, "the passwords do not match")
 	d.types("it's\nnew\nnew\n", "passwd").must(t, 0, "Changed the password of admin")
 	d.types("new\nnewer\n", "passwd", "--password-stdin").must(t, 0, "Changed the password")
 	d.remote("create-user", "ada", "pw").must(t, 0)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/testkit"
 )
 
 // otherApp is an app beside shop, with a log that can be followed.
@@ -176,11 +178,11 @@ func TestLogsOfUnknownApp(t *testing.T) {
 	for args, want := range map[string]string{
 		"logs":                        "logs needs APP, --all",
 		"logs shop --all":             "leave out shop",
-		"logs --all --service db":     "neither APP nor --all",
-		"logs shop cart --crash 1":    "take one app",
-		"logs --all --verify":         "take one app",
-		"logs shop -f --crash 1":      "--follow and --crash exclude each other",
-		"logs shop --follow --verify": "--follow and --verify exclude each other",
+		"logs --all --service db":     "cannot be used with APP or --all",
+		"logs shop cart --crash 1":    "need exactly one app",
+		"logs --all --verify":         "need exactly one app",
+		"logs shop -f --crash 1":      "--follow and --crash cannot be used together",
+		"logs shop --follow --verify": "--follow and --verify cannot be used together",
 	} {
 		d.dew(strings.Fields(args)...).must(t, console.StatusUsage, want)
 	}
@@ -263,9 +265,10 @@ func (w *watched) String() string {
 
 func (w *watched) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(hang); !strings.Contains(w.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%q never came:\n%s", text, w)
+	testkit.Eventually(t, text, func() error {
+		if got := w.String(); !strings.Contains(got, text) {
+			return fmt.Errorf("it is not in:\n%s", got)
 		}
-	}
+		return nil
+	})
 }

@@ -175,14 +175,14 @@ func TestLogsQuery(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--stream both":                         "neither out nor err",
-		"--sidecar a --no-sidecars":             "exclude each other",
+		"--sidecar a --no-sidecars":             "cannot be used together",
 		"--crash 0":                             "less than 1",
 		"--instance -1":                         "less than 0",
 		"--since yesterday":                     "is not a time",
 		"--since 2026-01-02 --until 2026-01-01": "must be before",
 		"--grep (":                              "missing closing",
-		"--raw --json":                          "exclude each other",
-		"--since-last-start --crash 1":          "exclude each other",
+		"--raw --json":                          "cannot be used together",
+		"--since-last-start --crash 1":          "cannot be used together",
 	} {
 		d.dew(append([]string{"logs", "shop"}, strings.Fields(args)...)...).must(t, console.StatusUsage, want)
 	}
@@ -191,9 +191,9 @@ func TestLogsQuery(t *testing.T) {
 func TestLogsVerify(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.report = v3.LogReport{OK: true, Lines: 3, First: 1, Last: 3, Segments: 1}
-	d.dew("logs", "shop", "--verify").must(t, 0, "3 lines, numbers 1 to 3")
+	d.dew("logs", "shop", "--verify").must(t, 0, "Checked 3 lines (numbers 1 to 3)")
 	d.report = v3.LogReport{OK: true, Lines: 1, First: 9, Last: 9, Gaps: 1, Lost: 8}
-	d.dew("logs", "shop", "--verify").must(t, 0, "gaps: 1, with 8 missing lines") // the retention dropped them
+	d.dew("logs", "shop", "--verify").must(t, 0, "Gaps: 1, missing lines: 8") // the retention dropped them
 	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
 	d.dew("logs", "shop", "--verify").must(t, console.StatusFailed, "line 5 stands where line 4 should")
 }
@@ -202,7 +202,7 @@ func TestLogsVerify(t *testing.T) {
 func TestLogsNoCrash(t *testing.T) {
 	d := newDaemon(t)
 	d.withOther("shop").refuse = "The query parameter is invalid: crash 9 does not exist: 1 crash is on record"
-	d.dew("logs", "shop", "--crash", "9").must(t, 1, "app shop: crash 9 does not exist: 1 crash is on record", "dew crashes shop lists them")
+	d.dew("logs", "shop", "--crash", "9").must(t, 1, "app shop: crash 9 does not exist: 1 crash is on record", "To list the crashes: dew crashes shop")
 	d = newDaemon(t)
 	d.withOther("shop")
 	d.dew("logs", "shop", "--crash", "1").must(t, 0, "Crash 1 of shop has no lines")

@@ -17,11 +17,11 @@ func TestTarget(t *testing.T) {
 	d.dew("target", "-s", "dve").must(t, 1, `there is no space "dve" in org local`, `did you mean "dev"?`)
 	d.dew("target", "-o", "lokal").must(t, 1, `there is no org "lokal"`, `did you mean "local"?`)
 	d.dew("create-org", "shop").must(t, 0, "Created org shop")
-	d.dew("create-org", "shop").must(t, 0, "exists already")
+	d.dew("create-org", "shop").must(t, 0, "already exists")
 	d.dew("target", "-o", "shop").must(t, 0, "org:   shop", "No space is targeted")
 	d.dew("apps").must(t, 1, "no space of org shop is targeted", "dew target -s SPACE")
 	d.dew("create-space", "test").must(t, 0, "Created space test in org shop")
-	d.dew("create-space", "test", "-o", "shop").must(t, 0, "exists already in org shop")
+	d.dew("create-space", "test", "-o", "shop").must(t, 0, "already exists in org shop")
 	d.dew("target", "-o", "shop").must(t, 0, "space:   test") // the only one
 	d.dew("spaces").must(t, 0, "test   yes")
 	d.dew("orgs").must(t, 0, "local   1        no", "shop    1        yes")
@@ -37,11 +37,11 @@ func TestTarget(t *testing.T) {
 	other := t.TempDir()
 	runDew(t.Context(), "--run", other, "target").must(t, 0, other)
 	d.people.spaces = d.people.spaces[:1]
-	d.dew("apps").must(t, 1, "the targeted space test of org shop is gone", "dew target -o ORG -s SPACE")
+	d.dew("apps").must(t, 1, "the targeted space test of org shop does not exist any more", "dew target -o ORG -s SPACE")
 	d.dew("target", "-o", "local", "-s", "dev").must(t, 0)
 	d.dew("apps").must(t, 0)
 	d.people.orgs, d.people.spaces = nil, nil
-	d.dew("delete-org", "local", "-f").must(t, 0, "There is no org local")
+	d.dew("delete-org", "local", "-f").must(t, 0, "Org local does not exist")
 }
 
 func TestNowhere(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNowhere(t *testing.T) {
 	d.people.orgs = nil
 	d.dew("apps").must(t, 1, "no org and space are targeted")
 	d.dew("spaces").must(t, 1, "no org is targeted")
-	d.dew("orgs").must(t, 0, "There are no orgs")
+	d.dew("orgs").must(t, 0, "No orgs are visible to you")
 	d.dew("target", "--json").must(t, 0, `"api": `)
 }
 
@@ -72,13 +72,13 @@ func TestOrgsAndSpaces(t *testing.T) {
 	if p := remembered(t).Local[d.run]; p.Org != "home" || p.Space != "test" {
 		t.Errorf("the target is %+v", p)
 	}
-	d.dew("delete-space", "dev").must(t, 2, "give -f to answer yes")
-	d.dew("delete-space", "nothing", "-f").must(t, 0, "There is no space nothing")
+	d.dew("delete-space", "dev").must(t, 2, "confirmation needed: pass -f to delete space dev")
+	d.dew("delete-space", "nothing", "-f").must(t, 0, "Space nothing does not exist")
 	d.dew("delete-space", "dev", "-f").must(t, 0, "Deleted space dev")
 	if p := remembered(t).Local[d.run]; p != (command.Target{}) {
 		t.Errorf("the target is %+v", p)
 	}
-	d.dew("delete-org", "local").must(t, 2, "give -f to answer yes")
+	d.dew("delete-org", "local").must(t, 2, "confirmation needed: pass -f to delete org local")
 	d.dew("delete-org", "local", "-f").must(t, 0, "Deleted org local")
 	if len(d.people.orgs)+len(d.people.spaces) != 0 {
 		t.Error("they are still there")
@@ -88,20 +88,20 @@ func TestOrgsAndSpaces(t *testing.T) {
 func TestUsersAndRoles(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("create-user", "ada").must(t, 2, "--password-stdin")
-	d.types("pw\npw\n", "create-user", "ada", "--email", "ada@example.com").must(t, 0, "Password of ada: ", "Password of ada, again: ", "dew set-space-role ada ORG SPACE")
+	d.types("pw\npw\n", "create-user", "ada", "--email", "ada@example.com").must(t, 0, "Password for ada: ", "Password for ada, again: ", "dew set-space-role ada ORG SPACE")
 	d.types("secret\n", "create-user", "ci", "--password-stdin").must(t, 0, "Created user ci")
-	d.dew("create-user", "ada", "pw").must(t, 0, "User ada exists already")
+	d.dew("create-user", "ada", "pw").must(t, 0, "User ada already exists")
 	if d.people.emails["ada"] != "ada@example.com" || d.people.emails["ci"] != "ci" || d.people.secrets["ci"] != "secret" {
 		t.Errorf("got %v, %v", d.people.emails, d.people.secrets)
 	}
 	d.dew("users").must(t, 0, "ada     uaa      user-ada", "admin   uaa")
 	d.dew("users", "--json").must(t, 0, `"name": "ci"`)
-	d.dew("set-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "ada is SpaceDeveloper in space dev of org local now")
-	d.dew("set-space-role", "ada", "local", "dev", "space_developer").must(t, 0, "already")
-	d.dew("set-org-role", "ada", "local", "orgmanager").must(t, 0, "ada is OrgManager in org local now")
+	d.dew("set-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "Assigned role SpaceDeveloper in space dev of org local to ada")
+	d.dew("set-space-role", "ada", "local", "dev", "space_developer").must(t, 0, "ada already has role SpaceDeveloper")
+	d.dew("set-org-role", "ada", "local", "orgmanager").must(t, 0, "Assigned role OrgManager in org local to ada")
 	d.dew("set-org-role", "ci", "local", "BillingManager", "--client").must(t, 0)
 	d.dew("set-space-role", "ada", "local", "dev", "SpaceDevloper").must(t, 2, "one of SpaceManager, SpaceDeveloper, SpaceAuditor, SpaceSupporter; did you mean SpaceDeveloper?")
-	d.dew("set-org-role", "ada", "local", "SpaceDeveloper").must(t, 2, "of an org: it is one of OrgManager, BillingManager, OrgAuditor")
+	d.dew("set-org-role", "ada", "local", "SpaceDeveloper").must(t, 2, "in an org: choose one of OrgManager, BillingManager, OrgAuditor")
 	d.dew("set-org-role", "adda", "local", "OrgManager").must(t, 1, `did you mean "ada"?`)
 	var kinds []string
 	for _, r := range d.people.roles {
@@ -113,15 +113,15 @@ func TestUsersAndRoles(t *testing.T) {
 	d.dew("space-users", "local", "dev").must(t, 0, "ada    SpaceDeveloper")
 	d.dew("org-users", "local").must(t, 0, "ada    Member, OrgManager", "ci     BillingManager")
 	d.dew("org-users", "local", "--json").must(t, 0, `"roles": [`)
-	d.dew("unset-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "no SpaceDeveloper in space dev of org local any more")
-	d.dew("unset-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "ada is not SpaceDeveloper")
+	d.dew("unset-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "Removed role SpaceDeveloper in space dev of org local from ada")
+	d.dew("unset-space-role", "ada", "local", "dev", "SpaceDeveloper").must(t, 0, "ada does not have role SpaceDeveloper")
 	d.dew("unset-org-role", "ci", "local", "BillingManager", "--client").must(t, 0)
-	d.dew("space-users", "local", "dev").must(t, 0, "Nobody has a role")
+	d.dew("space-users", "local", "dev").must(t, 0, "No users have a role")
 	if len(d.people.roles) != 2 {
 		t.Errorf("roles are %v", d.people.roles)
 	}
 	d.dew("delete-user", "ada", "-f").must(t, 0, "Deleted user ada")
-	d.dew("delete-user", "ada", "-f").must(t, 0, "There is no user ada")
+	d.dew("delete-user", "ada", "-f").must(t, 0, "User ada does not exist")
 	if d.count("DELETE /v3/users/user-ada") != 1 || d.count("DELETE /uaa/Users/user-ada") != 1 {
 		t.Errorf("asked %v", d.asked)
 	}
@@ -150,7 +150,7 @@ func TestPick(t *testing.T) {
 	d.people.orgs = append(d.people.orgs, v3.Organization{GUID: "org-2", Name: "shop"})
 	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-2", Name: "test", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
 	d.types("it's\n1\ntest\n", "login", url, "-u", "admin").must(t, 0, "  1. local", "  2. shop", "  2. test", "space:   test")
-	d.types("it's\n9\n", "login", url, "-u", "admin").must(t, 2, `"9" is none of them`)
+	d.types("it's\n9\n", "login", url, "-u", "admin").must(t, 2, `"9" is not in the list`)
 	d.remote("login", url, "-u", "admin", "-p", "it's", "-o", "local", "-s", "dev").must(t, 0, "space:   dev")
 }
 
@@ -158,7 +158,7 @@ func TestClients(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("create-client", "mailer").must(t, 2, "needs --authorities")
 	d.types("s\n", "create-client", "mailer", "--authorities", "emails.write,notifications.write", "--secret-stdin").must(t, 0, "Created client mailer")
-	d.types("s\n", "create-client", "mailer", "--authorities", "a", "--secret-stdin").must(t, 1, "exists already", "dew delete-client mailer")
+	d.types("s\n", "create-client", "mailer", "--authorities", "a", "--secret-stdin").must(t, 1, "client mailer already exists", "dew clients")
 	d.types("s\ns\n", "create-client", "ci", "--authorities", "cloud_controller.read").must(t, 0)
 	if got := d.body("POST /uaa/oauth/clients"); !strings.Contains(got, `"authorized_grant_types":["client_credentials"]`) || !strings.Contains(got, `"client_secret":"s"`) {
 		t.Errorf("the body is %s", got)
@@ -167,7 +167,7 @@ func TestClients(t *testing.T) {
 	d.dew("clients", "--json").must(t, 0, `"authorities": [`)
 	d.dew("delete-client", "ci").must(t, 2, "-f")
 	d.dew("delete-client", "ci", "-f").must(t, 0, "Deleted client ci")
-	d.dew("delete-client", "ci", "-f").must(t, 0, "There is no client ci")
+	d.dew("delete-client", "ci", "-f").must(t, 0, "Client ci does not exist")
 }
 
 func TestResources(t *testing.T) {

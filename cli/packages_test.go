@@ -31,12 +31,12 @@ func TestPackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.dew("packages", "shop").must(t, 0, "App shop has no packages")
-	d.dew("stage-package", "shop").must(t, 1, "app shop has no package: push it first")
+	d.dew("stage-package", "shop").must(t, 1, "app shop has no package: push the app first")
 	d.dew("download-droplet", "shop").must(t, 1, "app shop has no droplet")
 	d.dew("create-package", "shop", "-p", dir).must(t, 0, "Created package package-1 of app shop")
 	d.dew("packages", "shop").must(t, 0, "package-1", "ready")
 	d.dew("stage-package", "shop").must(t, 0, "Staged droplet droplet-1")
-	d.dew("set-droplet", "shop", "droplet-1").must(t, 0, "App shop runs droplet droplet-1 from its next start on")
+	d.dew("set-droplet", "shop", "droplet-1").must(t, 0, "App shop will run droplet droplet-1 from its next start on")
 	if got, want := d.body("PATCH /v3/apps/app-1/relationships/current_droplet"), `{"data":{"guid":"droplet-1"}}`; got != want {
 		t.Errorf("body = %s, want %s", got, want)
 	}
@@ -60,13 +60,13 @@ func TestChecks(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("get-health-check", "shop").must(t, 0, "web")
 	d.dew("get-readiness-health-check", "shop", "--json").must(t, 0, `"process": "web"`)
-	d.dew("set-health-check", "shop", "http", "--invocation-timeout", "3").must(t, 0, "Process web of app shop is asked by http from its next start on")
+	d.dew("set-health-check", "shop", "http", "--invocation-timeout", "3").must(t, 0, "Set the health check of process web of app shop to http")
 	want := `{"health_check":{"type":"http","data":{"invocation_timeout":3,"endpoint":"/"}}}`
 	if got := d.body("PATCH /v3/processes/app-1"); got != want {
 		t.Errorf("body = %s, want %s", got, want)
 	}
-	d.dew("set-health-check", "shop", "magic").must(t, 2, "there are process, port and http")
-	d.dew("set-health-check", "shop", "port", "--endpoint", "/x").must(t, 2, "only http asks for a path")
+	d.dew("set-health-check", "shop", "magic").must(t, 2, "TYPE must be process, port or http")
+	d.dew("set-health-check", "shop", "port", "--endpoint", "/x").must(t, 2, "--endpoint needs the type http")
 	d.dew("set-health-check", "shop", "port", "--process", "batch").must(t, 1, `no process type "batch"`)
 }
 
@@ -75,6 +75,6 @@ func TestFlags(t *testing.T) {
 	d.dew("feature-flags").must(t, 0, "app_bits_upload", "diego_docker")
 	d.dew("feature-flag", "diego_docker").must(t, 0, "disabled")
 	d.dew("feature-flag", "diego_dokcer").must(t, 1, `did you mean "diego_docker"?`)
-	d.dew("enable-feature-flag", "diego_docker").must(t, 0, "Feature diego_docker is enabled")
-	d.dew("disable-feature-flag", "diego_docker").must(t, 0, "Feature diego_docker is disabled")
+	d.dew("enable-feature-flag", "diego_docker").must(t, 0, "Feature flag diego_docker is enabled")
+	d.dew("disable-feature-flag", "diego_docker").must(t, 0, "Feature flag diego_docker is disabled")
 }

@@ -25,11 +25,11 @@ const (
 func TestPushBuilds(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": buildStep, "source": "one"})
-	d.dew("push", "-f", root).must(t, 1, "out is missing: run `dew push --build` (runs: mkdir -p out; echo compiling >&2; cat source | tee out/a)")
+	d.dew("push", "-f", root).must(t, 1, "out does not exist", "dew push --build (runs: mkdir -p out; echo compiling >&2; cat source | tee out/a)")
 	if _, err := os.Stat(filepath.Join(root, "out")); err == nil || len(d.asked) > 0 {
 		t.Errorf("something was built, or sent: %v", d.asked)
 	}
-	d.dew("push", "-f", root, "--watch").must(t, 1, "run `dew push --build`")
+	d.dew("push", "-f", root, "--watch").must(t, 1, "out does not exist", "dew push --build")
 	r := d.dew("push", "-f", root, "--build")
 	r.must(t, 0, "   $ mkdir -p out\n", "   compiling\n", "   one\n", "Starting app shop")
 	if diff := cmp.Diff(map[string]string{"a": "-rw-r--r-- one"}, d.sent); diff != "" {
@@ -45,11 +45,11 @@ func TestPushBuildFails(t *testing.T) {
 		text   string
 	}{
 		"the build": {smoke: "build: echo oops; exit 3", status: 1, text: "   oops\nbuild failed: it ended with exit status 3\n"},
-		"no result": {smoke: "build: 'true'", status: 1, text: "manifest.yml, line 3: path: the build did not make out"},
-		"no file":   {status: 2, text: "smoke.yml\n     write the commands"},
+		"no result": {smoke: "build: 'true'", status: 1, text: "manifest.yml, line 3: path: the build did not create out"},
+		"no file":   {status: 2, text: "smoke.yml does not exist\n     Add the commands"},
 		"no build":  {smoke: "checks: []", status: 2, text: "smoke.yml has no key build"},
 		"bad file":  {smoke: "bild: x", status: 2, text: "bild"},
-		"droplet":   {smoke: buildStep, args: []string{"--droplet", "x"}, status: 2, text: "--build goes with neither --droplet nor --docker-image"},
+		"droplet":   {smoke: buildStep, args: []string{"--droplet", "x"}, status: 2, text: "--build cannot be used with --droplet or --docker-image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDaemon(t)
@@ -75,7 +75,7 @@ func TestSmokePushWithoutTheResult(t *testing.T) {
 	}
 	v := &smoketest.Verbs{Client: ask, Out: quiet()}
 	err = v.Push(t.Context(), smoke.Push{Manifest: filepath.Join(root, "manifest.yml"), Dir: root})
-	if err == nil || !strings.Contains(err.Error(), "the build did not make out") {
+	if err == nil || !strings.Contains(err.Error(), "the build did not create out") {
 		t.Errorf("push = %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestSmokePushWithoutTheResult(t *testing.T) {
 func TestPushMissingPath(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest})
-	d.dew("push", "-f", root).must(t, 1, "manifest.yml, line 3: path: cannot find the app's files: stat ", "build the app first")
+	d.dew("push", "-f", root).must(t, 1, "manifest.yml, line 3: path: cannot find the app's files: stat ", "Build the app first")
 	d.dew("push", "-f", root, "-p", "none").must(t, 1, "-p: cannot find the app's files: stat none")
 }
 

@@ -60,7 +60,7 @@ func TestPushUploadsABuildpackOnce(t *testing.T) {
 func TestPushRefusesWhatIsNoBuildpack(t *testing.T) {
 	d := newDaemon(t)
 	t.Chdir(folder(t, map[string]string{"app/a": "a", "pack/detect": "#!/bin/sh"}))
-	d.dew("push", "shop", "--no-manifest", "-p", "app", "-b", "./pack").must(t, 2, "./pack is no buildpack: it has neither bin/detect")
+	d.dew("push", "shop", "--no-manifest", "-p", "app", "-b", "./pack").must(t, 2, "./pack is not a buildpack: it has no bin/detect")
 	d.dew("push", "shop", "--no-manifest", "-p", "app", "-b", "./none").must(t, 1, "buildpack ./none: cannot find the files: stat ./none")
 	if len(d.asked) > 0 {
 		t.Errorf("the daemon was asked: %v", d.asked)

@@ -15,7 +15,7 @@ func TestPushInStartOrder(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": dependentManifest, "a": "a"})
 	r := d.dew("push", "-f", root, "-p", root)
-	r.must(t, 2, "flags that change an app")
+	r.must(t, 2, "these flags are for one app")
 	t.Chdir(root)
 	d.dew("push").must(t, 1, `there is no app "db"`, "manifest.yml, line 4: depends-on: shop was not pushed, because it depends on db")
 	if d.count("POST /v3/packages") > 0 {
@@ -37,11 +37,11 @@ func TestPushOneThatDepends(t *testing.T) {
 		status int
 		texts  []string
 	}{
-		"missing":  {status: 1, texts: []string{"manifest.yml, line 4: depends-on: cannot start shop, which depends on db: it is not in this space", "dew push db"}},
-		"stopped":  {other: &v3.App{State: v3.AppStopped}, status: 1, texts: []string{"it is stopped", "dew start db"}},
+		"missing":  {status: 1, texts: []string{"manifest.yml, line 4: depends-on: cannot start shop, which depends on db: app db does not exist in this space", "dew push db"}},
+		"stopped":  {other: &v3.App{State: v3.AppStopped}, status: 1, texts: []string{"app db is stopped", "dew start db"}},
 		"crashed":  {other: &v3.App{State: v3.AppStarted}, stats: []v3.InstanceStats{{State: v3.StateCrashed}}, status: 4, texts: []string{"line 4: depends-on", "all instances of web crashed"}},
-		"late":     {other: &v3.App{State: v3.AppStarted}, stats: []v3.InstanceStats{{State: v3.StateStarting}}, late: "0.001", status: 5, texts: []string{"line 4: depends-on", "db did not run within"}},
-		"running":  {other: &v3.App{State: v3.AppStarted}, stats: running, texts: []string{"App shop depends on app db: waiting until it runs", "Starting app shop"}},
+		"late":     {other: &v3.App{State: v3.AppStarted}, stats: []v3.InstanceStats{{State: v3.StateStarting}}, late: "0.001", status: 5, texts: []string{"line 4: depends-on", "db did not start within"}},
+		"running":  {other: &v3.App{State: v3.AppStarted}, stats: running, texts: []string{"Waiting until app db runs, because app shop depends on it", "Starting app shop"}},
 		"no start": {args: []string{"--no-start"}},
 	} {
 		t.Run(name, func(t *testing.T) {

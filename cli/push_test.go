@@ -106,7 +106,7 @@ func TestPushUnchanged(t *testing.T) {
 	if !d.hadBits {
 		t.Error("the first push sent no files")
 	}
-	d.dew("push", "shop", "--no-manifest", "-p", root).must(t, 0, "nothing to upload")
+	d.dew("push", "shop", "--no-manifest", "-p", root).must(t, 0, "Nothing to upload: dewd already has all")
 	if d.hadBits {
 		t.Error("the second push sent files")
 	}
@@ -164,14 +164,14 @@ func TestPushFails(t *testing.T) {
 					{Instance: "before", First: v3.CrashExit{OutOfMemory: true}},
 				}
 			},
-			status: 4, text: "crashed at its start: APP/PROC/WEB: Exited with status 1",
+			status: 4, text: "crashed while starting: APP/PROC/WEB: Exited with status 1",
 		},
 		"memory": {
 			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{{Instance: "now", Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
 			},
-			status: 7, text: "give it more memory",
+			status: 7, text: "Give it more memory",
 		},
 		"record not yet written": {
 			prepare: func(d *fakeDaemon) {
@@ -179,7 +179,7 @@ func TestPushFails(t *testing.T) {
 				d.crashes = []v3.Crash{{Instance: "now", First: v3.CrashExit{OutOfMemory: true, Sidecar: "cache", MemoryLimit: 64 << 20}}}
 				d.unwritten = 2
 			},
-			status: 7, text: "give the sidecar more than 64.0M",
+			status: 7, text: "Give the sidecar more than 64.0M",
 		},
 		"refused": {
 			prepare: func(d *fakeDaemon) {
@@ -187,15 +187,15 @@ func TestPushFails(t *testing.T) {
 			},
 			status: 4, text: "has no memory value",
 		},
-		"late": {prepare: startsForEver, minutes: "0.001", status: 5, text: "did not run within 60ms"},
+		"late": {prepare: startsForEver, minutes: "0.001", status: 5, text: "did not start within 60ms"},
 		"manifest": {prepare: func(d *fakeDaemon) {
 			d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: "memory: 256 bananas"}
 		}, status: 1, text: "256 bananas"},
 		"no files":      {args: []string{"-p", "/does/not/exist"}, status: 1, text: "no such file"},
 		"memory flag":   {args: []string{"-m", "256 bananas"}, status: 2, text: "256 bananas"},
-		"two routes":    {args: []string{"--no-route", "--random-route"}, status: 2, text: "exclude each other"},
+		"two routes":    {args: []string{"--no-route", "--random-route"}, status: 2, text: "cannot be used together"},
 		"health":        {args: []string{"-u", "ping"}, status: 2, text: "port, http, process"},
-		"two manifests": {args: []string{"-f", "manifest.yml"}, status: 2, text: "exclude each other"},
+		"two manifests": {args: []string{"-f", "manifest.yml"}, status: 2, text: "cannot be used together"},
 		"instances":     {args: []string{"-i", "-1"}, status: 2, text: "less than 0"},
 		"timeout":       {args: []string{"-t", "0"}, status: 2, text: "less than 1"},
 	} {
@@ -234,7 +234,7 @@ func TestPushSaysCauseOnce(t *testing.T) {
 func TestPushOfDeletedApp(t *testing.T) {
 	d := newDaemon(t)
 	d.buildGone = true
-	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted while it was staged")
+	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted during staging")
 }
 
 func startsForEver(d *fakeDaemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
@@ -243,7 +243,7 @@ func TestPushNeedsAName(t *testing.T) {
 	d := newDaemon(t)
 	two := folder(t, map[string]string{"manifest.yml": "applications:\n- name: a\n- name: b\n"})
 	d.dew("push", "--no-manifest").must(t, 2, "needs the name of an app")
-	d.dew("push", "c", "-f", two).must(t, 2, `no app "c", it has a, b`)
+	d.dew("push", "c", "-f", two).must(t, 2, `no app "c"; its apps: a, b`)
 	d.dew("push", "-f", two, "-m", "64M").must(t, 2, "has 2")
 	d.dew("push", "-f", filepath.Join(two, "none.yml")).must(t, 2, "cannot find the manifest")
 	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, "there is no manifest.yml in")
@@ -289,7 +289,7 @@ func TestCreateAppAndApplyManifest(t *testing.T) {
 		t.Errorf("another body: %s", d.body("POST /v3/apps"))
 	}
 	d.refuse["POST /v3/apps"] = v3.Error{Detail: "App with the name 'shop' already exists."}
-	d.dew("create-app", "shop").must(t, 0, "exists already")
+	d.dew("create-app", "shop").must(t, 0, "already exists")
 	d.refuse["POST /v3/apps"] = v3.Error{Detail: "name is too long"}
 	d.dew("create-app", "shop").must(t, 1, "name is too long")
 

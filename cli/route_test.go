@@ -16,9 +16,9 @@ func TestRoute(t *testing.T) {
 	d.routes[0].Destinations = append(d.routes[0].Destinations, v3.Destination{App: v3.DestinationApp{GUID: "app-of-others"}, Port: 8080})
 	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0, "app-of-others") // it has no name for who does not see it
 	d.dew("ro", "dew.localhost", "-n", "shop", "--path", "api", "--json").must(t, 0, `"url": "shop.dew.localhost/api"`, `"shared_with": []`, `"app": "shop"`)
-	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "dew routes lists")
+	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "To list the routes: dew routes")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0)
-	d.dew("route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "port:     20001", "It leads nowhere; dew map-route leads it to an app")
+	d.dew("route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "port:     20001", "The route has no destinations. To map it to an app: dew map-route APP DOMAIN")
 }
 
 func TestCheckRoute(t *testing.T) {
@@ -39,27 +39,27 @@ func TestChangeRoute(t *testing.T) {
 		return d.dew(append(append([]string{verb}, way...), flags...)...)
 	}
 
-	run("update-route", "-o", "loadbalancing=round-robin", "-r", "hash_header").must(t, 0, "Changed route shop.dew.localhost")
+	run("update-route", "-o", "loadbalancing=round-robin", "-r", "hash_header").must(t, 0, "Updated route shop.dew.localhost")
 	d.changed("PATCH /v3/routes/r-1", `{"options":{"hash_header":null,"loadbalancing":"round-robin"}}`)
 	run("update-route").must(t, 2, "needs --option or --remove-option")
 	run("update-route", "-o", "loadbalancing").must(t, 2, `--option must be OPTION=VALUE, not "loadbalancing"`)
-	run("update-route", "-o", "a=b", "-r", "a").must(t, 2, "to be set and to be removed")
+	run("update-route", "-o", "a=b", "-r", "a").must(t, 2, "option a cannot be in both --option and --remove-option")
 
-	d.dew("update-destination", "shop", "dew.localhost", "-n", "shop", "--app-protocol", "http2").must(t, 0, "Route shop.dew.localhost speaks http2 with app shop")
+	d.dew("update-destination", "shop", "dew.localhost", "-n", "shop", "--app-protocol", "http2").must(t, 0, "Route shop.dew.localhost now uses protocol http2 for app shop")
 	d.changed("PATCH /v3/routes/r-1/destinations/to-1", `{"protocol":"http2"}`)
 	d.dew("update-destination", "shop", "dew.localhost", "-n", "shop").must(t, 2, "needs --app-protocol")
 	d.dew("create-route", "dew.localhost", "-n", "other").must(t, 0)
-	d.dew("update-destination", "shop", "dew.localhost", "-n", "other", "--app-protocol", "http1").must(t, 1, "route other.dew.localhost does not lead to app shop", "dew map-route")
+	d.dew("update-destination", "shop", "dew.localhost", "-n", "other", "--app-protocol", "http1").must(t, 1, "route other.dew.localhost is not mapped to app shop", "dew map-route")
 
-	run("share-route", "-s", "test").must(t, 0, "Apps of space test of org local may have route shop.dew.localhost")
+	run("share-route", "-s", "test").must(t, 0, "Shared route shop.dew.localhost with space test of org local")
 	d.changed("POST /v3/routes/r-1/relationships/shared_spaces", `{"data":[{"guid":"space-2"}]}`)
 	run("route").must(t, 0, "shared with:   test")
-	run("unshare-route", "-s", "test").must(t, 0, "may not have route shop.dew.localhost any more")
+	run("unshare-route", "-s", "test").must(t, 0, "Stopped sharing route shop.dew.localhost with space test of org local")
 	run("unshare-route", "-s", "test").must(t, 0, "Route shop.dew.localhost is not shared with space test of org local")
-	run("move-route", "-s", "test", "-o", "local").must(t, 0, "Route shop.dew.localhost belongs to space test of org local now")
+	run("move-route", "-s", "test", "-o", "local").must(t, 0, "Moved route shop.dew.localhost to space test of org local")
 	d.changed("PATCH /v3/routes/r-1/relationships/space", `{"data":{"guid":"space-2"}}`)
-	run("move-route").must(t, 0, "belongs to space dev of org local now")
-	run("move-route", "-o", "local").must(t, 2, "give -s SPACE")
+	run("move-route").must(t, 0, "Moved route shop.dew.localhost to space dev of org local")
+	run("move-route", "-o", "local").must(t, 2, "pass -s SPACE")
 	run("move-route", "-s", "tset").must(t, 1, `did you mean "test"?`)
 }
 
@@ -68,15 +68,15 @@ func TestPrivateDomains(t *testing.T) {
 	d.people.orgs = append(d.people.orgs, v3.Organization{GUID: "org-9", Name: "shop"})
 	d.dew("create-private-domain", "local", "local.example.com").must(t, 0, "Created domain local.example.com of org local")
 	d.changed("POST /v3/domains", `{"name":"local.example.com","relationships":{"organization":{"data":{"guid":"org-1"}}}}`)
-	d.dew("create-domain", "shop", "own.example.com").must(t, 0, "Domain own.example.com exists already")
-	d.dew("share-private-domain", "local", "own.example.com").must(t, 0, "Org local may have routes in domain own.example.com")
+	d.dew("create-domain", "shop", "own.example.com").must(t, 0, "Domain own.example.com already exists")
+	d.dew("share-private-domain", "local", "own.example.com").must(t, 0, "Shared domain own.example.com with org local")
 	d.changed("POST /v3/domains/d-3/relationships/shared_organizations", `{"data":[{"guid":"org-1"}]}`)
 	d.dew("org", "local").must(t, 0, "tcp.dew.localhost, own.example.com")
-	d.dew("share-private-domain", "local", "dew.localhost").must(t, 1, "domain dew.localhost is shared by all orgs and is no private one", "dew domains")
-	d.dew("unshare-private-domain", "local", "own.example.com").must(t, 0, "Org local may not have routes in domain own.example.com any more")
+	d.dew("share-private-domain", "local", "dew.localhost").must(t, 1, "domain dew.localhost is shared by all orgs and not private", "dew domains")
+	d.dew("unshare-private-domain", "local", "own.example.com").must(t, 0, "Stopped sharing domain own.example.com with org local")
 	d.dew("unshare-private-domain", "local", "own.example.com").must(t, 0, "Domain own.example.com is not shared with org local")
 	d.dew("delete-private-domain", "own.example.com").must(t, 2, "-f")
 	d.dew("delete-domain", "own.example.com", "-f").must(t, 0, "Deleted domain own.example.com")
-	d.dew("delete-private-domain", "none.example.com", "-f").must(t, 0, "There is no domain none.example.com")
+	d.dew("delete-private-domain", "none.example.com", "-f").must(t, 0, "Domain none.example.com does not exist")
 	d.dew("delete-private-domain", "apps.internal", "-f").must(t, 1, "is shared by all orgs")
 }

@@ -81,29 +81,29 @@ func (d *fakeDaemon) wayRoutes(handle func(string, func(*http.Request, []byte) a
 
 func TestRoutes(t *testing.T) {
 	d := newDaemon(t).withApp("STARTED")
-	d.dew("routes").must(t, 0, "There are no routes; dew map-route makes one")
+	d.dew("routes").must(t, 0, "There are no routes. To create one: dew map-route APP DOMAIN")
 	d.dew("create-route", "dew.localhost", "--hostname", "Shop").must(t, 0, "Created route shop.dew.localhost")
-	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0, "Route shop.dew.localhost exists already")
+	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0, "Route shop.dew.localhost already exists")
 	d.dew("create-route", "dew.lokalhost", "-n", "shop").must(t, 1, `there is no domain "dew.lokalhost"`, `did you mean "dew.localhost"?`)
-	d.dew("routes").must(t, 0, "shop.dew.localhost", "leads nowhere")
-	d.dew("map-route", "shop", "dew.localhost", "--hostname", "shop").must(t, 0, "Route shop.dew.localhost leads to app shop")
+	d.dew("routes").must(t, 0, "shop.dew.localhost", "no destination")
+	d.dew("map-route", "shop", "dew.localhost", "--hostname", "shop").must(t, 0, "Mapped route shop.dew.localhost to app shop")
 	d.dew("map-route", "shop", "dew.localhost", "-n", "debug", "--path", "dump/", "--app-port", "9090", "--app-protocol", "http2").
-		must(t, 0, "Route debug.dew.localhost/dump leads to app shop", "Port 9090 is pending: dew restart shop opens it")
-	d.dew("routes").must(t, 0, "debug.dew.localhost/dump", "shop", "web", "9090", "http2", "pending: dew restart shop")
+		must(t, 0, "Mapped route debug.dew.localhost/dump to app shop", "Port 9090 is pending. To open it: dew restart shop")
+	d.dew("routes").must(t, 0, "debug.dew.localhost/dump", "shop", "web", "9090", "http2", "pending until dew restart shop")
 	d.dew("routes", "--json").must(t, 0, `"url": "debug.dew.localhost/dump"`, `"port": 9090`, `"pending": true`)
-	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump", "--app-port", "1").must(t, 0, "does not lead there")
-	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump").must(t, 0, "no longer leads to app shop")
+	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump", "--app-port", "1").must(t, 0, "Route debug.dew.localhost/dump is not mapped to port 1 of app shop")
+	d.dew("unmap-route", "shop", "dew.localhost", "-n", "debug", "--path", "/dump").must(t, 0, "Removed route debug.dew.localhost/dump from app shop")
 	d.dew("unmap-route", "shop", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`)
 	if got := len(d.routes[1].Destinations); got != 0 {
 		t.Errorf("%d destinations are left", got)
 	}
-	d.dew("delete-route", "dew.localhost", "-n", "none", "-f").must(t, 0, "There is no route none.dew.localhost")
+	d.dew("delete-route", "dew.localhost", "-n", "none", "-f").must(t, 0, "Route none.dew.localhost does not exist")
 	d.dew("delete-route", "dew.localhost", "-n", "shop", "-f").must(t, 0, "Deleted route shop.dew.localhost")
 	typeDew(t.Context(), "n\n", "--run", d.run, "delete-route", "dew.localhost", "-n", "shop").must(t, 0)
 	if n := d.count("DELETE /v3/routes/r-1"); n != 1 {
 		t.Errorf("the route was deleted %d times", n)
 	}
-	d.dew("delete-orphaned-routes", "-f").must(t, 0, "Deleted the routes that lead nowhere")
+	d.dew("delete-orphaned-routes", "-f").must(t, 0, "Deleted all routes without a destination")
 }
 
 func portOf(rt v3.Route) string {
@@ -123,16 +123,16 @@ func TestTCPRoutes(t *testing.T) {
 	d.dew("create-shared-domain", "tcp.example.com", "--router-group", "default-tpc").must(t, 1, `there is no router group "default-tpc"`, `did you mean "default-tcp"?`)
 	d.dew("create-route", "tcp.dew.localhost").must(t, 0, "Created route tcp.dew.localhost:20099")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Created route tcp.dew.localhost:20001")
-	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Route tcp.dew.localhost:20001 exists already")
-	d.dew("map-route", "shop", "tcp.dew.localhost", "--port", "20002").must(t, 0, "Route tcp.dew.localhost:20002 leads to app shop")
+	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Route tcp.dew.localhost:20001 already exists")
+	d.dew("map-route", "shop", "tcp.dew.localhost", "--port", "20002").must(t, 0, "Mapped route tcp.dew.localhost:20002 to app shop")
 	d.routes[len(d.routes)-1].Problem = "cannot listen: the port is taken"
 	d.dew("routes").must(t, 0, "tcp.dew.localhost:20002", "cannot listen: the port is taken")
 	d.dew("routes", "--json").must(t, 0, `"problem": "cannot listen: the port is taken"`)
-	d.dew("unmap-route", "shop", "tcp.dew.localhost", "--port", "20002").must(t, 0, "no longer leads to app shop")
-	d.dew("unmap-route", "shop", "tcp.dew.localhost").must(t, 1, "without --port")
-	d.dew("delete-route", "tcp.dew.localhost", "--port", "20003", "-f").must(t, 0, "There is no route tcp.dew.localhost:20003")
-	d.dew("create-route", "dew.localhost", "--port", "20001").must(t, 2, "dew.localhost is none")
-	d.dew("create-route", "tcp.dew.localhost", "-n", "x").must(t, 2, "no --hostname")
+	d.dew("unmap-route", "shop", "tcp.dew.localhost", "--port", "20002").must(t, 0, "Removed route tcp.dew.localhost:20002 from app shop")
+	d.dew("unmap-route", "shop", "tcp.dew.localhost").must(t, 1, "no --port given")
+	d.dew("delete-route", "tcp.dew.localhost", "--port", "20003", "-f").must(t, 0, "Route tcp.dew.localhost:20003 does not exist")
+	d.dew("create-route", "dew.localhost", "--port", "20001").must(t, 2, "dew.localhost is not a TCP domain")
+	d.dew("create-route", "tcp.dew.localhost", "-n", "x").must(t, 2, "instead of --hostname")
 	d.dew("create-route", "tcp.dew.localhost", "-n", "x", "--port", "1").must(t, 2, "--port is for TCP routes")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "70000").must(t, 2, "--port must be 1 to 65535, not 70000")
 }
@@ -161,7 +161,7 @@ func TestSharedDomains(t *testing.T) {
 	if got := d.bodies["POST /v3/domains"]; got != `{"name":"in.example.com","internal":true}` {
 		t.Errorf("body = %s", got)
 	}
-	d.dew("delete-shared-domain", "none.example.com", "-f").must(t, 0, "There is no domain none.example.com")
+	d.dew("delete-shared-domain", "none.example.com", "-f").must(t, 0, "Domain none.example.com does not exist")
 	d.dew("delete-shared-domain", "own.example.com", "-f").must(t, 1, "belongs to one org")
 	d.dew("delete-shared-domain", "apps.internal", "-f").must(t, 0, "Deleted domain apps.internal")
 	if n := d.count("DELETE /v3/domains/d-2"); n != 1 {

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/services"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestBindService(t *testing.T) {
@@ -23,23 +23,23 @@ func TestBindService(t *testing.T) {
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
 	const to = `"relationships":{"app":{"data":{"guid":"app-1"}},"service_instance":{"data":{"guid":"s-kv"}}}}`
-	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv; dew start shop stages and starts it")
+	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv. To stage and start the app with the credentials: dew start shop")
 	d.builds = []v3.Build{{GUID: "build-1", State: v3.BuildStaged}}
-	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv; dew restage shop brings")
+	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv. To pass the credentials to the app: dew restage shop")
 	d.wantBody(postBinding, `{"type":"app",`+to)
 	d.dew("bs", "shop", "kv", "--binding-name", "cache", "-c", `{"a":1}`, "--strategy", "multiple", "--wait").must(t, 0, "Bound shop to kv")
 	d.wantBody(postBinding, `{"type":"app","name":"cache","strategy":"multiple","parameters":{"a":1},`+to)
 	d.dew("bs", "shop", "mail").must(t, 0, "Bound shop to mail")
 	d.dew("bs", "shop", "kw").must(t, 1, `did you mean "kv"?`)
 	d.dew("bs", "shup", "kv").must(t, 1, `did you mean "shop"?`)
-	d.dew("bs", "shop", "kv", "--strategy", "twice").must(t, 2, "neither single nor multiple")
+	d.dew("bs", "shop", "kv", "--strategy", "twice").must(t, 2, `--strategy must be single or multiple, not "twice"`)
 	d.shelves.late = true
-	d.dew("bs", "shop", "kv").must(t, 0, "is in progress: dew service kv")
+	d.dew("bs", "shop", "kv").must(t, 0, "is in progress. To check its status: dew service kv")
 	d.dew("bs", "shop", "kv", "-w").must(t, 0, "Bound shop to kv")
 	d.shelves.fails = "The service broker is asleep"
 	d.dew("bs", "shop", "kv", "-w").must(t, 1, "cannot bind shop to kv: The service broker is asleep")
 	d.refuses(postBinding, "The app is already bound to the service instance")
-	d.dew("bs", "shop", "kv").must(t, 0, "App shop is bound to kv already")
+	d.dew("bs", "shop", "kv").must(t, 0, "App shop is already bound to kv")
 	d.refuses(postBinding, "The binding name is invalid. The app already has a binding with name 'x'.")
 	d.dew("bs", "shop", "kv").must(t, 1, "cannot bind shop to kv: The binding name is invalid")
 }
@@ -49,7 +49,7 @@ func TestUnbindService(t *testing.T) {
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.dew("unbind-service", "shop", "kv").must(t, 0, "App shop is not bound to kv")
 	one, two := d.shelves.bind("s-kv", "app-1", "").GUID, d.shelves.bind("s-kv", "app-1", "").GUID
-	d.dew("us", "shop", "kv", "--guid", "c-99").must(t, 1, `no binding to kv with guid "c-99"`, "--json has the guids")
+	d.dew("us", "shop", "kv", "--guid", "c-99").must(t, 1, `no binding to kv with guid "c-99"`, "To show the guids of its bindings: dew service kv --json")
 	d.dew("us", "shop", "kv", "--guid", two).must(t, 0, "Unbound shop from kv")
 	if d.count("DELETE /v3/service_credential_bindings/"+one) != 0 || d.count("DELETE /v3/service_credential_bindings/"+two) != 1 {
 		t.Errorf("asked %v", d.asked)
@@ -68,15 +68,15 @@ func TestCleanupBindings(t *testing.T) {
 	d.shelves.instance("db", v3.ServiceManaged)
 	const cleanup = "cleanup-outdated-service-bindings"
 	d.shelves.bind("s-kv", "app-1", "")
-	d.dew(cleanup, "shop").must(t, 0, "App shop has no outdated bindings")
+	d.dew(cleanup, "shop").must(t, 0, "App shop has no outdated service bindings")
 	d.shelves.bind("s-kv", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
 	d.shelves.bind("s-db", "app-1", "")
-	d.dew(cleanup, "shop").must(t, 2, "Really delete outdated bindings of app shop (2)", "give -f")
-	d.dew(cleanup, "shop", "--keep-last", "0").must(t, 2, "--keep-last: 0 is less than 1")
+	d.dew(cleanup, "shop").must(t, 2, "pass -f to delete 2 outdated service bindings of app shop")
+	d.dew(cleanup, "shop", "--keep-last", "0").must(t, 2, "--keep-last must be at least 1, not 0")
 	d.dew(cleanup, "shop", "-f", "--service-instance", "dbb").must(t, 1, `did you mean "db"?`)
-	d.dew(cleanup, "shop", "-f", "--service-instance", "db").must(t, 0, "Deleted outdated bindings of shop (1)")
-	d.dew(cleanup, "shop", "-f", "--wait").must(t, 0, "Deleted outdated bindings of shop (1)")
+	d.dew(cleanup, "shop", "-f", "--service-instance", "db").must(t, 0, "Deleted 1 outdated service binding of app shop")
+	d.dew(cleanup, "shop", "-f", "--wait").must(t, 0, "Deleted 1 outdated service binding of app shop")
 	if len(d.shelves.bindings) != 2 {
 		t.Errorf("%v are left", d.shelves.bindings)
 	}
@@ -85,11 +85,11 @@ func TestCleanupBindings(t *testing.T) {
 func TestServiceKeys(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
-	d.dew("service-keys", "kv").must(t, 0, "kv has no keys: dew create-service-key")
+	d.dew("service-keys", "kv").must(t, 0, "kv has no service keys. To create one: dew create-service-key kv KEY")
 	if r := d.dew("service-keys", "kv", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
-	d.dew("create-service-key", "kv", "k1", "-c", `{"a":1}`).must(t, 0, "Created service key k1: dew service-key kv k1 shows it")
+	d.dew("create-service-key", "kv", "k1", "-c", `{"a":1}`).must(t, 0, "Created service key k1. To show it: dew service-key kv k1")
 	d.wantBody(postBinding, `{"type":"key","name":"k1","parameters":{"a":1},"relationships":{"service_instance":{"data":{"guid":"s-kv"}}}}`)
 	d.dew("sk", "kv").must(t, 0, "name   last operation\nk1     create succeeded")
 	var keys []services.KeyRow
@@ -107,18 +107,18 @@ func TestServiceKeys(t *testing.T) {
 	if r := d.dew("service-key", "kv", "k1", "--guid"); r.out != keys[0].GUID+"\n" {
 		t.Errorf("got %s", r.out)
 	}
-	d.dew("service-key", "kv", "k2").must(t, 1, `kv has no key "k2" (dew service-keys kv lists them)`)
+	d.dew("service-key", "kv", "k2").must(t, 1, `kv has no service key "k2" (dew service-keys kv lists its keys)`)
 	d.dew("service-key", "kw", "k1").must(t, 1, `did you mean "kv"?`)
-	d.dew("delete-service-key", "kv", "k1").must(t, 2, "Really delete service key k1", "give -f")
-	d.dew("dsk", "kv", "k2", "-f").must(t, 0, "Service key k2 is not there")
+	d.dew("delete-service-key", "kv", "k1").must(t, 2, "pass -f to delete service key k1")
+	d.dew("dsk", "kv", "k2", "-f").must(t, 0, "Service key k2 does not exist")
 	d.shelves.late = true
 	d.dew("dsk", "kv", "k1", "-f").must(t, 0, "Deleting service key k1 is in progress")
 	d.dew("dsk", "kv", "k1", "-f", "-w").must(t, 0, "Deleted service key k1")
-	d.dew("csk", "kv", "k3").must(t, 0, "Service key k3 is in progress")
+	d.dew("csk", "kv", "k3").must(t, 0, "Creating service key k3 is in progress")
 	d.dew("csk", "kv", "k4", "--wait").must(t, 0, "Created service key k4")
 	const taken = "The binding name is invalid. Key binding names must be unique. The service instance already has a key binding with "
 	d.refuses(postBinding, taken+"name 'k1'.")
-	d.dew("csk", "kv", "k1").must(t, 0, "Service key k1 is there already")
+	d.dew("csk", "kv", "k1").must(t, 0, "Service key k1 already exists")
 	d.refuses(postBinding, taken+"the name 'k1' that is getting deleted or its deletion failed.")
 	d.dew("csk", "kv", "k1").must(t, 1, "cannot create service key k1", "getting deleted")
 }
@@ -127,7 +127,7 @@ func TestConnect(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
-	d.dew("connect", "mail").must(t, 1, "mail is user-provided")
+	d.dew("connect", "mail").must(t, 1, "cannot connect to mail: it is user-provided")
 	d.dew("connect", "kw").must(t, 1, `did you mean "kv"?`)
 	folder := t.TempDir()
 	program := "#!/bin/sh\necho \"args: $*\"\necho \"auth: $REDISCLI_AUTH\"\nread line; echo \"typed: $line\"\nexit 3\n"
@@ -140,9 +140,9 @@ func TestConnect(t *testing.T) {
 		t.Errorf("status %d, %v\n%s\nwant\n%s", r.status, r.err, r.out, want)
 	}
 	t.Setenv("PATH", t.TempDir())
-	d.dew("connect", "kv").must(t, console.StatusInfrastructure, "redis-cli", "install the client")
+	d.dew("connect", "kv").must(t, console.StatusInfrastructure, "redis-cli", "cannot find the client program", "Install it")
 	d.shelves.credentials = `{"uri":"https://x"}`
-	d.dew("connect", "kv").must(t, 1, "knows no program that speaks with it")
+	d.dew("connect", "kv").must(t, 1, "no client program is known for this service")
 	d.shelves.credentials = `{"port":"many"}`
 	d.dew("connect", "kv").must(t, 1, "cannot read the credentials")
 	if len(d.shelves.bindings) != 0 {
@@ -167,14 +167,14 @@ func TestConnectEnds(t *testing.T) {
 	done := make(chan result, 1)
 	go func() { done <- d.dew("connect", "kv") }()
 	pid := 0
-	for pid == 0 { // until the client runs; the test's own time limit ends it
-		if text, err := os.ReadFile(file); err == nil {
-			if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-				t.Fatal(err)
-			}
+	testkit.Eventually(t, "the client runs", func() error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
 		}
-		time.Sleep(time.Millisecond)
-	}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err
+	})
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -192,22 +192,22 @@ func TestConnectEnds(t *testing.T) {
 func TestSnapshots(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
-	d.dew("service-snapshots", "kv").must(t, 0, "There are no copies: dew service-snapshot kv makes one")
+	d.dew("service-snapshots", "kv").must(t, 0, "Service instance kv has no snapshots. To create one: dew service-snapshot kv")
 	if r := d.dew("service-snapshots", "kv", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
-	d.dew("service-restore", "kv", "-f").must(t, 1, "there are no copies", "dew service-snapshot kv")
-	d.dew("service-snapshot", "kv").must(t, 0, "Copied the data of kv: snapshot 20261115-1, 2.0K")
+	d.dew("service-restore", "kv", "-f").must(t, 1, "service instance kv has no snapshots", "To create one: dew service-snapshot kv")
+	d.dew("service-snapshot", "kv").must(t, 0, "Created snapshot 20261115-1 of kv (2.0K)")
 	d.dew("service-snapshots", "kv").must(t, 0, "20261115-1", "2.0K")
 	d.dew("service-snapshots", "kv", "--json").must(t, 0, `"guid": "20261115-1"`)
-	d.dew("service-restore", "kv").must(t, 2, "Really put snapshot 20261115-1 in the place of the data of kv")
+	d.dew("service-restore", "kv").must(t, 2, "pass -f to restore kv to snapshot 20261115-1 (newer data is lost)")
 	d.dew("service-restore", "kv", "-f").must(t, 0, "Restored kv to snapshot 20261115-1")
-	d.dew("service-restore", "kv", "nope", "-f").must(t, 1, "cannot restore kv to snapshot nope", "dew service-snapshots kv lists them")
-	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "Really delete snapshot")
-	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "dew service-snapshots kv lists them")
+	d.dew("service-restore", "kv", "nope", "-f").must(t, 1, "cannot restore kv to snapshot nope", "To list the snapshots: dew service-snapshots kv")
+	d.dew("delete-service-snapshot", "kv", "20261115-1").must(t, 2, "pass -f to delete snapshot 20261115-1 of kv")
+	d.dew("delete-service-snapshot", "kv", "nope", "-f").must(t, 1, "To list the snapshots: dew service-snapshots kv")
 	d.dew("delete-service-snapshot", "kv", "20261115-1", "-f").must(t, 0, "Deleted snapshot 20261115-1 of kv")
 	d.shelves.fails = "The disk is full"
-	d.dew("service-snapshot", "kv").must(t, 1, "cannot copy the data of kv: The disk is full")
+	d.dew("service-snapshot", "kv").must(t, 1, "cannot create a snapshot of kv: The disk is full")
 }
 
 func TestShareService(t *testing.T) {
@@ -220,13 +220,13 @@ func TestShareService(t *testing.T) {
 	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
 	d.dew("share-service", "kv", "-s", "guests").must(t, 0, "Shared kv with space guests")
 	d.wantBody("POST"+shared, `{"data":[{"guid":"space-2"}]}`)
-	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "with the bindings there", "give -f")
-	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Unshared kv from space guests")
+	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there")
+	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Stopped sharing kv with space guests")
 	if d.count("DELETE"+shared+"/space-2") != 1 {
 		t.Errorf("asked %v", d.asked)
 	}
 	d.refuses("POST"+shared, "A service instance called kv already exists in guests.")
-	d.dew("share-service", "kv", "-s", "guests").must(t, 1, "cannot share kv: A service instance called kv already exists")
+	d.dew("share-service", "kv", "-s", "guests").must(t, 1, "cannot share kv with space guests: A service instance called kv already exists")
 }
 
 func TestRouteServices(t *testing.T) {
@@ -236,11 +236,11 @@ func TestRouteServices(t *testing.T) {
 	bind := []string{"bind-route-service", "dew.localhost", "limiter", "--hostname", "shop"}
 	d.dew(append(bind, "-c", `{"a":1}`)...).must(t, 0, "Bound route shop.dew.localhost to limiter")
 	d.wantBody("POST /v3/service_route_bindings", `{"parameters":{"a":1},"relationships":{"route":{"data":{"guid":"r-1"}},"service_instance":{"data":{"guid":"s-limiter"}}}}`)
-	d.dew(append([]string{"brs"}, bind[1:]...)...).must(t, 0, "is bound to limiter already")
-	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "dew routes lists")
+	d.dew(append([]string{"brs"}, bind[1:]...)...).must(t, 0, "is already bound to limiter")
+	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "To list the routes: dew routes")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
-	d.dew(unbind...).must(t, 2, "Really unbind route shop.dew.localhost from limiter", "give -f")
+	d.dew(unbind...).must(t, 2, "pass -f to unbind route shop.dew.localhost from limiter")
 	d.shelves.late = true
 	d.dew(append(unbind, "-f")...).must(t, 0, "Unbinding route shop.dew.localhost from limiter is in progress")
 	d.dew(append(unbind, "-f", "--wait")...).must(t, 0, "Unbound route shop.dew.localhost from limiter")
@@ -256,29 +256,29 @@ func TestBrokers(t *testing.T) {
 	d.dew("create-service-broker", "paper", "clerk", "pw", "http://b").must(t, 0, "Created service broker paper")
 	d.wantBody(post, `{"name":"paper","url":"http://b",`+basic+`}`)
 	d.dew("csb", "paper", "clerk", "pw", "http://b").must(t, 1, "must be unique", "--update-if-exists")
-	typeDew(t.Context(), "pw\n", "--run", d.run, "csb", "here", "clerk", "http://b", "--space-scoped").must(t, 0, "Password of the broker: ", "Created service broker here")
+	typeDew(t.Context(), "pw\n", "--run", d.run, "csb", "here", "clerk", "http://b", "--space-scoped").must(t, 0, "Broker password: ", "Created service broker here")
 	d.wantBody(post, `{"name":"here","url":"http://b",`+basic+`,"relationships":{"space":{"data":{"guid":"space-1"}}}}`)
-	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "a password is needed", "--password-stdin, or in CF_BROKER_PASSWORD")
-	d.dew("csb", "x", "clerk").must(t, 2, "the broker needs a URL")
+	d.dew("csb", "x", "clerk", "http://b").must(t, 2, "cannot ask for the password", "--password-stdin, or set CF_BROKER_PASSWORD")
+	d.dew("csb", "x", "clerk").must(t, 2, "no broker URL given")
 	t.Setenv("CF_BROKER_PASSWORD", "pw")
 	d.dew("csb", "dew", "clerk", "http://c", "--update-if-exists").must(t, 0, "Updated service broker dew")
 	d.wantBody(patch, `{"url":"http://c",`+basic+`}`)
 	d.dew("csb", "new", "clerk", "http://c", "--update-if-exists").must(t, 0, "Created service broker new")
 	d.shelves.fails = "The service broker could not be reached"
-	d.dew("csb", "dead", "clerk", "http://d").must(t, 1, "could not be reached", "dew delete-service-broker dead forgets it")
+	d.dew("csb", "dead", "clerk", "http://d").must(t, 1, "could not be reached", "created without its offerings", "dew update-service-broker dead")
 	d.refuses(post, "must be a valid url")
 	r := d.dew("csb", "odd", "clerk", "nourl")
 	r.must(t, 1, "must be a valid url")
-	if strings.Contains(command.Explain(r.err), "forgets it") {
-		t.Errorf("a broker that is not there can be forgotten: %v", r.err)
+	if strings.Contains(command.Explain(r.err), "created without") {
+		t.Errorf("a broker that does not exist is called created: %v", r.err)
 	}
 	d.dew("update-service-broker", "dwe", "clerk", "http://c").must(t, 1, `did you mean "dew"?`)
 	d.dew("rename-service-broker", "dew", "dew2").must(t, 0, "Renamed service broker dew to dew2")
 	d.wantBody(patch, `{"name":"dew2"}`)
 	d.dew("service-brokers").must(t, 0, "name    url", "dew     builtin://dew")
 	d.dew("service-brokers", "--json").must(t, 0, `"url": "http://b"`)
-	d.dew("delete-service-broker", "dew").must(t, 2, "Really delete service broker dew")
-	d.dew("delete-service-broker", "nobody", "-f").must(t, 0, "Service broker nobody is not there")
+	d.dew("delete-service-broker", "dew").must(t, 2, "pass -f to delete service broker dew")
+	d.dew("delete-service-broker", "nobody", "-f").must(t, 0, "Service broker nobody does not exist")
 	d.shelves.fails = "Can not remove brokers that have associated service instances: dew"
 	d.dew("delete-service-broker", "dew", "-f").must(t, 1, "cannot delete service broker dew: Can not remove")
 	d.dew("delete-service-broker", "dew", "-f").must(t, 0, "Deleted service broker dew")
@@ -286,7 +286,7 @@ func TestBrokers(t *testing.T) {
 	if r := d.dew("service-brokers", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
-	d.dew("service-brokers").must(t, 0, "There are no brokers")
+	d.dew("service-brokers").must(t, 0, "No service brokers are visible to you")
 }
 
 func TestServiceAccess(t *testing.T) {
@@ -304,7 +304,7 @@ func TestServiceAccess(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Orgs[0] != "local" {
 		t.Errorf("got %s, %v", r.out, err)
 	}
-	d.dew("service-access", "-e", "nothing").must(t, 1, "no such offering")
+	d.dew("service-access", "-e", "nothing").must(t, 1, "no matching service offering found")
 	d.dew("service-access", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
 
 	d.dew("enable-service-access", "redis", "-p", "large", "-o", "local").must(t, 0, "Enabled access to redis")
@@ -316,8 +316,8 @@ func TestServiceAccess(t *testing.T) {
 	if slices.ContainsFunc(d.asked[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
 		t.Errorf("what everybody has was given to an org: %v", d.asked[before:])
 	}
-	d.dew("enable-service-access", "reddis").must(t, 1, `no offering "reddis"`, "dew service-access lists them")
-	d.dew("enable-service-access", "redis", "-p", "tiny").must(t, 1, `no plan "tiny"`, "its plans are: small, large")
+	d.dew("enable-service-access", "reddis").must(t, 1, `no service offering "reddis"`, "To list the service offerings: dew service-access")
+	d.dew("enable-service-access", "redis", "-p", "tiny").must(t, 1, `no plan "tiny"`, "Its plans are: small, large")
 
 	d.dew("disable-service-access", "redis", "-o", "local", "-p", "small").must(t, 0, "Disabled access to redis")
 	if d.count("DELETE "+small+"/org-1") != 1 {
@@ -325,13 +325,13 @@ func TestServiceAccess(t *testing.T) {
 	}
 	d.dew("disable-service-access", "redis").must(t, 0, "Disabled")
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
-	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "everybody has it")
+	d.dew("disable-service-access", "postgres", "-o", "local").must(t, 2, "service plan small: it is enabled for all orgs")
 
-	d.dew("purge-service-offering", "redis").must(t, 2, "Really forget offering redis", "give -f")
-	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged offering redis")
+	d.dew("purge-service-offering", "redis").must(t, 2, "pass -f to remove service offering redis")
+	d.dew("purge-service-offering", "redis", "-f").must(t, 0, "Purged service offering redis")
 	d.shelves.brokers = append(d.shelves.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
 	d.shelves.offer("b-2", "redis", "small")
-	d.dew("enable-service-access", "redis").must(t, 2, "several brokers offer redis: say which with -b")
+	d.dew("enable-service-access", "redis").must(t, 2, "several service brokers offer redis: choose one with -b")
 	d.dew("purge-service-offering", "redis", "-b", "other", "-f").must(t, 0, "Purged")
 	if d.count("DELETE /v3/service_offerings/o-b-2-redis") != 1 {
 		t.Errorf("asked %v", d.asked)
@@ -343,7 +343,7 @@ func TestMissingNamesACommand(t *testing.T) {
 	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {
 		todo := command.Explain(&client.Missing{Kind: kind, Name: "x"})
-		name := strings.Fields(todo[strings.Index(todo, "\n"):])[1]
+		_, name, _ := strings.Cut(todo, ": dew ")
 		if commands.Command(name) == nil {
 			t.Errorf("of a missing %s: dew has no command %q", kind, name)
 		}

@@ -33,7 +33,7 @@ const (
 
 func TestMarketplace(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew", "* a paid plan: dew marketplace -e OFFERING shows the costs")
+	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew", "* Paid plan. To show the costs: dew marketplace -e OFFERING")
 	d.dew("m", "-e", "redis").must(t, 0, "large   It is large   paid", "USD 2.00/monthly", "small   It is small   free")
 	d.dew("m", "--no-plans").must(t, 0, "offering   description")
 	if r := d.dew("m", "--no-plans"); strings.Contains(r.out, "small") {
@@ -44,15 +44,15 @@ func TestMarketplace(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &offers); err != nil || len(offers) != 2 || offers[1].Plan != "large" || offers[1].Free || offers[1].Broker != "dew" {
 		t.Errorf("got %s, %v", r.out, err)
 	}
-	d.dew("m", "-e", "reddis").must(t, 1, `there is no offering "reddis"`, "the offerings are: postgres, redis")
-	d.dew("m", "-b", "nobody").must(t, 1, `of a broker "nobody"`)
+	d.dew("m", "-e", "reddis").must(t, 1, `there is no service offering "reddis"`, "The service offerings are: postgres, redis")
+	d.dew("m", "-b", "nobody").must(t, 1, `of service broker "nobody"`)
 	d.shelves.plans[2].Available = false
 	if r := d.dew("m"); strings.Contains(r.out, "postgres") {
 		t.Errorf("what cannot be had is offered:\n%s", r.out)
 	}
 	d.dew("m", "--show-unavailable").must(t, 0, "postgres")
 	d.shelves.plans = nil
-	d.dew("m").must(t, 0, "nothing to be had")
+	d.dew("m").must(t, 0, "No service offerings are available in this space")
 	if r := d.dew("m", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
@@ -72,15 +72,15 @@ func TestCreateService(t *testing.T) {
 	if got := d.body(postInstance); !strings.Contains(got, `"parameters":{"ram":8}`) {
 		t.Errorf("sent %s", got)
 	}
-	d.dew("cs", "redis", "small", "kv").must(t, 0, "Service instance kv is there already")
-	d.dew("cs", "redis", "tiny", "x").must(t, 1, `offering redis has no plan "tiny"`, "its plans are: small, large")
-	d.dew("cs", "reddis", "small", "x").must(t, 1, `no offering "reddis"`)
-	d.dew("cs", "redis", "small", "x", "-b", "nobody").must(t, 1, `of a broker "nobody"`)
+	d.dew("cs", "redis", "small", "kv").must(t, 0, "Service instance kv already exists")
+	d.dew("cs", "redis", "tiny", "x").must(t, 1, `service offering redis has no plan "tiny"`, "Its plans are: small, large")
+	d.dew("cs", "reddis", "small", "x").must(t, 1, `no service offering "reddis"`)
+	d.dew("cs", "redis", "small", "x", "-b", "nobody").must(t, 1, `of service broker "nobody"`)
 	d.dew("cs", "redis", "small").must(t, 2, "needs OFFERING PLAN SERVICE_INSTANCE")
 	d.shelves.brokers = append(d.shelves.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
 	d.shelves.offer("b-2", "redis", "small")
 	before := d.count(postInstance)
-	d.dew("cs", "redis", "small", "x").must(t, 2, "several brokers offer redis: say which with -b (dew, other)")
+	d.dew("cs", "redis", "small", "x").must(t, 2, "several service brokers offer redis: choose one with -b (dew, other)")
 	if d.count(postInstance) != before {
 		t.Error("one of the two was taken")
 	}
@@ -110,7 +110,7 @@ func TestBadParameters(t *testing.T) {
 		{"[1]", "or the name of a file with one"},
 		{folder, "is a directory"},
 		{write("list.json", `[{"s3cret":1}]`), "-c must be a JSON object"},
-		{write("null.json", `null`), "it is none"},
+		{write("null.json", `null`), "it is null"},
 		{write("empty.json", ``), "-c must be a JSON object"},
 		{write("large.json", strings.Repeat(" ", 1<<20+1)), "larger than 1.0M"},
 	} {
@@ -140,16 +140,16 @@ func TestWaitTellsProgress(t *testing.T) {
 		t.Errorf("said\n%s\nwant\n%s", r.talk, want)
 	}
 	d.shelves.sentences = []string{"no", "look"}
-	d.dew("update-service", "kv", "-p", "large").must(t, 0, "Update in progress: dew service kv tells how far it is")
+	d.dew("update-service", "kv", "-p", "large").must(t, 0, "Update in progress. To check its status: dew service kv")
 	d.dew("services").must(t, 0, "update in progress", "no")
 }
 
 func TestCreateServiceFails(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.fails = "The service broker has no paper"
-	d.dew("create-service", "redis", "small", "kv").must(t, 1, "cannot create service instance kv: The service broker has no paper", "dew delete-service kv removes what is left")
+	d.dew("create-service", "redis", "small", "kv").must(t, 1, "cannot create service instance kv: The service broker has no paper", "The failed service instance keeps its name")
 	d.shelves.instances[0].LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "no paper"}
-	d.dew("create-service", "redis", "small", "kv").must(t, 1, "kv is there already, and create failed: no paper", "dew delete-service kv")
+	d.dew("create-service", "redis", "small", "kv").must(t, 1, "kv already exists, and its creation failed: no paper", "Delete the failed service instance")
 	d.refuses(postInstance, "You have exceeded your space's services limit.")
 	d.dew("create-service", "redis", "small", "x").must(t, 1, "cannot create service instance x: You have exceeded")
 }
@@ -160,10 +160,10 @@ func TestCreateServiceTwiceWaits(t *testing.T) {
 	d.shelves.instance("kv", v3.ServiceManaged).LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "broken"}
 	i := d.shelves.find("s-kv")
 	i.LastOperation.State, d.shelves.sentences = "in progress", []string{"one", "two"}
-	d.dew("create-service", "redis", "small", "kv").must(t, 0, "kv is there already")
+	d.dew("create-service", "redis", "small", "kv").must(t, 0, "kv already exists")
 	d.shelves.sentences = []string{"one", "two", "three"}
 	d.shelves.ends = "failed"
-	d.dew("create-service", "redis", "small", "kv", "--wait").must(t, 1, "kv is there already, create in progress", "   two\n   three\n", "create failed: three")
+	d.dew("create-service", "redis", "small", "kv", "--wait").must(t, 1, "kv already exists (create in progress)", "   two\n   three\n", "its creation failed: three")
 }
 
 func TestUpdateService(t *testing.T) {
@@ -172,7 +172,7 @@ func TestUpdateService(t *testing.T) {
 	d.shelves.instance("mail", v3.ServiceUserProvided)
 	const patch = "PATCH /v3/service_instances/s-kv"
 	d.dew("update-service", "kv").must(t, 2, "needs -p, -c or -t")
-	d.dew("update-service", "kv", "-p", "huge").must(t, 1, `no plan "huge"`, "its plans are: small, large")
+	d.dew("update-service", "kv", "-p", "huge").must(t, 1, `no plan "huge"`, "Its plans are: small, large")
 	d.dew("update-service", "mail", "-p", "large").must(t, 2, "user-provided", "update-user-provided-service")
 	d.dew("update-service", "kw", "-t", "x").must(t, 1, `no service instance "kw"`, `did you mean "kv"?`)
 	d.dew("update-service", "kv", "-p", "large", "-t", "", "-c", `{"a":1}`).must(t, 0, "Updated service instance kv")
@@ -187,7 +187,7 @@ func TestUpdateService(t *testing.T) {
 	d.shelves.plans[0].MaintenanceInfo.Version = "2.0.0"
 	d.dew("services").must(t, 0, "yes")
 	d.dew("service", "kv").must(t, 0, "dew upgrade-service kv")
-	d.dew("upgrade-service", "kv").must(t, 2, "Really upgrade", "give -f")
+	d.dew("upgrade-service", "kv").must(t, 2, "it can be unavailable during the upgrade")
 	d.dew("upgrade-service", "kv", "--force").must(t, 0, "Upgraded service instance kv")
 	d.wantBody(patch, `{"maintenance_info":{"version":"2.0.0"}}`)
 }
@@ -196,16 +196,16 @@ func TestDeleteService(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
-	d.dew("delete-service", "kv").must(t, 2, "Really delete service instance kv and its data", "give -f")
-	d.dew("delete-service", "nothing", "-f").must(t, 0, "Service instance nothing is not there")
+	d.dew("delete-service", "kv").must(t, 2, "pass -f to delete service instance kv and its data")
+	d.dew("delete-service", "nothing", "-f").must(t, 0, "Service instance nothing does not exist")
 	d.shelves.fails = "it is bound"
 	d.dew("delete-service", "kv", "-f").must(t, 1, "cannot delete service instance kv: it is bound")
 	d.dew("ds", "kv", "--force", "-w").must(t, 0, "Deleted service instance kv")
 	d.dew("ds", "mail", "-f").must(t, 0, "Deleted service instance mail")
 	d.shelves.instance("old", v3.ServiceManaged)
-	d.dew("purge-service-instance", "old").must(t, 2, "without asking its broker")
+	d.dew("purge-service-instance", "old").must(t, 2, "without contacting its broker")
 	d.dew("purge-service-instance", "old", "-f").must(t, 0, "Purged service instance old")
-	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "dew services lists")
+	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "To list the service instances: dew services")
 	if r := typeDew(t.Context(), "n\n", "--run", d.run, "delete-service", "x"); r.status != 0 || !strings.Contains(r.talk, "[yN]") {
 		t.Errorf("got %d, %s", r.status, r.talk)
 	}
@@ -213,7 +213,7 @@ func TestDeleteService(t *testing.T) {
 
 func TestServices(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("services").must(t, 0, "There are no service instances: dew marketplace")
+	d.dew("services").must(t, 0, "There are no service instances. To list the available services: dew marketplace")
 	if r := d.dew("s", "--json"); r.out != "[]\n" {
 		t.Errorf("got %s", r.out)
 	}
@@ -222,7 +222,7 @@ func TestServices(t *testing.T) {
 	d.shelves.bind("s-mail", "app-1", "letter").LastOperation = v3.LastOperation{Type: "delete", State: "failed", Description: "stuck"}
 	d.shelves.bind("s-mail", "app-9", "")
 	r := d.dew("services")
-	r.must(t, 0, "kv     redis           small", "create failed      dew      no        no room ^[[2J", "mail   user-provided           an app of another space, shop   create succeeded")
+	r.must(t, 0, "kv     redis           small", "create failed      dew      no        no room ^[[2J", "mail   user-provided           an app in another space, shop   create succeeded")
 	if r := d.dew("services", "--no-apps"); strings.Contains(r.out, "shop") {
 		t.Errorf("apps are told:\n%s", r.out)
 	}
@@ -231,13 +231,13 @@ func TestServices(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Last != "create failed" || rows[0].Broker != "dew" || len(rows[1].Apps) != 2 {
 		t.Errorf("got %s, %v", r.out, err)
 	}
-	d.dew("service", "mail").must(t, 0, "type:             user-provided", "shop (as letter, delete failed: stuck), an app of another space", "started:")
+	d.dew("service", "mail").must(t, 0, "type:             user-provided", "shop (as letter, delete failed: stuck), an app in another space", "started:")
 	d.shelves.shared = []v3.NamedGUID{{GUID: "space-2", Name: "guests"}}
 	d.shelves.bind("s-kv", "", "k1")
 	d.dew("service", "kv").must(t, 0, "offering:         redis", "broker:           dew", "https://docs.example.com", "keys:             k1", "shared with:      guests", "message:          no room ^[[2J")
 	d.shelves.find("s-kv").Relationships.Space = v3.To("space-9")
 	r = d.dew("service", "kv")
-	r.must(t, 0, "shared from:      a space that you may not see")
+	r.must(t, 0, "shared from:      a space that you cannot see")
 	if strings.Contains(r.out, "guests") {
 		t.Errorf("a guest is told of the others:\n%s", r.out)
 	}
@@ -257,7 +257,7 @@ func TestUserProvided(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("create-user-provided-service", "mail", "-p", `{"host":"h","port":25}`, "-t", "a", "-l", "syslog://x", "-r", "https://y").must(t, 0, "Created service instance mail")
 	d.wantBody(postInstance, `{"type":"user-provided","name":"mail","tags":["a"],"credentials":{"host":"h","port":25},"syslog_drain_url":"syslog://x","route_service_url":"https://y","relationships":{`+inSpace+`}}`)
-	d.dew("cups", "mail").must(t, 0, "mail is there already")
+	d.dew("cups", "mail").must(t, 0, "mail already exists")
 	r := typeDew(t.Context(), "me\ns3cret\n", "--run", d.run, "cups", "db", "-p", "user, password")
 	r.must(t, 0, "user: ", "password: ", "Created service instance db")
 	if got := d.body(postInstance); !strings.Contains(got, `"credentials":{"password":"s3cret","user":"me"}`) {
@@ -273,7 +273,7 @@ func TestUserProvided(t *testing.T) {
 
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.dew("update-user-provided-service", "mail").must(t, 2, "needs -p, -l, -r or -t")
-	d.dew("uups", "kv", "-t", "x").must(t, 2, "kv is not user-provided: use update-service")
+	d.dew("uups", "kv", "-t", "x").must(t, 2, "kv is not user-provided: use dew update-service")
 	d.dew("uups", "nothing", "-t", "x").must(t, 1, `no service instance "nothing"`)
 	d.dew("uups", "mail", "-l", "", "-p", "{}").must(t, 0, "Updated service instance mail", "dew restage")
 	d.wantBody("PATCH /v3/service_instances/s-mail", `{"credentials":{},"syslog_drain_url":""}`)
@@ -286,15 +286,15 @@ func TestServiceLogs(t *testing.T) {
 	d.dew("logs", "--service", "kv", "--recent").must(t, 0, "[SERVICE/REDIS/0] OUT ready for s-kv")
 	d.dew("logs", "--service", "mail", "--recent").must(t, 1, "service instance mail has no logs: it is user-provided")
 	d.dew("logs", "--service", "kw", "--recent").must(t, 1, `did you mean "kv"?`)
-	d.dew("logs", "shop", "--service", "kv").must(t, 2, "takes neither APP nor --all")
+	d.dew("logs", "shop", "--service", "kv").must(t, 2, "cannot be used with APP or --all")
 	d.dew("logs").must(t, 2, "logs needs APP, --all, or --service")
-	d.dew("logs", "--service", "kv", "--sidecar", "x").must(t, 2, "--service takes neither")
+	d.dew("logs", "--service", "kv", "--sidecar", "x").must(t, 2, "--service cannot be used with")
 }
 
 func TestAppBoundSinceStaging(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.shelves.told = []v3.AppBinding{{Name: "kv"}, {Name: "db", SinceStaging: true}}
-	d.dew("app", "shop").must(t, 0, "services:    kv, db", "bound since staging: db (dew restage shop")
+	d.dew("app", "shop").must(t, 0, "services:    kv, db", "bound since staging: db. To pass the credentials to the app: dew restage shop")
 	d.dew("app", "shop", "--json").must(t, 0, "\"bound_since_staging\": [\n    \"db\"\n  ]")
 	d.shelves.told = d.shelves.told[:1]
 	if r := d.dew("app", "shop"); strings.Contains(r.out, "since staging") {

@@ -54,23 +54,23 @@ func (d *fakeDaemon) stackRoutes(handle func(string, func(*http.Request, []byte)
 
 func TestStacks(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("stacks").must(t, 0, "host   host   ready   active   0123", "this machine")
+	d.dew("stacks").must(t, 0, "host   host   ready   active         0123", "this machine")
 	d.dew("stacks", "--json").must(t, 0, `"kind": "host"`)
 	d.dew("stack", "host").must(t, 0, "kind", "0123")
 	d.dew("stack", "hots").must(t, 1, "hots", "host")
 
-	d.dew("stack", "build", "debian", "--include", "ruby,default-jre-headless", "--include", "jq").must(t, 0, "downloading packages with apt...", "Added stack debian, 3.0M")
+	d.dew("stack", "build", "debian", "--include", "ruby,default-jre-headless", "--include", "jq").must(t, 0, "downloading packages with apt...", "Added stack debian (3.0M)")
 	if got := d.body("POST /dew/v1/stacks"); got != `{"name":"debian","debian":{"include":["ruby","default-jre-headless","jq"]}}` {
 		t.Errorf("the body is %s", got)
 	}
-	d.dew("stack", "build", "gentoo").must(t, 2, "debian alone")
+	d.dew("stack", "build", "gentoo").must(t, 2, "only debian")
 	d.dew("stack", "build", "debian", "--name", "lean").must(t, 0, "Added stack lean")
 
 	d.types("hush\n", "stack", "add", "shop", "--image", "127.0.0.1:5000/shop:1", "--username", "clerk", "--password-stdin").must(t, 0, "Added stack shop")
 	if got := d.body("POST /dew/v1/stacks"); got != `{"name":"shop","image":{"image":"127.0.0.1:5000/shop:1","username":"clerk","password":"hush"}}` {
 		t.Errorf("the body is %s", got)
 	}
-	d.dew("stack", "add", "bad", "--image", "127.0.0.1:5000/none").must(t, 3, "cannot make stack bad: there is no such image")
+	d.dew("stack", "add", "bad", "--image", "127.0.0.1:5000/none").must(t, 3, "cannot create stack bad: there is no such image")
 
 	file := filepath.Join(t.TempDir(), "root.tar")
 	if err := os.WriteFile(file, []byte("twelve bytes"), 0o600); err != nil {
@@ -78,14 +78,14 @@ func TestStacks(t *testing.T) {
 	}
 	d.dew("stack", "add", "tiny", file).must(t, 0, "Uploading "+file+", 12B", "Added stack tiny")
 	d.dew("stack", "add", "tiny", filepath.Join(file, "none")).must(t, 2, "cannot read the stack")
-	d.dew("stack", "add", "tiny", filepath.Dir(file)).must(t, 2, "is no file")
+	d.dew("stack", "add", "tiny", filepath.Dir(file)).must(t, 2, "is not a file")
 	d.dew("stack", "add", "tiny").must(t, 2, "either a FILE or --image")
 	d.dew("stack", "add").must(t, 2, "NAME")
-	d.dew("stack", "mend", "tiny").must(t, 2, "there are add, build and remove")
+	d.dew("stack", "mend", "tiny").must(t, 2, "use add, build or remove")
 
 	d.dew("stack", "remove", "tiny").must(t, 2, "-f")
 	d.dew("stack", "remove", "tiny", "-f").must(t, 0, "Removed stack tiny")
-	d.dew("stack", "remove", "tiny", "-f").must(t, 0, "There is no stack tiny")
+	d.dew("stack", "remove", "tiny", "-f").must(t, 0, "Stack tiny does not exist")
 	d.dew("stack", "remove", "debian", "-f").must(t, 1, "apps are using it: 'shop'")
 }
 

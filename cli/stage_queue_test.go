@@ -52,7 +52,7 @@ func pushTo(ctx context.Context, t *testing.T, d *fakeDaemon, talk io.Writer) er
 func TestPushWaitsForAnother(t *testing.T) {
 	d := newDaemon(t)
 	d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}}
-	talk := &reactor{words: "Waiting: app shop is being staged by another push… ", do: func() {
+	talk := &reactor{words: "Waiting for another push that is staging app shop… ", do: func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.ahead = nil
@@ -75,11 +75,11 @@ func TestPushInterrupted(t *testing.T) {
 		at      string // what is waited for
 		want    string
 	}{
-		"staging": {func(d *fakeDaemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted: dewd goes on staging app shop\n     dew logs shop shows it"},
-		"queued":  {func(d *fakeDaemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting: app shop", "Interrupted: dewd goes on staging app shop"},
+		"staging": {func(d *fakeDaemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted, but dewd continues staging app shop\n     To follow it: dew logs shop"},
+		"queued":  {func(d *fakeDaemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting for another push", "Interrupted, but dewd continues staging app shop"},
 		"starting": {func(d *fakeDaemon) {
 			d.stats = []v3.InstanceStats{{State: v3.StateStarting, Details: new("it boots")}}
-		}, "it boots", "Interrupted: dewd goes on starting app shop\n     dew app shop"},
+		}, "it boots", "Interrupted, but dewd continues starting app shop\n     To see its status: dew app shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDaemon(t)

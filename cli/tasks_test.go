@@ -83,7 +83,7 @@ func TestTasks(t *testing.T) {
 	d.dew("task", "shop", "3", "--json").must(t, 0, `"sequence_id": 3`)
 	d.dew("task", "shop", "9").must(t, 1, "there is no task 9")
 	d.dew("task", "shop", "x").must(t, 2, "dew tasks shop lists them")
-	d.dew("terminate-task", "shop", "3").must(t, 1, "cannot stop task 3 of app shop: it is not running, it failed")
+	d.dew("terminate-task", "shop", "3").must(t, 1, "cannot stop task 3 of app shop: it is not running (state: failed)")
 	d.tasks[0].State = v3.TaskRunning
 	d.dew("terminate-task", "shop", "3").must(t, 0, "Stopping task 3 of app shop")
 	d.dew("terminate-task", "shop", "9").must(t, 1, "there is no task 9")
@@ -155,7 +155,7 @@ func TestRunRefused(t *testing.T) {
 		}
 		return task
 	}
-	d.dew("run", "shop").must(t, console.StatusUnreachable, "cannot reach the ssh door")
+	d.dew("run", "shop").must(t, console.StatusUnreachable, "cannot reach the SSH server of dewd")
 	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"attach":true}`; got != want || d.count("POST /v3/tasks/task-1/actions/cancel") != 1 {
 		t.Errorf("body = %s, want %s; asked %v", got, want, d.asked)
 	}

@@ -15,7 +15,7 @@ cp .vale.ini "$out"
 sed -i "s|^StylesPath = .*|StylesPath = $PWD/tools/styles|" "$out/.vale.ini"
 
 status=0
-"$vale" --output=line README.md CONTRIBUTING.md CHANGELOG.md docs || status=1
+"$vale" --output=line README.md CONTRIBUTING.md CHANGELOG.md docs examples || status=1
 # The texts keep the paths and lines of the source.
 (cd "$out" && "$vale" --output=line comments messages help) >"$out/found" || status=1
 sed -E 's/^(comments|messages)\/(.*)\.go\.txt:/\2.go:/; s/^help\///' "$out/found"

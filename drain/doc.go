@@ -1,17 +1,18 @@
-// Package drain sends the lines of apps on to syslog servers.
+// Package drain sends the log lines of apps to syslog servers. A drain reads the log of
+// an app on disk and has no queue of its own.
 //
 //	Log ── Cursor ──▶ follower ── RFC 5424 ──▶ syslog://  syslog-tls://  https://  https-batch://
 //	                     │
-//	                     └─ how far the receiver has it: kept in the store, about once a second
+//	                     └─ the position of the receiver: stored about once a second
 //
-// There is no second queue: an app's log is one, on disk and within its retention,
-// and a drain is a reader with a place in it. A receiver that is away is tried
-// again and again, later and later; the lines wait in the log meanwhile. What the
-// retention drops in front of a drain is told, as to every reader.
+// An app's log is on disk and within its retention, and a drain is a reader with a
+// position in it. If a receiver is unreachable, dewd retries at growing intervals while
+// the lines stay in the log. If the retention drops lines before a drain has sent them,
+// the drain reports that, like every reader.
 //
-// Over TCP nobody says what has arrived. So the kernel is asked which bytes the
-// other side has taken: after a clean end sending goes on with the first line that
-// it has not, none is missing and none comes twice. After any other end it goes on
-// with what may have been lost on the way, and how many lines may come twice is
-// counted and told. Over HTTP the answer says it.
+// TCP does not confirm which lines have arrived. So dewd asks the kernel which bytes
+// the other side has received. After a clean close, sending continues with the first
+// line that the receiver does not have: no line is lost or duplicated. After any other
+// close, dewd sends all lines again that may be lost. It counts and reports how many
+// lines may be duplicated. Over HTTP the response confirms the lines.
 package drain

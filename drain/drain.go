@@ -14,66 +14,66 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Config is what Drains need.
+// Config configures Drains.
 type Config struct {
 	DB   *store.DB
 	Logs *logstream.Logs
-	// Targets are the drains that there should be.
+	// Targets returns the desired drains.
 	Targets func() ([]Target, error)
-	// Host is what stands for an app as the host of its lines: org.space.app.
+	// Host returns the host name of an app for its lines: org.space.app.
 	Host  func(app string) string
-	Roots *x509.CertPool // that certificates are checked with; nil: the system's
-	// Egress decides where the receivers of restricted targets may be.
+	Roots *x509.CertPool // to verify certificates (nil: the system's)
+	// Egress limits the addresses of the receivers of restricted targets.
 	Egress egress.Policy
 	Logger *slog.Logger
 }
 
-// Stats is how a drain does, since the daemon started.
+// Stats are the statistics of a drain since the daemon started.
 type Stats struct {
 	App, Name string
 	Connected bool
 	Sent      uint64 // lines that the receiver has
-	Repeated  uint64 // lines that it may have twice, because a connection broke off
-	Refused   uint64 // lines that it did not want: answers 4xx
+	Repeated  uint64 // lines that it may have twice because a connection broke
+	Refused   uint64 // lines that it refused with 4xx
 	Dropped   uint64 // lines that the retention dropped before they were sent
-	Err       string // why it is not connected
+	Err       string // the reason if it is not connected
 }
 
-// Drains send lines. Make them with New.
+// Drains sends log lines. Create it with New.
 type Drains struct {
 	c      Config
 	places *store.Bucket[mark]
-	wake   chan struct{} // holds one
+	wake   chan struct{} // capacity 1
 	retry  time.Duration // the first wait after a failure
-	rest   time.Duration // settled, but for tests
+	rest   time.Duration // settled, except in tests
 
 	mu        sync.Mutex // guards followers
 	followers map[string]*follower
 }
 
-// mark is how far the receiver of a drain has the log.
+// mark is the position of a receiver in the log.
 type mark struct {
 	Key  string `json:"key"`
-	Next uint64 `json:"next"` // number of the first line that it has not
+	Next uint64 `json:"next"` // number of the first line that it does not have
 }
 
-// lookAgain is how often the targets are read, should nobody have told of a change.
+// lookAgain is how often the targets are read if no change is reported.
 const lookAgain = time.Minute
 
-// New makes Drains. Nothing is sent before Run.
+// New returns Drains. It sends nothing before Run.
 func New(c Config) *Drains {
 	return &Drains{c: c, places: store.In[mark](c.DB, "drains"), wake: make(chan struct{}, 1), retry: time.Second, rest: settled, followers: map[string]*follower{}}
 }
 
-// Changed says that the targets may be others now. It never waits.
+// Changed reports that the targets may have changed. It never blocks.
 func (d *Drains) Changed() {
 	select {
 	case d.wake <- struct{}{}:
-	default: // it is known already
+	default: // already pending
 	}
 }
 
-// Stats tells how all drains do.
+// Stats returns the statistics of all drains.
 func (d *Drains) Stats() []Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *Drains) Stats() []Stats {
 	return out
 }
 
-// Run sends until ctx ends.
+// Run sends lines until ctx is cancelled.
 func (d *Drains) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -103,7 +103,7 @@ func (d *Drains) Run(ctx context.Context) error {
 	}
 }
 
-// sync begins the drains that are new and ends those that are no more.
+// sync starts new drains and stops deleted ones.
 func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 	targets, err := d.c.Targets()
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 	wanted := make(map[string]Target, len(targets))
 	for _, t := range targets {
 		if known, ok := wanted[t.key()]; ok && !known.Restricted {
-			continue // an administrator's: the lines go there anyway
+			continue // set by an administrator: the lines are sent there in any case
 		}
 		wanted[t.key()] = t
 	}
@@ -140,8 +140,8 @@ func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 	return d.forget(wanted)
 }
 
-// forget drops the places of drains that are no more. A drain that comes back
-// begins with what is printed then.
+// forget deletes the positions of deleted drains. A drain that is created again starts
+// with new lines.
 func (d *Drains) forget(wanted map[string]Target) error {
 	all, err := d.places.All()
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *Drains) forget(wanted map[string]Target) error {
 	return nil
 }
 
-// follow makes the follower of a target, at the place where the last one was.
+// follow returns the follower of a target, at the position of the last one.
 func (d *Drains) follow(ctx context.Context, t Target) (*follower, error) {
 	u, err := parseURL(t.URL)
 	if err != nil {
@@ -172,11 +172,12 @@ func (d *Drains) follow(ctx context.Context, t Target) (*follower, error) {
 	kept, err := d.places.Get(t.key())
 	switch {
 	case err == nil:
-		next = min(next, kept.Next) // a log that began anew has smaller numbers
+		next = min(next, kept.Next) // a log that was deleted and created again has smaller numbers
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	default:
-		// Kept at once: a daemon that ends now must not forget where it began.
+		// Store it at once: the next daemon must know the start even if this one exits
+		// now.
 		if err := d.places.Put(t.key(), mark{Key: t.key(), Next: next}); err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ type world struct {
 	stop    func()
 	printed int
 
-	restricted bool // what the first target is
+	restricted bool // for the first target
 
 	mu      sync.Mutex // guards the field below
 	targets []Target
@@ -64,7 +64,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start runs drains to url, as a daemon does after its start.
+// start runs a drain to url, like a starting daemon.
 func (w *world) start(url string) {
 	w.t.Helper()
 	w.targets = []Target{{App: "app-guid", URL: url, Name: "papers", Restricted: w.restricted}}
@@ -77,7 +77,7 @@ func (w *world) start(url string) {
 		Host: func(string) string { return "o.s.a" }, Roots: w.roots, Logger: slog.New(slog.DiscardHandler),
 	})
 	w.drains.retry = 10 * time.Millisecond
-	w.drains.rest = time.Hour // a busy machine reads what it has a while later
+	w.drains.rest = time.Hour // a busy machine reads its data later
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.drains.Run(ctx) }()
@@ -112,7 +112,7 @@ type receiver struct {
 	mu    sync.Mutex
 	l     net.Listener
 	conns []net.Conn
-	got   []int // numbers of the lines
+	got   []int // line numbers
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -147,7 +147,7 @@ func (r *receiver) start() {
 	}()
 }
 
-// read takes frames until the connection ends.
+// read reads frames until the connection is closed.
 func (r *receiver) read(c net.Conn) {
 	b := bufio.NewReader(c)
 	for {
@@ -176,7 +176,7 @@ func (r *receiver) read(c net.Conn) {
 	}
 }
 
-// end hangs up: as one does, or so that the other side gets a reset.
+// end closes the connections: cleanly, or with a reset.
 func (r *receiver) end(abrupt bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,8 @@ func (r *receiver) lines() []int {
 	return slices.Clone(r.got)
 }
 
-// complete tells whether lines 1 to n have arrived, and how many more than once.
+// complete returns how many of the lines 1 to n are missing, and how many arrived more
+// than once.
 func complete(got []int, n int) (missing, twice int) {
 	seen := map[int]int{}
 	for _, number := range got {
@@ -219,8 +220,8 @@ func (w *world) arrived(r *receiver) {
 	})
 }
 
-// Receiver and daemon come and go, each in an orderly way: every line arrives
-// once. What was printed before the drain was bound does not.
+// The receiver and the daemon restart cleanly several times: every line arrives once.
+// Lines from before the drain was bound do not arrive.
 func TestEveryLineOnce(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	if err := w.log.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Out, Text: []byte("line 999999")}); err != nil {
@@ -244,7 +245,7 @@ func TestEveryLineOnce(t *testing.T) {
 	}
 }
 
-// A receiver that breaks off loses nothing either; what came twice was counted.
+// A connection reset loses no line either, and the duplicate lines are counted.
 func TestBrokenOff(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.start("syslog://" + r.address)
@@ -261,7 +262,7 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// A receiver that is away is told of once in the app's log, and so is its return.
+// An unreachable receiver is reported once in the app's log, and so is its return.
 func TestTellsOnce(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	r.end(false)
@@ -290,7 +291,7 @@ func TestTellsOnce(t *testing.T) {
 	}
 }
 
-// A drain that is unbound is forgotten: bound again, it begins with what is new.
+// Unbinding a drain deletes its position: bound again, it starts with new lines.
 func TestUnbound(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.start("syslog://" + r.address)
@@ -314,8 +315,8 @@ func TestUnbound(t *testing.T) {
 	}
 }
 
-// Over HTTP the answers decide: what failed comes again, what is refused does not
-// hold up the others.
+// Over HTTP the responses decide: failed lines are sent again, and refused lines do not
+// block the others.
 func TestPost(t *testing.T) {
 	for _, scheme := range []string{"https", "https-batch"} {
 		t.Run(scheme, func(t *testing.T) {

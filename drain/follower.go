@@ -12,11 +12,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// saveEvery is how often it is kept how far the receiver has the log. After a
-// kill of the daemon at most that much comes twice.
+// saveEvery is how often the position of the receiver is stored. After the daemon is
+// killed, at most that much is sent twice.
 const saveEvery = time.Second
 
-// follower sends one app's lines to one receiver. Its own goroutine owns next.
+// follower sends one app's lines to one receiver. Only its own goroutine uses next.
 type follower struct {
 	d      *Drains
 	target Target
@@ -24,36 +24,36 @@ type follower struct {
 	log    *logstream.Log
 	ctx    context.Context //nolint:containedctx // its life: it ends with the drain, or with the daemon
 	end    context.CancelFunc
-	next   uint64 // number of the first line that the receiver has not, as far as is known
+	next   uint64 // number of the first line that the receiver does not have, as far as known
 
 	mu    sync.Mutex // guards the fields below
 	saved uint64
 	stats Stats
 }
 
-// batch are lines that a cursor gave.
+// batch has the lines that a cursor returned.
 type batch struct {
 	lines   []logstream.Envelope
-	next    uint64 // number behind them
-	more    bool   // others follow at once
-	release func() // gives their memory back
+	next    uint64 // number of the line after them
+	more    bool   // more lines follow at once
+	release func() // frees their memory
 }
 
 // sender is one connection to a receiver.
 type sender interface {
-	// send hands over a batch, and releases it before it waits for the receiver. It
-	// may wait for the next one if there is more.
+	// send sends a batch, and releases it before it waits for the receiver. It can wait
+	// for the next batch if there is more.
 	send(ctx context.Context, b batch) error
-	// has is the number of the first line that the receiver may not have; ended: the
-	// connection has, and no more is to be heard.
+	// has returns the number of the first line that the receiver may not have. With
+	// ended, the connection is closed, and the result is final.
 	has(ended bool) uint64
-	// ended is closed when the receiver hangs up; err tells how.
+	// ended is closed when the receiver disconnects; err returns the reason.
 	ended() <-chan struct{}
 	err() error
 	close()
 }
 
-// run sends until the drain or the daemon ends.
+// run sends lines until the drain or the daemon stops.
 func (f *follower) run() {
 	defer f.end()
 	for failures := 0; f.ctx.Err() == nil; {
@@ -75,8 +75,8 @@ func (f *follower) run() {
 	}
 }
 
-// once sends over one connection until it ends, and moves next to the first line
-// that has to be sent again.
+// once sends over one connection until it is closed, and moves next to the first line
+// that must be sent again.
 func (f *follower) once() error {
 	s, err := f.open()
 	if err != nil {
@@ -101,7 +101,8 @@ func (f *follower) once() error {
 	return err
 }
 
-// watch keeps how far the receiver is, and ends pour when it hangs up.
+// watch stores the position of the receiver, and stops pour when the receiver
+// disconnects.
 func (f *follower) watch(ctx context.Context, cancel func(), s sender) {
 	save := time.NewTicker(saveEvery)
 	defer save.Stop()
@@ -118,8 +119,8 @@ func (f *follower) watch(ctx context.Context, cancel func(), s sender) {
 	}
 }
 
-// pour sends what there is and what comes. It returns the number behind the last
-// line that it handed over.
+// pour sends existing and new lines. It returns the number of the line after the last
+// one that it sent.
 func (f *follower) pour(ctx context.Context, s sender) (sent uint64, err error) {
 	sent = f.next
 	cur := f.log.Cursor(sent).Brief()
@@ -141,7 +142,7 @@ func (f *follower) pour(ctx context.Context, s sender) (sent uint64, err error) 
 		}
 		if err := s.send(ctx, batch{lines: es, next: cur.At(), more: cur.Behind(), release: cur.Release}); err != nil {
 			select {
-			case <-s.ended(): // why it hung up says more than that nothing can be written
+			case <-s.ended(): // the reason of the disconnect is more precise than a write error
 				err = s.err()
 			default:
 			}
@@ -151,7 +152,7 @@ func (f *follower) pour(ctx context.Context, s sender) (sent uint64, err error) 
 	}
 }
 
-// open connects as the URL says.
+// open connects to the URL.
 func (f *follower) open() (sender, error) {
 	names := [2]string{f.d.c.Host(f.target.App), f.target.App}
 	switch f.url.Scheme {
@@ -161,7 +162,7 @@ func (f *follower) open() (sender, error) {
 	return f.dial(names)
 }
 
-// keep writes down how far the receiver is.
+// keep stores the position of the receiver.
 func (f *follower) keep(next uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +173,7 @@ func (f *follower) keep(next uint64) {
 		m.Next = max(m.Next, next)
 		return nil
 	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) { // not found: the drain is no more
+	if err != nil && !errors.Is(err, store.ErrNotFound) { // not found: the drain was deleted
 		f.d.c.Logger.Error("cannot keep how far a drain is", "app", f.target.App, "drain", f.target.Name, "err", err)
 		return
 	}
@@ -193,7 +194,7 @@ func (f *follower) status() Stats {
 	return st
 }
 
-// connected tells of a connection after it was missing.
+// connected reports a connection after it was missing.
 func (f *follower) connected() {
 	var missing bool
 	f.count(func(st *Stats) {
@@ -205,8 +206,8 @@ func (f *follower) connected() {
 	}
 }
 
-// broke tells once that the receiver is away. That it hung up is no news unless it
-// stays away.
+// broke reports once that the receiver is unreachable. A disconnect is reported only if
+// reconnecting fails.
 func (f *follower) broke(err error, failures int) {
 	var known bool
 	f.count(func(st *Stats) {
@@ -222,7 +223,7 @@ func (f *follower) broke(err error, failures int) {
 	f.say(logstream.Err, fmt.Sprintf("cannot send to %s: %v; lines wait in the log and are sent later", place(f.url), err))
 }
 
-// say writes a sentence into the app's log, which the receiver gets too.
+// say writes a message into the app's log, which the receiver also gets.
 func (f *follower) say(s logstream.Stream, text string) {
 	err := f.log.Append(logstream.Envelope{
 		Source: logstream.Source{Type: "LGR"}, Stream: s, Text: []byte("drain " + f.target.Name + ": " + text),

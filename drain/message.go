@@ -14,7 +14,7 @@ const (
 	priorityErr = 11
 )
 
-// Bounds of the header's fields.
+// Limits of the header fields.
 const (
 	maxHostname = 255
 	maxProcID   = 128
@@ -23,7 +23,7 @@ const (
 // timeFormat has the six digits that RFC 5424 allows.
 const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
 
-// message appends a line as RFC 5424 has it, as the platform's drains write it:
+// message appends a line in the format of RFC 5424, as Cloud Foundry's drains write it:
 //
 //	<14>1 2026-01-02T15:04:05.000000Z org.space.app guid [APP/PROC/WEB/0] - - text
 func message(dst []byte, e logstream.Envelope, host, app string) []byte {
@@ -46,8 +46,8 @@ func message(dst []byte, e logstream.Envelope, host, app string) []byte {
 	return append(dst, '\n')
 }
 
-// printable makes a field of a header: visible ASCII, bounded, never empty. A
-// sidecar's name may have spaces.
+// printable returns a header field: visible ASCII, of limited length, never empty. A
+// sidecar's name can have spaces.
 func printable(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -64,7 +64,7 @@ func printable(s string, limit int) string {
 	return s[:min(len(s), limit)]
 }
 
-// frame appends a message with its length before it, the octet counting of RFC 6587.
+// frame appends a message after its length, the octet counting of RFC 6587.
 func frame(dst, scratch []byte, e logstream.Envelope, names [2]string) (out, reuse []byte) {
 	scratch = message(scratch[:0], e, names[0], names[1])
 	dst = strconv.AppendInt(dst, int64(len(scratch)), 10)
@@ -72,7 +72,7 @@ func frame(dst, scratch []byte, e logstream.Envelope, names [2]string) (out, reu
 	return append(dst, scratch...), scratch
 }
 
-// backoff is the wait after the n-th failure in a row.
+// backoff returns the wait after the n-th failure in a row.
 func backoff(first time.Duration, n int) time.Duration {
 	const most = 60 // times the first
 	return min(first<<min(max(n-1, 0), 10), most*first)

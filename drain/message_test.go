@@ -35,8 +35,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// Whatever is printed, a receiver finds the frames again, and five fields before
-// the text.
+// For any text, a receiver can parse the frames, and finds five fields before the text.
 func FuzzFrame(f *testing.F) {
 	f.Add("APP/PROC/WEB", "org.space.app", []byte("text"))
 	f.Add("", "", []byte{0xff, 0, '1', '0', ' '})

@@ -15,7 +15,7 @@ import (
 
 const (
 	postLimit  = 30 * time.Second
-	batchBytes = 128 << 10 // of one POST with many messages, about
+	batchBytes = 128 << 10 // approximate size of one POST with many messages
 	maxAnswer  = 64 << 10
 )
 
@@ -27,10 +27,10 @@ type poster struct {
 	user   *url.Userinfo
 	batch  bool
 	client *http.Client
-	never  chan struct{} // requests fail by themselves: nobody hangs up between them
-	body   []byte        // messages that are not posted yet
+	never  chan struct{} // never closed: requests fail by themselves
+	body   []byte        // messages that are not sent yet
 
-	next atomic.Uint64 // number behind the last line that was answered
+	next atomic.Uint64 // number of the line after the last confirmed one
 }
 
 func newPoster(f *follower, names [2]string) *poster {
@@ -49,7 +49,7 @@ func newPoster(f *follower, names [2]string) *poster {
 		client: &http.Client{
 			Timeout:   postLimit,
 			Transport: way,
-			// A line goes where the drain says, with its password, and nowhere else.
+			// Lines and the password are sent only to the drain's URL.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -77,7 +77,7 @@ func (p *poster) send(ctx context.Context, b batch) error {
 	return nil
 }
 
-// sendMany posts as many messages together as there are, up to about batchBytes.
+// sendMany sends as many messages together as there are, up to about batchBytes.
 func (p *poster) sendMany(ctx context.Context, b batch) error {
 	for _, e := range b.lines {
 		p.body = message(p.body, e, p.names[0], p.names[1])
@@ -94,8 +94,8 @@ func (p *poster) sendMany(ctx context.Context, b batch) error {
 	return nil
 }
 
-// post sends one body. An answer that the receiver does not want it is an answer:
-// sending it again would change nothing, and the lines behind it would wait for ever.
+// post sends one body. A refusal by the receiver is final: sending it again would
+// change nothing, and the next lines would wait forever.
 func (p *poster) post(ctx context.Context, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
@@ -110,7 +110,7 @@ func (p *poster) post(ctx context.Context, body []byte) error {
 	if err != nil {
 		return withoutURL(err)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection can be reused
 	_ = resp.Body.Close()
 	switch code := resp.StatusCode; {
 	case code < http.StatusMultipleChoices:
@@ -130,7 +130,7 @@ func (p *poster) post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// withoutURL takes the address out of a client's error: there may be a key in it.
+// withoutURL removes the URL from a client's error, because it can contain a key.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// said are the sentences of drains in the app's log.
+// said returns the messages of drains in the app's log.
 func (w *world) said() (out []string) {
 	w.t.Helper()
 	es, err := w.log.Newest(w.t.Context(), 1000)
@@ -25,8 +25,9 @@ func (w *world) said() (out []string) {
 	return out
 }
 
-// A drain whose URL a user chose goes where the policy allows, and says no more than
-// which rule is in the way. An administrator's goes anywhere, and then has all lines.
+// A drain whose URL a user set can reach only addresses that the policy allows. Its
+// error names only the rule. An administrator's drain can reach any address, and gets
+// all lines.
 func TestDrainsOfUsersAreRestricted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -46,7 +47,7 @@ func TestDrainsOfUsersAreRestricted(t *testing.T) {
 	testkit.EventuallyTrue(t, "the receiver has all lines", func() bool { missing, _ := complete(r.lines(), 3); return missing == 0 })
 }
 
-// The same over HTTP.
+// The same restriction applies over HTTP.
 func TestPostsOfUsersAreRestricted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,7 +68,7 @@ func TestPostsOfUsersAreRestricted(t *testing.T) {
 	testkit.EventuallyTrue(t, "the receiver has the line", func() bool { return met.Load() > 0 })
 }
 
-// retarget makes the target another's.
+// retarget changes whether the target is restricted.
 func (w *world) retarget(restricted bool) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -76,7 +77,7 @@ func (w *world) retarget(restricted bool) {
 	w.drains.Changed()
 }
 
-// connections counts those that the receiver ever had.
+// connections returns how many connections the receiver had in total.
 func (r *receiver) connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

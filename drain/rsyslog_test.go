@@ -24,8 +24,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// A real syslog server gets every line, over TCP and over TLS, also those that
-// were printed while it was away.
+// A real syslog server receives every line, over TCP and over TLS, even lines that were
+// printed while it was down.
 func TestRsyslog(t *testing.T) {
 	for _, scheme := range []string{"syslog", "syslog-tls"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRsyslog(t *testing.T) {
 	}
 }
 
-// rsyslog is a server of its own, with everything it needs in a temporary folder.
+// rsyslog is a separate server with all its files in a temporary folder.
 type rsyslog struct {
 	t            *testing.T
 	dir, address string
@@ -55,14 +55,8 @@ type rsyslog struct {
 
 func newRsyslog(t *testing.T, secure bool) *rsyslog {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rsyslog{t: t, dir: t.TempDir(), address: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := strconv.Itoa(testkit.FreePorts(t, 1))
+	s := &rsyslog{t: t, dir: t.TempDir(), address: "127.0.0.1:" + port}
 	driver := ""
 	if secure {
 		s.certify()
@@ -73,7 +67,6 @@ module(load="imtcp" StreamDriver.Name="gtls" StreamDriver.Mode="1" StreamDriver.
 	} else {
 		driver = "module(load=\"imtcp\")\n"
 	}
-	_, port, _ := net.SplitHostPort(s.address)
 	s.write("rsyslog.conf", fmt.Sprintf(`global(workDirectory="%s")
 %sinput(type="imtcp" address="127.0.0.1" port="%s")
 template(name="plain" type="string" string="%%syslogseverity%%|%%hostname%%|%%app-name%%|%%procid%%|%%msg%%\n")
@@ -90,7 +83,7 @@ func (s *rsyslog) write(name, text string) {
 	}
 }
 
-// certify makes a certificate that vouches for itself.
+// certify creates a self-signed certificate.
 func (s *rsyslog) certify() {
 	s.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -146,7 +139,7 @@ func (s *rsyslog) stop() {
 	s.cmd = nil
 }
 
-// wait waits until lines 1 to n are in its file, each as it was sent.
+// wait waits until the unchanged lines 1 to n are in its file.
 func (s *rsyslog) wait(n int) {
 	s.t.Helper()
 	testkit.EventuallyTrue(s.t, strconv.Itoa(n)+" lines are written", func() bool {

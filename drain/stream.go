@@ -14,57 +14,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errHungUp says that the receiver ended the connection in an orderly way: it has
-// read whatever its kernel took.
+// errHungUp means that the receiver closed the connection cleanly: it has read
+// everything that its kernel received.
 var errHungUp = errors.New("the receiver hung up")
 
-// errBrokeOff says that it did not: what it had not read is lost.
+// errBrokeOff means that the connection was reset: data that the receiver had not read
+// is lost.
 var errBrokeOff = fmt.Errorf("the receiver broke off: %w", unix.ECONNRESET)
 
 const (
 	dialLimit  = 10 * time.Second
 	writeLimit = 30 * time.Second
-	leaveLimit = 2 * time.Second // for the receiver to take what is under way when dewd leaves
-	// settled is how long its kernel must have had bytes before a receiver that ends
-	// in disorder counts as having read them.
+	leaveLimit = 2 * time.Second // for the receiver to receive pending data when dewd exits
+	// settled is how long its kernel must have had bytes before they count as read
+	// after a connection reset.
 	settled = time.Second
 )
 
 // stream sends over TCP, with or without TLS.
 type stream struct {
-	names [2]string // host and app, in every message
+	names [2]string // host and app, for every message
 	conn  net.Conn
 	raw   *counted
 	rest  time.Duration // settled
 
 	frames, scratch []byte
-	failed          bool // something could not be written; of who sends
+	failed          bool // a write failed; used by the sending goroutine
 
-	down chan struct{} // closed when the receiver hung up
-	why  error         // valid then
+	down chan struct{} // closed when the receiver has disconnected
+	why  error         // valid after down is closed
 
 	mu   sync.Mutex // guards the fields below
-	sent []stretch  // what may not have arrived, oldest first
-	took uint64     // number behind what the other kernel has taken
-	safe uint64     // and behind what it has had for a while
+	sent []stretch  // data that may not have arrived, oldest first
+	took uint64     // number of the line after the data that the other kernel has received
+	safe uint64     // number of the line after the data that it has had for a while
 }
 
-// stretch are lines that were handed over together.
+// stretch is a group of lines that were sent together.
 type stretch struct {
-	end   int64     // of the connection's bytes
-	next  uint64    // number behind its last line
-	taken time.Time // when the other kernel was first seen to have it; zero: not yet
+	end   int64     // position in the bytes of the connection
+	next  uint64    // number of the line after its last one
+	taken time.Time // when the other kernel was first seen to have it (zero: not yet)
 }
 
-// counted counts what goes out.
+// counted is a connection that counts the written bytes.
 type counted struct {
 	*net.TCPConn
 	written atomic.Int64
-	reset   atomic.Bool // the receiver broke off
+	reset   atomic.Bool // the receiver reset the connection
 }
 
-// Write notes a reset: the kernel tells it once, and reading would then find an
-// orderly end. One that comes behind such an end is another error, EPIPE.
+// Write records a reset. The kernel reports it only once, and reading would then find a
+// clean end. A write after a clean end fails with EPIPE instead.
 func (c *counted) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	c.written.Add(int64(n))
@@ -74,14 +75,14 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// waiting is how many bytes the other side's kernel has not acknowledged, also when
-// the connection has ended.
+// waiting returns how many bytes the other side's kernel has not acknowledged, even
+// after the connection has ended.
 func (c *counted) waiting() (n int, err error) {
 	cerr := c.control(func(fd int) { n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ) })
 	return n, errors.Join(cerr, err)
 }
 
-// over tells whether the connection has ended for both sides.
+// over reports whether the connection is closed on both sides.
 func (c *counted) over() bool {
 	var info *unix.TCPInfo
 	var err error
@@ -126,20 +127,20 @@ func (f *follower) dial(names [2]string) (*stream, error) {
 	return s, nil
 }
 
-// listen waits for the receiver to hang up. A syslog server has nothing to say.
+// listen waits until the receiver disconnects. A syslog server sends nothing.
 func (s *stream) listen() {
 	defer close(s.down)
 	_, err := io.Copy(io.Discard, s.conn)
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errHungUp // with TLS or without: the socket was read to its end
+		err = errHungUp // with or without TLS, the socket was read to its end
 	}
 	s.why = err
 }
 
 func (s *stream) ended() <-chan struct{} { return s.down }
 
-// err tells how the connection ended, valid when it has. The end that reading finds
-// behind a reset which writing was told of is no orderly one.
+// err returns how the connection ended; it is valid after the end. If a write saw a
+// reset, a clean end that a read sees after it does not count.
 func (s *stream) err() error {
 	if s.raw.reset.Load() {
 		return errBrokeOff
@@ -156,7 +157,7 @@ func (s *stream) send(_ context.Context, b batch) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
 		return err
 	}
-	// Counted as under way before: what is only partly written must be sent again.
+	// Recorded as pending before the write: partly written lines must be sent again.
 	s.mu.Lock()
 	s.sent = append(s.sent, stretch{end: -1, next: b.next})
 	s.mu.Unlock()
@@ -166,12 +167,12 @@ func (s *stream) send(_ context.Context, b batch) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent[len(s.sent)-1].end = s.raw.written.Load() // has leaves what has no end where it is
+	s.sent[len(s.sent)-1].end = s.raw.written.Load() // has ignores entries without an end
 	return nil
 }
 
-// has tells what the receiver surely has: after an orderly end all that its kernel
-// took, else what it took a while ago.
+// has returns the position that the receiver certainly has. After a clean end, that is
+// everything its kernel received; otherwise the data it received a while ago.
 func (s *stream) has(ended bool) uint64 {
 	if ended {
 		s.settle()
@@ -188,7 +189,7 @@ func (s *stream) has(ended bool) uint64 {
 	return s.safe
 }
 
-// arrived moves the marks: the other kernel has bytes bytes.
+// arrived updates the positions: the other kernel has received bytes bytes.
 func (s *stream) arrived(bytes int64, now time.Time) {
 	for i := range s.sent {
 		v := &s.sent[i]
@@ -205,7 +206,8 @@ func (s *stream) arrived(bytes int64, now time.Time) {
 	}
 }
 
-// orderly tells whether the receiver hung up as it should, or we are about to.
+// orderly reports whether the receiver closed the connection cleanly, or dewd is about
+// to.
 func (s *stream) orderly() bool {
 	select {
 	case <-s.down:
@@ -215,8 +217,8 @@ func (s *stream) orderly() bool {
 	}
 }
 
-// settle gives a receiver that is still there the time to take what is under way,
-// and one that is not the time to have that heard.
+// settle gives a connected receiver time to receive pending data. For a lost one, it
+// waits until the disconnect is noticed.
 func (s *stream) settle() {
 	limit := time.After(leaveLimit)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -235,8 +237,8 @@ func (s *stream) settle() {
 	}
 }
 
-// close ends the connection; what the kernel still has of it goes out.
+// close closes the connection; the kernel still sends its buffered data.
 func (s *stream) close() {
-	_ = s.conn.Close() // there is nothing left to lose
+	_ = s.conn.Close() // no data can be lost any more
 	<-s.down
 }

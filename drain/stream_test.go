@@ -13,14 +13,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// A receiver that breaks off has not what only its kernel took, also when writing
-// notices it before reading does.
+// After a reset, data that only the receiver's kernel received does not count, even if
+// a write notices the reset before a read.
 func TestStreamBrokenOff(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := testkit.Listen(t)
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -39,10 +35,10 @@ func TestStreamBrokenOff(t *testing.T) {
 	if err := peer.(*net.TCPConn).SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
-	peer.Close() // what it has not read is lost
+	peer.Close() // unread data is lost
 	b.next = 3
 	testkit.EventuallyTrue(t, "writing notices", func() bool { return s.send(t.Context(), b) != nil })
-	time.AfterFunc(20*time.Millisecond, s.listen) // reading does only now
+	time.AfterFunc(20*time.Millisecond, s.listen) // the read starts only now
 	if got := s.has(true); got != 1 {
 		t.Errorf("it has all before %d", got)
 	}

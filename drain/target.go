@@ -13,19 +13,19 @@ import (
 // Target is one drain of one app.
 type Target struct {
 	App  string // guid
-	URL  string // may hold a password
-	Name string // of the service instance, for sentences
+	URL  string // can contain a password
+	Name string // of the service instance, for messages
 	// Restricted says that Config.Egress decides whether dewd connects to the URL.
 	Restricted bool
 }
 
-// key names the drain in the store. The URL itself stays out of it.
+// key identifies the drain in the store. It does not contain the URL.
 func (t Target) key() string {
 	sum := sha256.Sum256([]byte(t.URL))
 	return t.App + "/" + hex.EncodeToString(sum[:])
 }
 
-// The ways to send.
+// The schemes of drain URLs.
 const (
 	schemeTCP   = "syslog"
 	schemeTLS   = "syslog-tls"
@@ -36,14 +36,14 @@ const (
 // Schemes lists the schemes of drain URLs, for messages.
 const Schemes = schemeTCP + ", " + schemeTLS + ", " + schemeHTTP + " or " + schemeBatch
 
-// defaultPorts are those of RFC 6587 and RFC 5425.
+// defaultPorts are the ports of RFC 6587 and RFC 5425, and of HTTPS.
 var defaultPorts = map[string]string{schemeTCP: "514", schemeTLS: "6514", schemeHTTP: "443", schemeBatch: "443"}
 
-// maxURL bounds a drain's address.
+// maxURL is the maximum length of a drain's URL.
 const maxURL = 2048
 
-// CheckURL tells whether lines can be sent to raw, and if not what to write
-// instead. The error tells nothing of what stands in it.
+// CheckURL checks whether raw is a valid drain URL. The error says what to write
+// instead, and does not repeat the URL.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
@@ -55,7 +55,7 @@ func parseURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The error repeats the URL, and with it what is secret in it.
+		// The parse error repeats the URL with its secrets.
 		return nil, errors.New("the drain's URL cannot be read: write syslog://HOST:PORT, syslog-tls://HOST:PORT or https://HOST/PATH")
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
@@ -71,5 +71,5 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// place is what may be said of a drain's address: where it is, and no more.
+// place returns the part of a drain's URL that can be shown to users: scheme and host.
 func place(u *url.URL) string { return u.Scheme + "://" + u.Host }

@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // benchFiles is how many small files the app of these measurements has.
@@ -38,11 +39,7 @@ func benchApp(b *testing.B, generation int) (zipped []byte, rs []pool.Resource) 
 func benchYard(b *testing.B) (*Packages, *Builds) {
 	b.Helper()
 	dir := b.TempDir()
-	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = db.Close() })
+	db := testkit.Open(store.Open(filepath.Join(dir, "dew.db"), store.Options{}))(b)
 	p, err := NewPackages(db, PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1})
 	if err != nil {
 		b.Fatal(err)

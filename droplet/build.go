@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -108,12 +107,8 @@ type Builds struct {
 	packages *Packages
 	droplets *Droplets
 	o        BuildOptions
-	builds   *store.Bucket[Build]
-	caches   *store.Bucket[string]
-	wake     chan struct{} // of Run: there may be something to stage
-
-	mu      sync.Mutex
-	running map[string]underWay // by build; guarded by mu
+	buildCaches
+	buildQueue
 
 	record func(tx *store.Tx, w Build, d *Droplet) error
 }
@@ -137,12 +132,15 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	o.MemoryMB, o.DiskMB = cmp.Or(o.MemoryMB, DefaultStagingMemoryMB), cmp.Or(o.DiskMB, DefaultStagingDiskMB)
 	o.Timeout, o.Parallel = cmp.Or(o.Timeout, DefaultStagingTimeout), cmp.Or(o.Parallel, 1)
 	return &Builds{
-		packages: p, droplets: s, o: o, wake: make(chan struct{}, 1), running: map[string]underWay{},
+		packages: p, droplets: s, o: o,
+		buildCaches: buildCaches{cacheDir: o.CacheDir, diskMB: o.DiskMB, generations: store.In[string](db, "caches")},
+		buildQueue: buildQueue{
+			builds: store.In(db, "builds",
+				store.Index("app", func(b Build) string { return b.App }),
+				store.Index("state", func(b Build) string { return string(b.State) })),
+			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), running: map[string]underWay{},
+		},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
-		caches: store.In[string](db, "caches"),
-		builds: store.In(db, "builds",
-			store.Index("app", func(b Build) string { return b.App }),
-			store.Index("state", func(b Build) string { return string(b.State) })),
 	}
 }
 
@@ -224,7 +222,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, err
 	}
-	b.sayStaging(w, k, st)
+	sayStaging(b.o.Say, w, k, st)
 	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: image %.12s is used again", d.Image))
 	b.tidy(w.App)
 	return w, true, nil
@@ -342,10 +340,10 @@ func (b *Builds) failed(w Build, why error) error {
 }
 
 // sayStaging tells what is staged, and what takes the place of what is not here.
-func (b *Builds) sayStaging(w Build, k Package, st stack.Stack) {
-	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
+func sayStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
+	say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
-		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
+		say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
 	}
 }
 

@@ -40,16 +40,16 @@ func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, e
 	}
 	i, err := s.Pull(ctx, *k.Image, say)
 	if err != nil {
-		return Droplet{}, b.imageError(ctx, err)
+		return Droplet{}, imageError(ctx, err)
 	}
 	m, who, err := s.TakeLayers(ctx, i, say)
 	if err != nil {
-		return Droplet{}, b.imageError(ctx, err)
+		return Droplet{}, imageError(ctx, err)
 	}
 	defer m.Done()
 	run, err := stack.ImageRunConfig(i, who)
 	if err != nil {
-		return Droplet{}, b.imageError(ctx, err)
+		return Droplet{}, imageError(ctx, err)
 	}
 	d := Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: stack.ImagePrefix + i.Digest.Hex, Run: &run,
@@ -67,7 +67,7 @@ func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, e
 	return d, s.HoldImage(stack.ImageRecord{Digest: i.Digest.Hex, Tree: m.Tree, Dir: run.Dir}, w.GUID)
 }
 
-func (b *Builds) imageError(ctx context.Context, err error) error {
+func imageError(ctx context.Context, err error) error {
 	if why, ok := context.Cause(ctx).(*StagingError); ok { //nolint:errorlint // it is the cause itself
 		return why
 	}

@@ -19,17 +19,12 @@ import (
 
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/stack"
-	"github.com/dewrun/dew/store"
 )
 
 func newShelf(t *testing.T) *Droplets {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, filepath.Join(dir, "dew.db"))
 	s, err := NewDroplets(db, filepath.Join(dir, "a", "images"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +132,7 @@ func TestNewShelfSweepsUnfinishedImages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, unfinished), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewDroplets(newShelfDB(t), s.dir); err != nil {
+	if _, err := NewDroplets(openDB(t, filepath.Join(t.TempDir(), "dew.db")), s.dir); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(files(t, s.dir), []string{sha + ".tar"}); diff != "" {
@@ -148,16 +143,6 @@ func TestNewShelfSweepsUnfinishedImages(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-func newShelfDB(t *testing.T) *store.DB {
-	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
 
 func TestOpenImageThatIsNotThere(t *testing.T) {
 	s := newShelf(t)
@@ -221,7 +206,7 @@ func TestNewShelfSaysWhyItCannot(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := NewDroplets(newShelfDB(t), filepath.Join(file, "images"))
+	_, err := NewDroplets(openDB(t, filepath.Join(t.TempDir(), "dew.db")), filepath.Join(file, "images"))
 	var perr *fs.PathError
 	if !errors.As(err, &perr) {
 		t.Errorf("error = %v, want one with the path", err)

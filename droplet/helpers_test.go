@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 func dir(name string) tar.Header {
@@ -46,12 +47,7 @@ func pack(t testing.TB, headers ...tar.Header) []byte {
 
 func openDB(t testing.TB, path string) *store.DB {
 	t.Helper()
-	db, err := store.Open(path, store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	return testkit.Open(store.Open(path, store.Options{NoSync: true}))(t)
 }
 
 // member is one entry of a zip: a name that ends with / is a folder, one with

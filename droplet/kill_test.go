@@ -94,7 +94,7 @@ func killPusher(t *testing.T, dir string) {
 	if _, err := io.ReadFull(out, make([]byte, len("begins\n"))); err != nil {
 		t.Errorf("the pusher does not begin: %v", err)
 	}
-	time.Sleep(rand.N(60 * time.Millisecond))
+	testkit.RandomPause(60 * time.Millisecond)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}

@@ -192,8 +192,8 @@ func detectedOf(d Droplet) string {
 
 // sayCommands tells for which process types a droplet has commands. One without any is
 // no fault: the app may have its own.
-func (b *Builds) sayCommands(app string, commands map[string]string) {
+func sayCommands(say func(app, line string), app string, commands map[string]string) {
 	if len(commands) > 0 {
-		b.o.Say(app, "Process types: "+strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		say(app, "Process types: "+strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 }

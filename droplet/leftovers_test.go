@@ -10,17 +10,14 @@ import (
 
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // An unfinished file that cannot be removed keeps nothing from opening. It is named,
 // and removed as soon as that works.
 func TestLeftoversAreSetAside(t *testing.T) {
 	t.Parallel()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1}))(t)
 	for name, open := range map[string]func(dir string) (interface{ Sweep() error }, error){
 		"droplets": func(dir string) (interface{ Sweep() error }, error) { return NewDroplets(db, dir) },
 		"packages": func(dir string) (interface{ Sweep() error }, error) { return NewPackages(db, PackageOptions{Dir: dir}) },

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,10 +16,21 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// buildQueue has the builds, and those of them that are being staged.
+type buildQueue struct {
+	builds   *store.Bucket[Build]
+	parallel int           // how many are staged at a time
+	ended    func()        // nil: nobody waits for the end of a build
+	wake     chan struct{} // of Run: there may be something to stage
+
+	mu      sync.Mutex
+	running map[string]underWay // by build; guarded by mu
+}
+
 // wakeRun makes Run look whether there is something to stage.
-func (b *Builds) wakeRun() {
+func (q *buildQueue) wakeRun() {
 	select {
-	case b.wake <- struct{}{}:
+	case q.wake <- struct{}{}:
 	default: // it is awake
 	}
 }
@@ -72,18 +84,18 @@ type underWay struct {
 // own; none: there is nothing. Those of one app are staged one after the other: they
 // share a cache. The store is read under the lock: one that ends meanwhile would else
 // be neither under way nor done, and be staged twice.
-func (b *Builds) next(ctx context.Context) (w Build, own context.Context, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.running) >= b.o.Parallel {
+func (q *buildQueue) next(ctx context.Context) (w Build, own context.Context, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.running) >= q.parallel {
 		return w, nil, nil
 	}
-	todo, err := b.builds.By("state", string(BuildStaging))
+	todo, err := q.builds.By("state", string(BuildStaging))
 	if err != nil {
 		return w, nil, fmt.Errorf("cannot read builds: %w", err)
 	}
 	busy := map[string]bool{}
-	for _, u := range b.running {
+	for _, u := range q.running {
 		busy[u.app] = true
 	}
 	todo = slices.DeleteFunc(todo, func(w Build) bool { return busy[w.App] })
@@ -92,27 +104,27 @@ func (b *Builds) next(ctx context.Context) (w Build, own context.Context, err er
 	}
 	w = slices.MinFunc(todo, oldestBuild)
 	own, cancel := context.WithCancelCause(ctx)
-	b.running[w.GUID] = underWay{w.App, cancel}
+	q.running[w.GUID] = underWay{w.App, cancel}
 	return w, own, nil
 }
 
-func (b *Builds) end(w Build) {
-	b.mu.Lock()
-	b.running[w.GUID].cancel(nil)
-	delete(b.running, w.GUID)
-	b.mu.Unlock()
-	if b.o.Ended != nil {
-		b.o.Ended()
+func (q *buildQueue) end(w Build) {
+	q.mu.Lock()
+	q.running[w.GUID].cancel(nil)
+	delete(q.running, w.GUID)
+	q.mu.Unlock()
+	if q.ended != nil {
+		q.ended()
 	}
 }
 
 // Apps are the guids of apps that are being staged, also of those that were deleted
 // meanwhile.
-func (b *Builds) Apps() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (q *buildQueue) Apps() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var out []string
-	for _, u := range b.running {
+	for _, u := range q.running {
 		out = append(out, u.app)
 	}
 	return out
@@ -121,10 +133,10 @@ func (b *Builds) Apps() []string {
 var errForgotten = errors.New("the app is gone")
 
 // cancel gives up what is being staged for an app.
-func (b *Builds) cancel(app string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, u := range b.running {
+func (q *buildQueue) cancel(app string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range q.running {
 		if u.app == app {
 			u.cancel(errForgotten)
 		}
@@ -178,7 +190,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.sayStaging(w, k, st)
+	sayStaging(b.o.Say, w, k, st)
 	if err := b.packages.Space(); err != nil {
 		return Droplet{}, err
 	}

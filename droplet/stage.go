@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -138,7 +137,7 @@ func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	if err := describe(t, told); err != nil {
 		return err
 	}
-	b.sayCommands(d.App, d.Commands)
+	sayCommands(b.o.Say, d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
@@ -261,39 +260,13 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	return sha, err
 }
 
-func (b *Builds) cacheFile(app string) string { return filepath.Join(b.o.CacheDir, app+".tar") }
-
-// keepCache keeps what buildpacks want to find again when the app is next staged.
-func (b *Builds) keepCache(ctx context.Context, app string, files Files) (err error) {
-	if b.o.CacheDir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(b.o.CacheDir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(b.o.CacheDir, "cache-*"+archive.Unfinished)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}()
-	p := Packing{Folders: []Folder{{From: "/tmp/cache"}}, MaxBytes: int64(b.o.DiskMB) << 20, MaxFiles: maxStagedFiles}
-	if err := errors.Join(files.Pack(ctx, f, p), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), b.cacheFile(app)) // a cache need not survive a power cut
-}
-
 // sweepCache removes what a killed daemon has left: caches that are not complete,
 // and those of apps that are gone.
 func (b *Builds) sweepCache() error {
-	if b.o.CacheDir == "" {
+	if b.cacheDir == "" {
 		return nil
 	}
-	left, err := filepath.Glob(filepath.Join(b.o.CacheDir, "cache-*"+archive.Unfinished))
+	left, err := filepath.Glob(filepath.Join(b.cacheDir, "cache-*"+archive.Unfinished))
 	for _, name := range left {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -309,61 +282,4 @@ func (b *Builds) sweepCache() error {
 		}
 	}
 	return err
-}
-
-// generationKey is where the store keeps the generation of the caches.
-const generationKey = "generation"
-
-// cacheGeneration changes when all caches, or that of the app, are cleared. One that
-// cannot be read is like none: nothing that was made since is used again.
-func (b *Builds) cacheGeneration(app string) string {
-	all, _ := b.caches.Get(generationKey)
-	own, _ := b.caches.Get(app)
-	return all + own
-}
-
-// ClearCache forgets what buildpacks have kept for the next staging of any app.
-func (b *Builds) ClearCache() error {
-	if b.o.CacheDir == "" {
-		return nil
-	}
-	err := b.caches.Put(generationKey, uuid.NewString())
-	all, gerr := filepath.Glob(b.cacheFile("*"))
-	err = errors.Join(err, gerr)
-	for _, name := range all {
-		err = errors.Join(err, os.Remove(name))
-	}
-	if err != nil {
-		return fmt.Errorf("cannot clear the build cache: %w", err)
-	}
-	return nil
-}
-
-// ClearCacheOf forgets what buildpacks have kept for the next staging of one app.
-func (b *Builds) ClearCacheOf(app string) error {
-	if b.o.CacheDir == "" {
-		return nil
-	}
-	if err := b.caches.Put(app, uuid.NewString()); err != nil {
-		return fmt.Errorf("cannot clear the build cache: %w", err)
-	}
-	return b.removeCache(app)
-}
-
-// forgetCache removes all of the cache of an app that is gone.
-func (b *Builds) forgetCache(app string) error {
-	if b.o.CacheDir == "" {
-		return nil
-	}
-	if err := b.caches.Delete(app); err != nil {
-		return fmt.Errorf("cannot forget the build cache: %w", err)
-	}
-	return b.removeCache(app)
-}
-
-func (b *Builds) removeCache(app string) error {
-	if err := os.Remove(b.cacheFile(app)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove the build cache: %w", err)
-	}
-	return nil
 }

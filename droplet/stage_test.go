@@ -85,7 +85,7 @@ func (y *yard) withBuilder(f *fakeBuilder) {
 	if err != nil {
 		y.t.Fatal(err)
 	}
-	y.builds.o.Builder, y.builds.o.Catalog, y.builds.o.CacheDir = f, c, filepath.Join(y.dir, "cache")
+	y.builds.o.Builder, y.builds.o.Catalog, y.builds.cacheDir = f, c, filepath.Join(y.dir, "cache")
 	y.builds.o.Env = func(string) (map[string]string, error) { return y.env, nil }
 }
 
@@ -182,14 +182,14 @@ func TestCachesGoWithTheirApps(t *testing.T) {
 		stop := y.run()
 		y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "go.mod", text: "module x"}).GUID, Buildpacks: []string{"go"}}))
 		stop()
-		for _, name := range []string{y.builds.cacheFile("gone"), filepath.Join(y.builds.o.CacheDir, "cache-1"+archive.Unfinished)} {
+		for _, name := range []string{y.builds.cacheFile("gone"), filepath.Join(y.builds.cacheDir, "cache-1"+archive.Unfinished)} {
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		y.run()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"a.tar"}, files(t, y.builds.o.CacheDir)); diff != "" {
+		if diff := cmp.Diff([]string{"a.tar"}, files(t, y.builds.cacheDir)); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -328,7 +328,7 @@ func TestStageSideBySide(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{hold: make(chan struct{}), files: map[string]string{"/tmp/app/x": "x"}}
 		y.withBuilder(f)
-		y.builds.o.Parallel = 2
+		y.builds.parallel = 2
 		for _, app := range []string{"a", "a", "b", "c"} {
 			y.create(BuildRequest{Package: y.push(app, member{name: "x", text: app}).GUID, Buildpacks: []string{"go"}})
 		}

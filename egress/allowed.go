@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Allowed are hosts and networks that an administrator opened for everybody.
+// Allowed are hosts and networks that an administrator has allowed for all users.
 type Allowed struct {
 	hosts    []string // in lower case
 	networks []netip.Prefix
@@ -15,7 +15,7 @@ type Allowed struct {
 
 var hostForm = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?$`)
 
-// UnmarshalText reads hosts, addresses and networks (CIDR) with commas between them.
+// UnmarshalText parses hosts, addresses and networks (CIDR), separated by commas.
 func (l *Allowed) UnmarshalText(b []byte) error {
 	var out Allowed
 	for item := range strings.SplitSeq(string(b), ",") {
@@ -36,7 +36,7 @@ func (l *Allowed) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String is what UnmarshalText reads.
+// String returns the format that UnmarshalText parses.
 func (l *Allowed) String() string {
 	all := append([]string(nil), l.hosts...)
 	for _, p := range l.networks {
@@ -45,7 +45,7 @@ func (l *Allowed) String() string {
 	return strings.Join(all, ",")
 }
 
-// network reads an address or a network.
+// network parses an address or a network.
 func network(s string) (netip.Prefix, bool) {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return p.Masked(), true
@@ -58,7 +58,7 @@ func network(s string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a, a.BitLen()), true
 }
 
-// hostName is a host as it is compared.
+// hostName returns a host in the form that is compared.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
 func (l *Allowed) hasHost(host string) bool {

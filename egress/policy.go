@@ -1,12 +1,12 @@
-// Package egress decides which addresses dewd connects to for users who are not
-// administrators: service brokers, log drains and route services have URLs that
-// users choose, and dewd stands where its users do not.
+// Package egress decides which addresses dewd connects to on behalf of users who are
+// not administrators. Users choose the URLs of service brokers, log drains and route
+// services, and dewd can reach addresses that its users cannot.
 //
 //	URL ─▶ host of a route that dew serves ─▶ the router
 //	    └▶ DNS ─▶ address ─▶ rules ─▶ connection
 //
-// The rules see the address of each connection just before it is made, so a
-// redirect or a name that changes its address meets them again.
+// The rules check the address of each connection just before it is opened. So they also
+// check a redirect, or a name whose address changes.
 package egress
 
 import (
@@ -20,22 +20,22 @@ import (
 	"time"
 )
 
-// Policy decides. Its zero value allows what no rule refuses, and knows no routes.
+// Policy has the rules. Its zero value has no exceptions and no routes.
 type Policy struct {
 	// Allow lists the hosts and networks that the rules do not apply to.
 	Allow Allowed
-	// Web returns the address of the router if it serves HTTP requests for host;
-	// nil: it serves none.
+	// Web returns the address of the router if it serves HTTP requests for host. Nil:
+	// it serves none.
 	Web func(host string) (address string, ok bool)
-	// TCP returns the address of the TCP route with that domain and port; nil: there
-	// is none.
+	// TCP returns the address of the TCP route with that domain and port. Nil: there
+	// are no TCP routes.
 	TCP func(host, port string) (address string, ok bool)
 	// Resolver looks up names; nil: the machine's.
 	Resolver *net.Resolver
 }
 
-// Refused is the error of a connection that the rules do not allow. It says which
-// rule that was, and nothing about what is at the address.
+// Refused is the error of a connection that the rules do not allow. It names the rule,
+// but does not reveal what is at the address.
 type Refused struct{ What string }
 
 func (e *Refused) Error() string {
@@ -56,7 +56,7 @@ func (p *Policy) DialContext(ctx context.Context, network, address string) (net.
 	return p.dial(ctx, network, address, 0)
 }
 
-// dial connects to a host and port as the rules allow.
+// dial connects to a host and port if the rules allow it.
 func (p *Policy) dial(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout, Resolver: p.Resolver}
 	if host, _, err := net.SplitHostPort(address); err != nil || !p.Allow.hasHost(host) {
@@ -64,12 +64,12 @@ func (p *Policy) dial(ctx context.Context, network, address string, timeout time
 	}
 	conn, err := d.DialContext(ctx, network, address)
 	if refused, ok := errors.AsType[*Refused](err); ok {
-		return nil, refused // without the address that the name has here
+		return nil, refused // without the address that the name resolves to
 	}
 	return conn, err
 }
 
-// control is called with the address of each connection before it is made.
+// control is called with the address of each connection before it is opened.
 func (p *Policy) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -78,8 +78,8 @@ func (p *Policy) control(_ context.Context, _, address string, _ syscall.RawConn
 	return p.checkAddress(a.Addr())
 }
 
-// Check tells whether the rules allow a host: a *Refused if one of its addresses is
-// not allowed, and another error if it has none.
+// Check checks whether the rules allow a host. It returns a *Refused if one of its
+// addresses is not allowed, and another error if it has no address.
 func (p *Policy) Check(ctx context.Context, host string) error {
 	if p.Allow.hasHost(host) {
 		return nil
@@ -100,7 +100,7 @@ func (p *Policy) Check(ctx context.Context, host string) error {
 	return nil
 }
 
-// CheckURL tells whether dewd would connect to a URL, without doing it.
+// CheckURL checks whether dewd would connect to a URL, without connecting.
 func (p *Policy) CheckURL(ctx context.Context, u *url.URL) error {
 	serves := p.TCP
 	if u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "https-batch" {
@@ -121,7 +121,8 @@ func (p *Policy) web(host string) (string, bool) {
 	return p.Web(host)
 }
 
-// checkAddress applies the rules to an address and to those that it stands for.
+// checkAddress applies the rules to an address and to the IPv4 addresses embedded in
+// it.
 func (p *Policy) checkAddress(a netip.Addr) error {
 	a = a.WithZone("").Unmap()
 	if p.Allow.hasAddress(a) {
@@ -142,8 +143,8 @@ func (p *Policy) checkAddress(a netip.Addr) error {
 	return nil
 }
 
-// ownAddresses are those of the machine's interfaces. A program that listens on all
-// addresses is as near at each of them as on the loopback address.
+// ownAddresses returns the addresses of the machine's interfaces. A program that
+// listens on all addresses is reachable at each of them, as on the loopback address.
 func ownAddresses() (map[netip.Addr]bool, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -158,8 +159,8 @@ func ownAddresses() (map[netip.Addr]bool, error) {
 	return own, nil
 }
 
-// metadata are the addresses outside of the link-local networks at which clouds hand
-// out the credentials of a machine.
+// metadata are the addresses outside of the link-local networks at which clouds provide
+// the credentials of a machine.
 var metadata = map[netip.Addr]bool{
 	netip.MustParseAddr("fd00:ec2::254"): true, // Amazon
 	netip.MustParseAddr("fd20:ce::254"):  true, // Google
@@ -167,14 +168,14 @@ var metadata = map[netip.Addr]bool{
 
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// special names what no user who is not an administrator may reach; empty: it is an
+// special names a kind of address that only administrators can use. It is empty for an
 // ordinary address.
 func special(a netip.Addr) string {
 	switch {
 	case a.IsLoopback():
 		return "a loopback address"
 	case a.IsUnspecified(), thisNetwork.Contains(a):
-		return "an unspecified address" // the kernel takes it for the loopback address
+		return "an unspecified address" // the kernel treats it as the loopback address
 	case a.IsLinkLocalUnicast():
 		return "a link-local address"
 	case metadata[a]:
@@ -183,8 +184,8 @@ func special(a netip.Addr) string {
 	return ""
 }
 
-// translations are the networks of IPv6 addresses that stand for an IPv4 address,
-// with the places where its four bytes may be.
+// translations are the networks of IPv6 addresses that embed an IPv4 address, with the
+// possible positions of its four bytes.
 var translations = []struct {
 	network netip.Prefix
 	places  [][4]int
@@ -202,8 +203,8 @@ var translations = []struct {
 
 var last = [4]int{12, 13, 14, 15}
 
-// embedded are the IPv4 addresses that an IPv6 address may stand for. Those of "this
-// network" are not: no translator leads there, and most of the places hold zeros.
+// embedded returns the IPv4 addresses that an IPv6 address may embed. It skips those of
+// "this network": no translator routes to them, and most positions contain zeros.
 func embedded(a netip.Addr) (out []netip.Addr) {
 	if !a.Is6() {
 		return nil

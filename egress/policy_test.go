@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// refused tells which rule an error names; empty: it is another error, or none.
+// refused returns the rule that an error names. It is empty for another error, or none.
 func refused(err error) string {
 	if r, ok := errors.AsType[*Refused](err); ok {
 		return r.What
@@ -29,14 +29,14 @@ func TestCheckAddress(t *testing.T) {
 		"0.0.0.0": unspecified, "0.1.2.3": unspecified, "::": unspecified,
 		"169.254.169.254": linkLocal, "169.254.0.1": linkLocal, "fe80::1": linkLocal, "fe80::1%eth0": linkLocal, "febf::1": linkLocal,
 		"fd00:ec2::254": cloud, "fd20:ce::254": cloud,
-		// The same, written as IPv6 addresses that stand for IPv4 addresses.
+		// The same addresses, embedded in IPv6 addresses.
 		"::ffff:127.0.0.1": loopback, "::ffff:169.254.169.254": linkLocal, "::ffff:0.0.0.0": unspecified,
 		"::127.0.0.1": loopback, "::ffff:0:127.0.0.1": loopback,
 		"64:ff9b::127.0.0.1": loopback, "64:ff9b::a9fe:a9fe": linkLocal,
 		"64:ff9b:1::127.0.0.1": loopback, "64:ff9b:1:7f00:0:100::": loopback, "64:ff9b:1:7f:0:1::": loopback, "64:ff9b:1:0:7f:0:100:0": loopback,
 		"2002:7f00:1::1": loopback, "2002:a9fe:a9fe::1": linkLocal,
 		"2001:0:c000:201::80ff:fffe": loopback, // Teredo inverts the client's address
-		// Ordinary ones.
+		// Ordinary addresses.
 		"192.0.2.1": "", "10.9.8.7": "", "2001:db8::1": "", "fd00::1": "", "64:ff9b::192.0.2.1": "", "2002:c000:201::1": "", "64:ff9b:1::192.0.2.1": "", "::ffff:192.0.2.1": "",
 	} {
 		if got := refused((&Policy{}).checkAddress(netip.MustParseAddr(address))); got != want {
@@ -45,8 +45,8 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// What listens on all addresses is not nearer at the loopback address than at the
-// others of the machine.
+// A program that listens on all addresses is protected on all addresses of the machine,
+// not only on the loopback address.
 func TestOwnAddresses(t *testing.T) {
 	t.Parallel()
 	own, err := ownAddresses()
@@ -70,7 +70,7 @@ func TestOwnAddresses(t *testing.T) {
 	}
 }
 
-// server counts who connects.
+// server starts a server that counts the connections.
 func server(t *testing.T) (address string, met *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,15 +92,15 @@ func server(t *testing.T) (address string, met *atomic.Int32) {
 	return l.Addr().String(), met
 }
 
-// names makes a resolver that asks a server with the answers: each question gets the
-// next one, and the last one for ever.
+// names returns a resolver with these answers. Each query gets the next one, and the
+// last one is repeated.
 func names(t *testing.T, answers map[string][]string) *net.Resolver {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := map[string]int{} // the server has one goroutine for each question; see below
+	asked := map[string]int{} // the server has one goroutine for each query; see below
 	turn := make(chan struct{}, 1)
 	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		res := new(dns.Msg).SetReply(q)
@@ -118,9 +118,9 @@ func names(t *testing.T, answers map[string][]string) *net.Resolver {
 				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.ParseIP(all[n]),
 			})
 		}
-		_ = w.WriteMsg(res) // who asks asks again
+		_ = w.WriteMsg(res) // the resolver repeats its query
 	})}
-	go func() { _ = s.ActivateAndServe() }() // ends with the connection
+	go func() { _ = s.ActivateAndServe() }() // returns when the connection is closed
 	t.Cleanup(func() { pc.Close() })
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", pc.LocalAddr().String())
@@ -156,7 +156,7 @@ func TestDial(t *testing.T) {
 		}
 		conn, err := p.DialContext(t.Context(), "tcp", net.JoinHostPort(tt.host, port))
 		if err == nil {
-			_, _ = conn.Read(make([]byte, 1)) // the server hangs up: it has counted
+			_, _ = conn.Read(make([]byte, 1)) // the server closes the connection after it has counted
 			conn.Close()
 		}
 		if got := refused(err); got != tt.want || (err == nil) != (tt.want == "") {
@@ -171,8 +171,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// A name that had an allowed address when it was checked, and has another when the
-// connection is made.
+// A name resolves to an allowed address during the check, and to another one during the
+// connect (DNS rebinding).
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	at, met := server(t)
@@ -187,7 +187,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// A TCP route is reached by its domain and port, and by nothing else.
+// A TCP route is reachable only by its domain and port.
 func TestTCPRoute(t *testing.T) {
 	t.Parallel()
 	at, met := server(t)
@@ -200,7 +200,7 @@ func TestTCPRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = conn.Read(make([]byte, 1)) // the server hangs up: it has counted
+	_, _ = conn.Read(make([]byte, 1)) // the server closes the connection after it has counted
 	conn.Close()
 	_, port, _ := net.SplitHostPort(other)
 	_, err = p.DialContext(t.Context(), "tcp", "tcp.example:"+port)
@@ -218,7 +218,7 @@ func TestCheckURL(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"http://near.example": "a loopback address", "https://far.example": "", "http://app.example:1": "", "https-batch://app.example": "",
-		"syslog://app.example:514":   "a loopback address", // no way for it through the routes of HTTP
+		"syslog://app.example:514":   "a loopback address", // HTTP routes do not apply to it
 		"syslog://tcp.example:20000": "", "syslog://tcp.example:20001": "a loopback address", "http://tcp.example:20000": "a loopback address",
 	} {
 		u, err := url.Parse(text)
@@ -249,7 +249,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// What String writes is read again as the same.
+// UnmarshalText parses the output of String to the same value.
 func FuzzAllowed(f *testing.F) {
 	for _, s := range []string{"a.example,127.0.0.0/8", "[::1]", "::ffff:1.2.3.4", "1.2.3.4/33", ",", "fe80::1%eth0"} {
 		f.Add(s)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Transport sends HTTP requests as base does, to hosts that the rules allow and to
-// routes that dew serves. A connection has timeout to be made; 0: as long as its
-// request has.
+// Transport returns a RoundTripper that sends requests like base, but only to hosts
+// that the rules allow and to routes that dew serves. A connection must be open within
+// timeout; 0: the request has the only limit.
 func (p *Policy) Transport(base *http.Transport, timeout time.Duration) http.RoundTripper {
 	t := &transport{policy: p, proxy: base.Proxy, direct: base.Clone(), proxied: base.Clone(), routed: base.Clone()}
 	t.direct.Proxy, t.routed.Proxy = nil, nil
@@ -33,17 +33,17 @@ func (p *Policy) Transport(base *http.Transport, timeout time.Duration) http.Rou
 	return t
 }
 
-// transport has a way for each kind of host.
+// transport has a separate transport for each kind of host.
 type transport struct {
 	policy  *Policy
 	proxy   func(*http.Request) (*url.URL, error) // nil: none
 	direct  *http.Transport
-	proxied *http.Transport // its connections lead to proxies only
-	routed  *http.Transport // its connections lead to the router only
+	proxied *http.Transport // its connections go to proxies only
+	routed  *http.Transport // its connections go to the router only
 }
 
-// RoundTrip sends a request. What goes through a proxy is checked before: the
-// connection that the rules would see leads to the proxy.
+// RoundTrip sends a request. A request through a proxy is checked before, because the
+// rules would otherwise see only the connection to the proxy.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, ok := t.policy.web(req.URL.Hostname()); ok {
 		return t.routed.RoundTrip(toRouter(req))
@@ -67,8 +67,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.proxied.RoundTrip(req)
 }
 
-// checkProxied checks the host of a request that goes through a proxy. A host that
-// has no address here may have one at the proxy, and nobody knows which.
+// checkProxied checks the host of a request through a proxy. A host without an address
+// here may have an unknown one at the proxy.
 func (t *transport) checkProxied(req *http.Request) error {
 	err := t.policy.Check(req.Context(), req.URL.Hostname())
 	if err == nil || errors.As(err, new(*Refused)) {
@@ -77,8 +77,8 @@ func (t *transport) checkProxied(req *http.Request) error {
 	return fmt.Errorf("%w; dew must resolve it before it uses the HTTP proxy, unless an administrator allows the host with dewd --allow-broker-hosts", err)
 }
 
-// toRouter makes a request one to the router. It does not leave the machine, so there
-// is no TLS whatever its URL says.
+// toRouter turns a request into one to the router. It does not leave the machine, so it
+// never uses TLS, whatever its URL says.
 func toRouter(req *http.Request) *http.Request {
 	out := req.Clone(req.Context())
 	if out.URL.Scheme == "https" {
@@ -88,7 +88,7 @@ func toRouter(req *http.Request) *http.Request {
 	return out
 }
 
-// CloseIdleConnections closes the connections that no request uses.
+// CloseIdleConnections closes the idle connections.
 func (t *transport) CloseIdleConnections() {
 	for _, way := range []*http.Transport{t.direct, t.proxied, t.routed} {
 		way.CloseIdleConnections()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// web serves text and counts the requests.
+// web starts a server that responds with text and counts the requests.
 func web(t *testing.T, text string) (*httptest.Server, *atomic.Int32) {
 	t.Helper()
 	met := new(atomic.Int32)
@@ -23,7 +23,7 @@ func web(t *testing.T, text string) (*httptest.Server, *atomic.Int32) {
 	return s, met
 }
 
-// get asks a URL by way of a transport.
+// get requests a URL with a transport.
 func get(t *testing.T, way http.RoundTripper, where string) (string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, where, nil)
@@ -50,7 +50,7 @@ func portOf(t *testing.T, s *httptest.Server) string {
 	return u.Port()
 }
 
-// A redirect meets the rules like any other request, whoever follows it.
+// The rules check a redirect like any other request.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	secret, met := web(t, "secret")
@@ -66,8 +66,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// Requests that go through a proxy are checked before; the proxy itself may be
-// anywhere: an administrator chose it.
+// Requests through a proxy are checked before. The proxy itself can be anywhere,
+// because an administrator chose it.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Value
@@ -111,8 +111,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// A proxy that the environment names is not one for everything: what goes past it
-// meets the rules.
+// A proxy from the environment is not used for all hosts: the rules check requests that
+// bypass it.
 func TestPastProxy(t *testing.T) {
 	t.Parallel()
 	secret, met := web(t, "secret")
@@ -123,7 +123,8 @@ func TestPastProxy(t *testing.T) {
 	}
 }
 
-// The host of a route leads to the router, whatever port and scheme the URL has.
+// Requests for the host of a route go to the router, whatever port and scheme the URL
+// has.
 func TestRouted(t *testing.T) {
 	t.Parallel()
 	router, met := web(t, "router")
@@ -150,7 +151,7 @@ func TestRouted(t *testing.T) {
 	}
 }
 
-// A route that went between two looks leaves nobody else at its address.
+// If a route is deleted between two lookups, no other server is reached at its address.
 func TestRouteGone(t *testing.T) {
 	t.Parallel()
 	var looks atomic.Int32

@@ -302,7 +302,7 @@ func checkCrashes(t *testing.T, app, instance string) {
 	if len(c.Followers) != 1 || c.Followers[0].Source != "APP/PROC/WEB" {
 		t.Errorf("followers %+v, want the app", c.Followers)
 	}
-	if out := dew(t, "", "crashes", app).out; !strings.Contains(out, "APP/PROC/WEB/SIDECAR/CONFIG-SERVER: status 137 (SIGKILL, or the program's own)") {
+	if out := dew(t, "", "crashes", app).out; !strings.Contains(out, "APP/PROC/WEB/SIDECAR/CONFIG-SERVER: status 137 (killed by SIGKILL, or exited with 137)") {
 		t.Errorf("dew crashes lacks how the sidecar ended:\n%s", out)
 	}
 }
@@ -480,7 +480,7 @@ func TestUnchangedPush(t *testing.T) {
 	says(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Made image " + first[:12]}, []string{"used again"})
 
 	talk, second := push()
-	says(talk, []string{fmt.Sprintf("All %d files are known already; nothing to upload", count), "image " + first[:12] + " is used again"}, []string{"Uploading", "Made image"})
+	says(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "image " + first[:12] + " is used again"}, []string{"Uploading", "Made image"})
 	if second != first {
 		t.Errorf("the image of the same files is %s, was %s", second, first)
 	}

@@ -94,7 +94,7 @@ func TestDeletedWhileStaging(t *testing.T) {
 	}
 	ended := push("gone")
 	c.must(t, "delete", "-f", "gone")
-	if r := <-ended; r.code != 1 || !strings.Contains(r.err, "app gone was deleted while it was staged") {
+	if r := <-ended; r.code != 1 || !strings.Contains(r.err, "app gone was deleted during staging") {
 		t.Errorf("status %d, want 1:\n%s", r.code, r.err)
 	}
 	eventually(t, "the end of the build", func() error {

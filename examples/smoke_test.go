@@ -219,10 +219,10 @@ func nothingStays(t *testing.T, before []string) {
 // Every broken app has its own status, and a message with the problem and the fix.
 func TestBrokenApps(t *testing.T) {
 	wanted := map[string]fault{
-		"exits-at-once": {4, "push", "exits-at-once crashed at its start: APP/PROC/WEB: Exited with status 0", "status 0 is a crash too"},
+		"exits-at-once": {4, "push", "exits-at-once crashed while starting: APP/PROC/WEB: Exited with status 0", "Exit status 0 is a crash as well"},
 		"crashes-later": {4, "", "crashed: APP/PROC/WEB: Exited with status 1", "dew crashes crashes-later"},
 		"sidecar-out-of-memory": {
-			7, "push", "sidecar-out-of-memory crashed at its start: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "give the sidecar more than 64.0M",
+			7, "push", "sidecar-out-of-memory crashed while starting: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "Give the sidecar more than 64.0M",
 		},
 		"never-healthy":               {5, "push", "never-healthy did not become healthy: APP/PROC/WEB: Instance never healthy after 3s: port check failed", "listen on 0.0.0.0:$PORT"},
 		"localhost-only":              {5, "push", "the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0", "listen on 0.0.0.0:$PORT"},

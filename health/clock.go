@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// turnLimit is how long a probe waits for dewd itself, before the app was asked
-// anything: for its turn to dial, and for the network namespace.
+// turnLimit is how long a probe waits for dewd itself before it contacts the app: for a
+// free dial slot, and for the network namespace.
 const turnLimit = 10 * time.Second
 
-// Unchecked is a probe's answer that it could not check: nothing is known about the
+// Unchecked is the error of a probe that could not check: nothing is known about the
 // app. It is neither a failure nor a success.
 type Unchecked struct {
 	Check  string // CheckPort or CheckHTTP
 	Reason string // "dewd waited 10s for its turn to connect"
-	Err    error  // what lies behind it
+	Err    error  // the underlying error
 }
 
 func (u *Unchecked) Error() string { return "cannot run the " + u.Check + " check: " + u.Reason }
 
-// Unwrap gives what lies behind it.
+// Unwrap returns the underlying error.
 func (u *Unchecked) Unwrap() error { return u.Err }
 
-// clock measures the time that the app takes, and none of dewd's own. It starts when
-// the kernel has the connection attempt or the request. When the time is over it
-// ends its context, and whoever waits looks at the kernel's answer once more: what
-// came in time while dewd was not scheduled is an answer in time.
+// clock measures only the time that the app takes, not dewd's own. It starts when the
+// kernel has the connection attempt or the request. When the time is over, it cancels
+// its context, and the waiting reader checks the kernel's data once more. So a response
+// that arrived in time counts, even if dewd was not scheduled.
 type clock struct {
 	timeout time.Duration
 	cancel  context.CancelFunc
@@ -40,13 +40,13 @@ type clock struct {
 	asked   atomic.Pointer[time.Time]
 }
 
-// newClock returns a clock that has not started, and the context that it ends.
+// newClock returns a clock that has not started, and the context that it cancels.
 func newClock(ctx context.Context, timeout time.Duration) (context.Context, *clock) {
 	ctx, cancel := context.WithCancel(ctx)
 	return ctx, &clock{timeout: timeout, cancel: cancel, timer: time.AfterFunc(turnLimit, cancel)}
 }
 
-// start gives the app its whole time from now on.
+// start gives the app its full timeout from now on.
 func (c *clock) start() {
 	now := time.Now()
 	c.asked.Store(&now)
@@ -60,9 +60,9 @@ func (c *clock) stop() {
 	c.cancel()
 }
 
-// verdict is the error of a probe whose clock ended its wait for the answer of what.
-// A timer that fires much too late says that dewd was not scheduled, and then the
-// app may not have been either. A wait that was cut short says nothing.
+// verdict returns the error of a probe whose clock ended its wait for what. A timer
+// that fires much too late means that dewd was not scheduled, and then the app may not
+// have been either. A wait that was cut short means nothing.
 func (c *clock) verdict(check, what string, err error) error {
 	unchecked := &Unchecked{Check: check, Err: err}
 	asked := c.asked.Load()
@@ -77,7 +77,7 @@ func (c *clock) verdict(check, what string, err error) error {
 	return &Failure{Check: check, Reason: fmt.Sprintf("%s did not answer within %s", what, c.timeout), Err: err}
 }
 
-// lastLook reads what the kernel has, even if the deadline passed before the
+// lastLook reads the data in the kernel, even if the deadline passed before the
 // goroutine was scheduled. It never waits beyond the deadline.
 type lastLook struct{ net.Conn }
 

@@ -11,10 +11,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
-// What dewd itself could not do says nothing about the app, and no time in a
-// sentence is negative, however late dewd was.
+// dewd's own failures say nothing about the app. No message has a negative time,
+// however late dewd was.
 func TestProbeThatCouldNotCheck(t *testing.T) {
 	waits := func(d time.Duration) func(ctx context.Context) {
 		return func(context.Context) { time.Sleep(d) }
@@ -22,7 +24,7 @@ func TestProbeThatCouldNotCheck(t *testing.T) {
 	turn := func(ctx context.Context) { <-ctx.Done() }
 	for _, tt := range []struct {
 		name          string
-		before, after func(ctx context.Context) // the attempt is under way, the time is over
+		before, after func(ctx context.Context) // run before the attempt starts, and after the time is over
 		want          string
 	}{
 		{"no turn", turn, nil, "cannot run the port check: dewd waited 10s for its turn to connect"},
@@ -57,7 +59,7 @@ func TestProbeThatCouldNotCheck(t *testing.T) {
 	}
 }
 
-// A dial that fails before the attempt was under way is dewd's own failure.
+// A dial that fails before the attempt started is dewd's own failure.
 func TestProbeWithoutAnAttempt(t *testing.T) {
 	why := errors.New("cannot open network namespace of the instance: no such file or directory")
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, why }
@@ -69,7 +71,7 @@ func TestProbeWithoutAnAttempt(t *testing.T) {
 	}
 }
 
-// An app that takes its whole time for the connection has it again for the answer.
+// An app that uses its full timeout for the connection gets it again for the response.
 func TestHTTPTimesTheAnswerAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(context.Context) (net.Conn, error) {
@@ -89,7 +91,7 @@ func TestHTTPTimesTheAnswerAlone(t *testing.T) {
 	})
 }
 
-// held is a connection whose reader is not scheduled until the answer is there and
+// held is a connection whose reader is not scheduled until the response has arrived and
 // the deadline has passed.
 type held struct {
 	*net.TCPConn
@@ -109,7 +111,7 @@ func (h held) Read(p []byte) (int, error) {
 	return h.TCPConn.Read(p)
 }
 
-// answered waits until bytes can be read, and leaves them there.
+// answered waits until bytes can be read, and does not read them.
 func (h held) answered() error {
 	raw, err := h.SyscallConn()
 	if err != nil {
@@ -121,13 +123,10 @@ func (h held) answered() error {
 	})
 }
 
-// An answer that came in time is an answer in time, even if dewd reads it late.
+// A response that arrived in time counts as in time, even if dewd reads it late.
 func TestAnswerReadLate(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience}
+	l := testkit.Listen(t)
+	srv := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: testkit.Patience}
 	go func() { _ = srv.Serve(l) }()
 	defer srv.Close()
 	late := false
@@ -138,7 +137,7 @@ func TestAnswerReadLate(t *testing.T) {
 		}
 		return held{c.(*net.TCPConn), &late}, nil
 	}
-	err = HTTP(dial, netip.MustParseAddrPort(l.Addr().String()), "/")(t.Context(), patience)
+	err := HTTP(dial, netip.MustParseAddrPort(l.Addr().String()), "/")(t.Context(), testkit.Patience)
 	if want := "http check failed: GET / answered 404, want 200"; err == nil || err.Error() != want || !late {
 		t.Errorf("probe = %v, late = %v, want %q", err, late, want)
 	}

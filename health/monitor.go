@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// firstInterval is the first wait for an app that is not up yet. It doubles up to
-// Config.StartInterval: most apps are up in a moment, and nobody likes to wait.
+// firstInterval is the first wait for an app that is starting. It doubles up to
+// Config.StartInterval: most apps start quickly, and users should not wait longer.
 const firstInterval = 25 * time.Millisecond
 
-// The defaults of Config, as on the platform.
+// The defaults of Config, as on Cloud Foundry.
 const (
 	DefaultStartTimeout  = 60 * time.Second
 	DefaultStartInterval = 2 * time.Second
@@ -19,36 +19,36 @@ const (
 	DefaultTimeout       = 1 * time.Second
 )
 
-// DefaultFailures is how many liveness checks in a row must fail. On the platform
-// one is enough.
+// DefaultFailures is how many liveness checks in a row must fail. On Cloud Foundry one
+// is enough.
 const DefaultFailures = 3
 
-// recheck is the wait between two checks whose outcome decides: after a second
-// failure in a row, and after a check that could not be run.
+// recheck is the wait before a decisive check: after a second failure in a row, and
+// after a check that could not run.
 const recheck = time.Second
 
-// Config says how often and how patiently to check. Zeros are the defaults.
+// Config has the intervals and limits of checks. Zeros are the defaults.
 type Config struct {
-	StartTimeout  time.Duration // how long a start may take
-	StartInterval time.Duration // between two checks until the first success, after some quicker ones
-	Interval      time.Duration // between two checks after it
-	Timeout       time.Duration // for one answer
+	StartTimeout  time.Duration // the time that a start can take
+	StartInterval time.Duration // between two checks until the first success, after some faster ones
+	Interval      time.Duration // between two checks after that
+	Timeout       time.Duration // for one response
 	Failures      int           // liveness checks in a row that must fail
-	// First is the wait before the first liveness check; Interval, when it is 0. It
-	// spreads the checks of instances that were started or adopted together.
+	// First is the wait before the first liveness check; 0 means Interval. It spreads
+	// the checks of instances that were started or adopted together.
 	First time.Duration
-	// Startup says that the instance has just been started. Without it Monitor takes
-	// the instance over as healthy and goes straight to the liveness checks, as is
-	// right for one that ran before this daemon did.
+	// Startup says that the instance has just been started. Without it, Monitor assumes
+	// a healthy instance and starts with the liveness checks. That is right for an
+	// instance that ran before this daemon.
 	Startup bool
-	// Ready says that Watch takes the instance over as ready.
+	// Ready says that Watch assumes a ready instance.
 	Ready bool
 	// Checked is called after every check with its error: nil, a *Failure or an
-	// *Unchecked. It may be nil.
+	// *Unchecked. It can be nil.
 	Checked func(err error)
 }
 
-// Phase is the part of its life in which an instance was found unhealthy.
+// Phase is the phase in which an instance was found unhealthy.
 type Phase string
 
 // The phases of Unhealthy.
@@ -57,16 +57,16 @@ const (
 	Running  Phase = "running"  // it had been healthy before
 )
 
-// Unhealthy says why an instance must end. Its text completes the sentence "Instance
-// became unhealthy: …".
+// Unhealthy is the reason why an instance must be stopped. Its text completes the
+// sentence "Instance became unhealthy: …".
 type Unhealthy struct {
 	Phase Phase
-	Check string        // "port" or "http"; empty when the probe did not say
-	After time.Duration // what the start had been given; 0 when Running
-	Err   error         // what the last probe said
+	Check string        // "port" or "http" (empty if the probe did not report it)
+	After time.Duration // the time limit of the start (0 when Running)
+	Err   error         // the error of the last probe
 }
 
-// String is the text without the introduction.
+// String returns the text without the introduction.
 func (s *Unhealthy) String() string {
 	if s.Phase == Starting {
 		return fmt.Sprintf("not healthy within %s of its start: %v", s.After, s.Err)
@@ -74,16 +74,16 @@ func (s *Unhealthy) String() string {
 	return s.Err.Error()
 }
 
-// Error is the same text as String.
+// Error returns the same text as String.
 func (s *Unhealthy) Error() string { return s.String() }
 
-// Unwrap gives what the last probe said.
+// Unwrap returns the error of the last probe.
 func (s *Unhealthy) Unwrap() error { return s.Err }
 
-// Monitor checks until the instance is unhealthy and returns an *Unhealthy, or until ctx ends
-// and returns its error. It calls ready once, when the instance is healthy. Without
-// a probe the instance is healthy for as long as its processes live: ready is
-// called at once and only ctx ends the wait.
+// Monitor checks until the instance is unhealthy and returns an *Unhealthy, or until
+// ctx is cancelled and returns its error. It calls ready once, when the instance is
+// healthy. Without a probe, the instance is healthy as long as its processes run: ready
+// is called at once, and Monitor waits for ctx.
 func Monitor(ctx context.Context, p Probe, c Config, ready func()) error {
 	c = c.withDefaults()
 	if p != nil && c.Startup {
@@ -99,11 +99,11 @@ func Monitor(ctx context.Context, p Probe, c Config, ready func()) error {
 	return live(ctx, p, c)
 }
 
-// Watch checks readiness until ctx ends. The instance counts as not ready at first,
-// unless c says otherwise; changed is called whenever that turns, with the reason
-// when it is no longer ready. While it is not ready the check runs every
-// StartInterval, afterwards every Interval. A check that could not be run changes
-// nothing. Without a probe the instance is ready at once.
+// Watch checks readiness until ctx is cancelled. The instance is not ready at first,
+// unless c.Ready is set. It calls changed whenever that changes, with the reason if the
+// instance is no longer ready. The check runs every StartInterval while the instance is
+// not ready, and every Interval afterwards. A check that could not run changes nothing.
+// Without a probe the instance is ready at once.
 func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err error)) {
 	c = c.withDefaults()
 	if p == nil {
@@ -115,7 +115,7 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 	for {
 		err := c.ask(ctx, p)
 		if ctx.Err() != nil {
-			return // the answer was cut off, it means nothing
+			return // the check was cancelled, so its result means nothing
 		}
 		known := !unchecked(err)
 		if known && ready != (err == nil) {
@@ -132,9 +132,9 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 	}
 }
 
-// start checks until the first success. The last check begins when the time of the
-// start is over, and only a check that could be run ends the wait: if dewd was not
-// scheduled meanwhile, the app may be up.
+// start checks until the first success. The last check starts when the time limit of
+// the start has passed. Only a check that could run ends the wait: if dewd was not
+// scheduled, the app may have started.
 func start(ctx context.Context, p Probe, c Config) error {
 	deadline := time.Now().Add(c.StartTimeout)
 	for wait := firstInterval; ; wait = min(2*wait, c.StartInterval) {
@@ -158,9 +158,9 @@ func start(ctx context.Context, p Probe, c Config) error {
 	}
 }
 
-// live checks until so many failures in a row that the instance is unhealthy. After the
-// first failure the next check begins at once: most apps that did not answer in time
-// answer then. A check that could not be run counts neither way.
+// live checks until the instance is unhealthy, after enough failures in a row. After
+// the first failure the next check starts at once: most apps that did not respond in
+// time respond then. A check that could not run counts neither way.
 func live(ctx context.Context, p Probe, c Config) error {
 	failures, wait := 0, c.First
 	for {
@@ -195,13 +195,13 @@ func (c Config) ask(ctx context.Context, p Probe) error {
 	return err
 }
 
-// unchecked says that err tells nothing about the app.
+// unchecked reports whether err says nothing about the app.
 func unchecked(err error) bool {
 	_, ok := errors.AsType[*Unchecked](err)
 	return ok
 }
 
-// pause waits for d, or for the end of ctx and then returns its error.
+// pause waits for d. If ctx is cancelled first, it returns the error of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

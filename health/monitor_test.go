@@ -14,8 +14,8 @@ import (
 
 var errBroken = &Failure{Check: CheckPort, Reason: "broken"}
 
-// script answers the n-th question with the n-th error, the last one for ever, and
-// notes when it was asked.
+// script returns the n-th error for the n-th check, repeats the last one, and records
+// the times of the checks.
 type script struct {
 	answers []error
 	began   time.Time
@@ -39,13 +39,13 @@ func every(first, step time.Duration, n int) []time.Duration {
 	return ds
 }
 
-// quick are the first questions: most apps are up in a moment.
+// quick returns the times of the first checks: most apps start quickly.
 func quick() []time.Duration {
 	const ms = time.Millisecond
 	return []time.Duration{0, 25 * ms, 75 * ms, 175 * ms, 375 * ms, 775 * ms, 1575 * ms}
 }
 
-// A start that never becomes healthy is asked about quickly, then every two
+// A start that never becomes healthy is checked quickly at first, then every two
 // seconds, for a minute.
 func TestMonitorStartTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestMonitorStartTimeout(t *testing.T) {
 	})
 }
 
-// After the first success the checks come every 30 seconds. After a failure the next
-// one comes at once and then every second; three in a row are enough.
+// After the first success the checks run every 30 seconds. After a failure the next one
+// runs at once, and then every second; three failures in a row are enough.
 func TestMonitorLiveness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBroken, errBroken, nil, nil, nil, errBroken)
@@ -99,7 +99,7 @@ func TestMonitorLiveness(t *testing.T) {
 	})
 }
 
-// How many failures in a row are enough, what lies between them, and when.
+// The test checks how many failures in a row are enough, and the times between them.
 func TestMonitorFailuresInARow(t *testing.T) {
 	const sec = time.Second
 	lost := &Unchecked{Check: CheckPort, Reason: "no turn"}
@@ -161,7 +161,7 @@ func TestMonitorFindsHungApp(t *testing.T) {
 	})
 }
 
-// The checks of an instance that was adopted begin at a time of its own.
+// The checks of adopted instances start at different times.
 func TestMonitorTakesOverRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(nil, errBroken)
@@ -180,8 +180,8 @@ func TestMonitorTakesOverRunning(t *testing.T) {
 	})
 }
 
-// A check that hangs is given up after its timeout. The last one of a start begins
-// when the time of the start is over.
+// A check that hangs is aborted after its timeout. The last one of a start begins when
+// the time limit of the start has passed.
 func TestMonitorHangingProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -198,8 +198,8 @@ func TestMonitorHangingProbe(t *testing.T) {
 	})
 }
 
-// A start whose checks could not be run has not failed: the first one that could
-// decides, even if the time of the start is over by then.
+// A start whose checks could not run has not failed. The first check that runs decides,
+// even if the time limit of the start has passed.
 func TestMonitorStartThatNobodyCouldCheck(t *testing.T) {
 	lost := &Unchecked{Check: CheckPort, Reason: "no turn"}
 	for _, last := range []error{nil, errBroken} {
@@ -227,7 +227,7 @@ func TestMonitorStartThatNobodyCouldCheck(t *testing.T) {
 	}
 }
 
-// The end of ctx is never a sickness, whichever phase it meets.
+// A cancelled context never makes an instance unhealthy, in any phase.
 func TestMonitorLetsGo(t *testing.T) {
 	slow := func(ctx context.Context, _ time.Duration) error {
 		<-ctx.Done()
@@ -249,7 +249,7 @@ func TestMonitorLetsGo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(30*time.Second+time.Millisecond, cancel) // every check of live begins at 30 s
+				time.AfterFunc(30*time.Second+time.Millisecond, cancel) // every check of live starts at 30 s
 				ready := 0
 				c := Config{Startup: tt.startup, Timeout: time.Minute}
 				err := Monitor(ctx, tt.probe, c, func() { ready++ })
@@ -264,7 +264,7 @@ func TestMonitorLetsGo(t *testing.T) {
 	}
 }
 
-// A real port probe through a dialer that answers later and then no longer.
+// A real port probe uses a dialer that connects after a while and then fails.
 func TestMonitorWithDialer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -297,8 +297,8 @@ type change struct {
 	err   error
 }
 
-// Readiness is withdrawn and restored, and nothing is said when it stays the same,
-// or when it could not be checked.
+// Readiness is withdrawn and restored. Nothing is reported if it stays the same or
+// could not be checked.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := &Unchecked{Check: CheckPort, Reason: "no turn"}
@@ -323,7 +323,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// The end of ctx cuts off an answer; that must not withdraw the route.
+// Cancelling ctx aborts a check, which must not withdraw the route.
 func TestWatchEndIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -1,14 +1,14 @@
-// Package health checks whether an instance works. A Probe checks once; Monitor
-// checks again and again, first until the instance has started and then for as long
-// as it lives; Watch does the same for readiness, which only decides about routes.
+// Package health checks whether an instance works. A Probe checks once. Monitor checks
+// repeatedly, first until the instance has started and then as long as it runs. Watch
+// does the same for readiness, which affects only routes.
 //
 //	          every StartInterval           every Interval, after a failure at once
 //	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Unhealthy
 //	             └── StartTimeout passed ──▶ *Unhealthy
 //
-// Probes dial from inside the instance's network namespace, through the Dialer
-// they are given. A probe that could not check returns *Unchecked, which is
-// neither a success nor a failure: dewd's own troubles end no instance.
+// Probes dial from inside the instance's network namespace, through the Dialer they are
+// given. A probe that could not check returns *Unchecked, which is neither a success
+// nor a failure: dewd's own failures stop no instance.
 package health
 
 import (
@@ -29,13 +29,13 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// The types of checks that have a probe, as Failure and Unhealthy carry them.
+// The types of checks that have a probe, for Failure and Unhealthy.
 const (
 	CheckPort = app.CheckPort
 	CheckHTTP = app.CheckHTTP
 )
 
-// probes are the probes by type of check. The other types ask the instance nothing.
+// probes are the probes by type of check. The other types do not contact the instance.
 var probes = map[string]func(dial Dialer, addr netip.AddrPort, check app.HealthCheck) Probe{
 	CheckPort: func(dial Dialer, addr netip.AddrPort, _ app.HealthCheck) Probe { return Port(dial, addr) },
 	CheckHTTP: func(dial Dialer, addr netip.AddrPort, check app.HealthCheck) Probe {
@@ -43,7 +43,7 @@ var probes = map[string]func(dial Dialer, addr netip.AddrPort, check app.HealthC
 	},
 }
 
-// HasProbe tells whether a type of check asks the instance something.
+// HasProbe reports whether a type of check contacts the instance.
 func HasProbe(checkType string) bool { return probes[checkType] != nil }
 
 // ProbeOf returns the probe of a check at addr, or nil if its type has none.
@@ -54,32 +54,32 @@ func ProbeOf(check app.HealthCheck, dial Dialer, addr netip.AddrPort) Probe {
 	return probes[check.Type](dial, addr, check)
 }
 
-// maxAnswer bounds what a probe reads of an answer.
+// maxAnswer is how many bytes of a response a probe reads.
 const maxAnswer = 128 << 10
 
-// Probe checks once and gives the app timeout to answer. The error is a sentence for
-// the user: a *Failure says which check failed and how, an *Unchecked why nothing is
-// known. A probe returns soon after ctx has ended, and then with the error of ctx.
+// Probe checks once, with a timeout for the app's response. The error is a message for
+// users: a *Failure says which check failed and how, an *Unchecked why nothing is
+// known. A probe returns soon after ctx is cancelled, and then with the error of ctx.
 type Probe func(ctx context.Context, timeout time.Duration) error
 
 // Dialer connects from inside the instance's network namespace. It calls the
-// ConnectStart hook of net/http/httptrace when the connection attempt is under way,
-// as net.Dialer does: the time before is not the app's.
+// ConnectStart hook of net/http/httptrace when the connection attempt starts, as
+// net.Dialer does: the time before that does not count for the app.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Failure is a probe's answer that something does not work.
+// Failure is the error of a failed check.
 type Failure struct {
 	Check  string // CheckPort or CheckHTTP
 	Reason string // "connection to 10.201.0.2:8080 refused"
-	Err    error  // what lies behind it; nil when the app answered
+	Err    error  // the underlying error; nil if the app responded
 }
 
 func (f *Failure) Error() string { return f.Check + " check failed: " + f.Reason }
 
-// Unwrap gives what lies behind the failure.
+// Unwrap returns the underlying error.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Port asks whether something accepts TCP connections at addr.
+// Port checks whether a process accepts TCP connections at addr.
 func Port(dial Dialer, addr netip.AddrPort) Probe {
 	t := target{check: CheckPort, dial: dial, addr: addr}
 	return func(ctx context.Context, timeout time.Duration) error {
@@ -87,13 +87,13 @@ func Port(dial Dialer, addr netip.AddrPort) Probe {
 		if err != nil {
 			return err
 		}
-		// The connection was made; how it ends says nothing about the app.
+		// The connection was established; how it is closed says nothing about the app.
 		_ = conn.Close()
 		return nil
 	}
 }
 
-// HTTP asks whether GET path at addr answers 200. Redirects are not followed.
+// HTTP checks whether GET path at addr returns 200. It does not follow redirects.
 func HTTP(dial Dialer, addr netip.AddrPort, path string) Probe {
 	t := target{check: CheckHTTP, dial: dial, addr: addr}
 	if !strings.HasPrefix(path, "/") {
@@ -120,7 +120,7 @@ func HTTP(dial Dialer, addr netip.AddrPort, path string) Probe {
 	}
 }
 
-// target is where a probe asks.
+// target is the address that a probe contacts.
 type target struct {
 	check string
 	dial  Dialer
@@ -148,8 +148,8 @@ func (t target) connect(ctx context.Context, timeout time.Duration) (net.Conn, e
 	return nil, &Failure{Check: t.check, Reason: fmt.Sprintf("connection to %s failed: %s", t.addr, cause(err)), Err: err}
 }
 
-// refused looks for the commonest reason of a refused connection: the app listens,
-// but where nobody outside its container can reach it.
+// refused looks for the most common reason of a refused connection: the app listens on
+// an address that is not reachable from outside its container.
 func (t target) refused(ctx context.Context, timeout time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -159,13 +159,13 @@ func (t target) refused(ctx context.Context, timeout time.Duration) string {
 		if err != nil {
 			continue
 		}
-		_ = conn.Close() // only asked whether somebody is there
+		_ = conn.Close() // only checked that the port is open
 		return fmt.Sprintf("the app listens on %s only; the platform reaches an app on 0.0.0.0", lo)
 	}
 	return fmt.Sprintf("connection to %s refused", t.addr)
 }
 
-// unanswered makes the sentence for a request that was sent and got no answer.
+// unanswered returns the error for a request that was sent and got no response.
 func unanswered(request string, c *clock, err error) error {
 	f := &Failure{Check: CheckHTTP, Err: err}
 	switch {
@@ -184,8 +184,8 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || (ok && netErr.Timeout())
 }
 
-// cause is the innermost text of err: packages net and net/http put before it what
-// the sentence says already.
+// cause returns the innermost text of err: packages net and net/http prefix it with
+// details that the message already has.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -196,9 +196,10 @@ func cause(err error) string {
 	}
 }
 
-// get asks over conn and closes it. There is no http.Transport: that one goes on
-// dialling after ctx has ended, keeps connections, which hold the network namespace
-// of an instance that has gone, and has several words for a connection that closes.
+// get sends a request over conn and closes it. It does not use http.Transport, which
+// continues to dial after ctx is cancelled and reports a closed connection in several
+// ways. It also keeps connections, which hold the network namespace of a stopped
+// instance.
 func get(ctx context.Context, conn net.Conn, url string, c *clock) (int, error) {
 	defer conn.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -207,15 +208,15 @@ func get(ctx context.Context, conn net.Conn, url string, c *clock) (int, error) 
 	}
 	req.Header.Set("User-Agent", "dew-health")
 	req.Close = true
-	// The end of ctx, for whichever reason, ends reading and writing. A deadline in
-	// the past cannot fail on a connection that is still open.
+	// Cancelling ctx ends reading and writing. A deadline in the past cannot fail on a
+	// connection that is still open.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	c.start()
 	if err := req.Write(conn); err != nil {
 		return 0, err
 	}
-	c.start() // again: now the app has the request
+	c.start() // again: the app has the request now
 	answer := &io.LimitedReader{R: lastLook{conn}, N: maxAnswer}
 	resp, err := finalResponse(bufio.NewReader(answer), req)
 	if err != nil && answer.N == 0 {
@@ -224,13 +225,14 @@ func get(ctx context.Context, conn net.Conn, url string, c *clock) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	// Drained so that the app does not see its write fail; the status has decided.
+	// Read the body, so that the app's write does not fail. The status has already
+	// decided.
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	return resp.StatusCode, nil
 }
 
-// finalResponse passes over informational ones, like 103.
+// finalResponse skips informational responses, such as 103.
 func finalResponse(r *bufio.Reader, req *http.Request) (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(r, req)
@@ -240,8 +242,8 @@ func finalResponse(r *bufio.Reader, req *http.Request) (*http.Response, error) {
 	}
 }
 
-// network names the protocol of a literal address, so that nothing is resolved or
-// raced on other threads than the one inside the namespace.
+// network returns the network of a literal address. So nothing is resolved or raced on
+// threads outside the namespace.
 func network(addr netip.AddrPort) string {
 	if addr.Addr().Is4() {
 		return "tcp4"

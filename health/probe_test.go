@@ -16,14 +16,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-// patience is the timeout of probes over real sockets: only a hang reaches it.
-const patience = time.Minute
+	"github.com/dewrun/dew/testkit"
+)
 
 var eth0 = netip.MustParseAddrPort("10.201.0.2:8080")
 
-// fakeNet is a fake instance: what happens at each address that is dialled.
+// fakeNet is a fake instance: a dial function for each address.
 type fakeNet map[string]func(ctx context.Context) (net.Conn, error)
 
 func (n fakeNet) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -35,7 +34,7 @@ func (n fakeNet) dial(ctx context.Context, network, address string) (net.Conn, e
 	return answer(ctx)
 }
 
-// connecting tells the probe that the connection attempt is under way.
+// connecting reports to the probe that the connection attempt has started.
 func connecting(ctx context.Context) {
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
 		trace.ConnectStart("tcp", "")
@@ -58,8 +57,8 @@ func fails(err error) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// says reads a request and answers with raw bytes; without any it stays silent,
-// at "close" it hangs up.
+// says reads a request and responds with raw bytes. If raw is empty, it does not
+// respond; at "close" it closes the connection.
 func says(raw string) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -71,7 +70,7 @@ func says(raw string) func(context.Context) (net.Conn, error) {
 			}
 			switch raw {
 			case "":
-				_, _ = io.Copy(io.Discard, theirs) // until the probe hangs up
+				_, _ = io.Copy(io.Discard, theirs) // until the probe closes the connection
 			case "close":
 			default:
 				_, _ = io.WriteString(theirs, raw)
@@ -81,7 +80,7 @@ func says(raw string) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// What a user reads when a check fails.
+// The messages of failed checks for users.
 func TestSentences(t *testing.T) {
 	const to = "tcp4 10.201.0.2:8080"
 	port := func(n fakeNet) Probe { return Port(n.dial, eth0) }
@@ -134,7 +133,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// A probe that is called off says so, and blames nobody.
+// A cancelled probe returns the context's error and no failure.
 func TestProbeCanceled(t *testing.T) {
 	for name, probe := range map[string]Probe{
 		"port":        Port(fakeNet{"tcp4 10.201.0.2:8080": hangs}.dial, eth0),
@@ -153,16 +152,16 @@ func TestProbeCanceled(t *testing.T) {
 	}
 }
 
-// The request as the app sees it, over a real socket.
+// The app receives this request over a real socket.
 func TestHTTPRequest(t *testing.T) {
 	seen := make(chan string, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- fmt.Sprintf("%s %s host=%s agent=%s close=%t", r.Method, r.RequestURI, r.Host, r.UserAgent(), r.Close)
-		_, _ = io.WriteString(w, strings.Repeat("x", 4*maxAnswer)) // more than is read
+		_, _ = io.WriteString(w, strings.Repeat("x", 4*maxAnswer)) // more than the probe reads
 	}))
 	defer srv.Close()
 	addr := netip.MustParseAddrPort(srv.Listener.Addr().String())
-	if err := HTTP((&net.Dialer{}).DialContext, addr, "/health?deep=1")(t.Context(), patience); err != nil {
+	if err := HTTP((&net.Dialer{}).DialContext, addr, "/health?deep=1")(t.Context(), testkit.Patience); err != nil {
 		t.Fatalf("probe of a healthy server: %v", err)
 	}
 	want := fmt.Sprintf("GET /health?deep=1 host=%s agent=dew-health close=true", addr)
@@ -171,7 +170,8 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// An endless body must not hold a probe whose answer is known longer than its time.
+// An endless body must not block a probe longer than its timeout after the status is
+// known.
 func TestHTTPEndlessBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := fakeNet{"tcp4 10.201.0.2:8080": says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
@@ -179,33 +179,30 @@ func TestHTTPEndlessBody(t *testing.T) {
 		if err := HTTP(n.dial, eth0, "/")(t.Context(), time.Second); err != nil {
 			t.Errorf("probe = %v, want healthy", err)
 		}
-		synctest.Wait() // and its goroutines are gone: the bubble would complain
+		synctest.Wait() // its goroutines have exited: otherwise the bubble would fail
 	})
 }
 
 func TestPortOverRealSocket(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	addr := netip.MustParseAddrPort(l.Addr().String())
-	// Another address of the loopback network stands for eth0: the listener is bound
-	// to 127.0.0.1 alone, so this one is refused by the kernel.
+	// Another loopback address stands for eth0. The listener is bound to 127.0.0.1
+	// only, so the kernel refuses this one.
 	outside := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), addr.Port())
 	dial := (&net.Dialer{}).DialContext
 
-	if err := Port(dial, addr)(t.Context(), patience); err != nil {
+	if err := Port(dial, addr)(t.Context(), testkit.Patience); err != nil {
 		t.Errorf("probe of an open port: %v", err)
 	}
 	want := fmt.Sprintf("port check failed: the app listens on %s only; the platform reaches an app on 0.0.0.0", addr)
-	if err := Port(dial, outside)(t.Context(), patience); err == nil || err.Error() != want {
+	if err := Port(dial, outside)(t.Context(), testkit.Patience); err == nil || err.Error() != want {
 		t.Errorf("probe from outside = %v, want %q", err, want)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want = fmt.Sprintf("port check failed: connection to %s refused", outside)
-	err = Port(dial, outside)(t.Context(), patience)
+	err := Port(dial, outside)(t.Context(), testkit.Patience)
 	if err == nil || err.Error() != want {
 		t.Errorf("probe of a closed port = %v, want %q", err, want)
 	}

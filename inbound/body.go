@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Rate is the least rate at which a body must arrive: a client may send nothing for
-// the time of Patience, and every byte gives it time back, up to Patience again. So
-// an upload of any size arrives over a slow link, and one of a byte per second does
-// not hold a connection for longer than about Patience.
+// Rate is the minimum rate at which a body must arrive. A client can send nothing for
+// the time of Patience, and every byte gives it more time, up to Patience again. So an
+// upload of any size succeeds over a slow link. A client with one byte per second
+// cannot hold a connection for much longer than Patience.
 type Rate struct {
 	Patience       time.Duration
 	BytesPerSecond int
@@ -26,10 +26,10 @@ type Pace struct {
 	left time.Duration // until the client is too slow
 }
 
-// Pace begins to measure a body.
+// Pace starts to measure a body.
 func (r Rate) Pace() Pace { return Pace{rate: r, left: r.Patience} }
 
-// Deadline is until when the next bytes must be here, if the server begins to wait
+// Deadline returns by when the next bytes must arrive, if the server starts to wait
 // now.
 func (p *Pace) Deadline(now time.Time) time.Time { return now.Add(p.left) }
 
@@ -39,8 +39,8 @@ func (p *Pace) Arrived(n int, waited time.Duration) {
 	p.left = min(p.left-waited+earned, p.rate.Patience)
 }
 
-// Bodies cuts off requests whose bodies arrive more slowly than the rate: reading
-// them fails with os.ErrDeadlineExceeded.
+// Bodies aborts requests whose bodies arrive more slowly than the rate: reading them
+// fails with os.ErrDeadlineExceeded.
 func (r Rate) Bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Body == nil || req.Body == http.NoBody {
@@ -48,7 +48,7 @@ func (r Rate) Bodies(next http.Handler) http.Handler {
 			return
 		}
 		b := &pacedBody{ReadCloser: req.Body, client: http.NewResponseController(w), pace: r.Pace()}
-		// The server itself reads what the handler left of a body, before it answers.
+		// The server itself reads the rest of a body before it responds.
 		b.bound()
 		defer b.bound()
 		paced := *req
@@ -65,8 +65,8 @@ type pacedBody struct {
 	ended  bool
 }
 
-// bound sets the deadline, until the body has ended. It fails where a connection has
-// no deadlines, as those of tests.
+// bound sets the deadline, until the body has ended. It fails for connections without
+// deadlines, as in tests.
 func (b *pacedBody) bound() {
 	if !b.ended {
 		_ = b.client.SetReadDeadline(b.pace.Deadline(time.Now()))
@@ -80,7 +80,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	b.pace.Arrived(n, time.Since(began))
 	if errors.Is(err, io.EOF) && !b.ended {
 		b.ended = true
-		_ = b.client.SetReadDeadline(time.Time{}) // the connection goes on
+		_ = b.client.SetReadDeadline(time.Time{}) // the connection stays open
 	}
 	return n, err
 }

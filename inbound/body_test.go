@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/inbound"
 )
 
-// pipes is a listener without a network, so that its time can be virtual.
+// pipes is a listener without a network, so that it works in virtual time.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -30,7 +30,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// reader answers with how many bytes came, or with why they did not.
+// reader responds with the number of bytes received, or with the read error.
 func reader(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/unread" {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -51,7 +51,7 @@ type sent struct {
 	pause  time.Duration
 }
 
-// send sends it in virtual time and returns the status, and when it came.
+// send sends it in virtual time and returns the status and the time of the response.
 func send(t *testing.T, s sent) (status int, after time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func send(t *testing.T, s sent) (status int, after time.Duration) {
 			for range s.pieces {
 				time.Sleep(s.pause)
 				if _, err := near.Write(piece); err != nil {
-					return // it was cut off
+					return // it was aborted
 				}
 			}
 		}()
@@ -87,13 +87,13 @@ func send(t *testing.T, s sent) (status int, after time.Duration) {
 		<-sending
 		close(l)
 		<-ended
-		_ = server.Close() // it has ended
+		_ = server.Close() // already closed
 		synctest.Wait()
 	})
 	return status, after
 }
 
-// A body must arrive at a least rate, however large it is.
+// A body must arrive at a minimum rate, whatever its size.
 func TestBodies(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -120,14 +120,14 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// The connection of a body that arrived goes on, without a deadline.
+// The connection stays open after the body, without a deadline.
 func TestBodiesKeepTheConnection(t *testing.T) {
 	rate := inbound.Rate{Patience: time.Minute, BytesPerSecond: 1}
 	synctest.Test(t, func(t *testing.T) {
 		l := make(pipes)
 		server := &http.Server{Handler: rate.Bodies(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			reader(w, r)
-			time.Sleep(time.Hour) // a deadline of the body would end the request by then
+			time.Sleep(time.Hour) // a deadline of the body would abort the request by then
 			if r.Context().Err() != nil {
 				t.Error("the request ended while it was answered")
 			}
@@ -143,13 +143,13 @@ func TestBodiesKeepTheConnection(t *testing.T) {
 			if err != nil || res.StatusCode != http.StatusOK || res.Close {
 				t.Fatalf("%+v, %v, want 200 on a connection that goes on", res, err)
 			}
-			_, _ = io.Copy(io.Discard, res.Body) // the next answer is behind it
+			_, _ = io.Copy(io.Discard, res.Body) // the next response follows it
 			time.Sleep(time.Hour)
 		}
 		near.Close()
 		close(l)
 		<-ended
-		_ = server.Close() // it has ended
+		_ = server.Close() // already closed
 		synctest.Wait()
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/inbound"
 )
 
-// body has what the bodies of requests have: fields, maps with free keys, raw parts
-// and embedded structs.
+// body has the parts that bodies of requests have: fields, maps with any keys, raw
+// parts and embedded structs.
 type body struct {
 	Name     string            `json:"name"`
 	Count    int               `json:"count"`
@@ -24,7 +24,7 @@ type body struct {
 	Any      any               `json:"any"`
 	List     []item            `json:"list"`
 	Pointer  *item             `json:"pointer"`
-	embedded                   // its fields stand beside these
+	embedded                   // its fields are on the same level
 }
 
 type item struct {
@@ -46,8 +46,8 @@ func TestJSON(t *testing.T) {
 		{`{"name":"a","count":1,"labels":{"a":"1","A":"2"},"list":[{"guid":"x"},{"guid":"x"}]}`, nil, ""},
 		{` {"unknown":{"a":1}} `, nil, ""},
 		{`null`, nil, ""},
-		{`{"NAME":"a"}`, nil, ""}, // as before
-		{`{"name":1}`, nil, ""},   // the decoder says what is wrong
+		{`{"NAME":"a"}`, nil, ""}, // accepted, as by encoding/json
+		{`{"name":1}`, nil, ""},   // the decoder reports the error
 		{`{"name":"\ud83d\ude00 \ufffd ` + "\ufffd" + `"}`, nil, ""},
 		{`{"var":{"Path":1,"PATH":2}}`, nil, ""},
 
@@ -63,7 +63,7 @@ func TestJSON(t *testing.T) {
 		{`{"space":{},"Space":{}}`, inbound.ErrDuplicateKey, `duplicate key "Space"`},
 		{`{"unknown":1,"unknown":2}`, inbound.ErrDuplicateKey, `duplicate key "unknown"`},
 		{`{"unknown":{"a":1,"a":2}}`, inbound.ErrDuplicateKey, `duplicate key "a"`},
-		{`{"count":"x","name":"a","name":"b"}`, inbound.ErrDuplicateKey, `duplicate key "name"`}, // behind a wrong type
+		{`{"count":"x","name":"a","name":"b"}`, inbound.ErrDuplicateKey, `duplicate key "name"`}, // after a wrong type
 
 		{"{\"name\":\"\xff\"}", inbound.ErrUTF8, ""},
 		{"{\"\xff\":1}", inbound.ErrUTF8, ""},
@@ -93,8 +93,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// What is accepted is what encoding/json accepts, with no text changed and no key
-// lost. What is refused is no JSON, or has one of the two flaws.
+// Accepted input is accepted by encoding/json, with no text changed and no key lost.
+// Refused input is not JSON, or has one of the two errors.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"a","count":1,"labels":{"a":"1","A":"2"},"list":[{"guid":"x"}],"raw":[1,2],"any":{"b":[]},"space":{"guid":"s"}}`,
@@ -115,7 +115,7 @@ func FuzzJSON(f *testing.F) {
 		if err := json.Unmarshal(raw, &tree); err != nil {
 			t.Fatalf("%q was accepted and cannot be decoded: %v", raw, err)
 		}
-		// Written and read again it is the same: no key was lost, no text changed.
+		// Encoded and decoded again it is the same: no key was lost, no text changed.
 		again, err := json.Marshal(tree)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// count is how many values a tree has.
+// count returns the number of values in a tree.
 func count(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -148,7 +148,7 @@ func count(v any) int {
 	return n
 }
 
-// tokens is how many values a text has.
+// tokens returns the number of values in a text.
 func tokens(raw []byte) (n int) {
 	d := json.NewDecoder(strings.NewReader(string(raw)))
 	var inObject []bool

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // crashes is small in a normal run. Set the flag higher for a long run.
@@ -42,10 +44,10 @@ func followUntilKilled(dir string) error {
 		return err
 	}
 	fmt.Println("following")
-	for {
+	for range time.Tick(200 * time.Microsecond) {
 		ls.syncAndPunch(blockSize)
-		time.Sleep(200 * time.Microsecond)
 	}
+	return nil
 }
 
 // A following process is killed repeatedly at random moments while another process
@@ -102,7 +104,7 @@ func printLines(ctx context.Context, t *testing.T, f *os.File) int {
 			t.Error(err)
 		}
 		rest = rest[burst:]
-		time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+		testkit.RandomPause(time.Millisecond)
 	}
 	if _, err := f.Write(rest); err != nil {
 		t.Error(err)
@@ -127,7 +129,7 @@ func killSoon(t *testing.T, dir string) {
 	if ready := bufio.NewScanner(out).Scan(); !ready {
 		t.Error("the follower did not start")
 	}
-	time.Sleep(time.Duration(rand.IntN(30_000)) * time.Microsecond)
+	testkit.RandomPause(30 * time.Millisecond)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // frozen records the freeze requests for a process.
@@ -76,7 +78,7 @@ func (s *shim) print(until int64) error {
 			s.n = first + strings.Count(string(b[:n]), "\n")
 			return err
 		}
-		time.Sleep(s.pause)
+		time.Sleep(s.pause) // a program that prints slowly
 	}
 	return nil
 }
@@ -270,7 +272,7 @@ func TestForeignDataFillsDisk(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			case <-time.After(patience):
+			case <-time.After(testkit.Patience):
 				t.Fatalf("the process hangs: %+v", ls.Stats())
 			}
 			last, err := tail.Finish(t.Context())

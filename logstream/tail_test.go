@@ -17,8 +17,6 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-const patience = 2 * time.Minute
-
 // quickDisk does not wait for the disk, because these tests do not simulate a power
 // cut.
 func quickDisk() disk {
@@ -93,7 +91,7 @@ func follow(t testing.TB, l *Log, c Capture) *Tail {
 // take reads n lines.
 func take(t testing.TB, c *Cursor, n int) []Envelope {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	var es []Envelope
 	for len(es) < n {
@@ -349,7 +347,7 @@ func TestLate(t *testing.T) {
 		if frozen {
 			t.Error("a process without a backlog was frozen")
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Error("a process that may be frozen was not thawed")
 	}
 	verify(t, l)

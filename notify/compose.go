@@ -18,8 +18,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Compose makes the mail of a message, unless its recipient does not want it or
-// cannot have it. Nobody can refuse what is critical.
+// Compose renders the mail of a message. It returns an error if the recipient
+// unsubscribed or has no address. Critical notifications ignore unsubscriptions.
 func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Notice) (mail delivery.Mail, err error) {
 	var t Template
 	err = s.c.DB.View(func(tx *store.Tx) error {
@@ -50,8 +50,8 @@ func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Not
 	return mail, nil
 }
 
-// wanted returns ErrUnsubscribed for what a user does not want. Whether a kind is
-// critical counts as it is now.
+// wanted returns ErrUnsubscribed if a user unsubscribed from the notification. It uses
+// the current setting of whether a kind is critical.
 func (s *composer) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	if n.Version == delivery.V2 {
 		return s.wanted2(tx, m, n)
@@ -77,8 +77,8 @@ func (s *composer) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) e
 	return nil
 }
 
-// chosen is the template of a notice: its own, the kind's, the client's, or the
-// default one, which also stands in for one that is gone.
+// chosen returns the template of a notice: its own, the kind's, the client's, or the
+// default one. The default one also replaces a deleted template.
 func (s *composer) chosen(tx *store.Tx, n delivery.Notice) (Template, error) {
 	if n.Version == delivery.V2 {
 		return s.chosen2(tx, n)
@@ -99,7 +99,7 @@ func (s *composer) chosen(tx *store.Tx, n delivery.Notice) (Template, error) {
 	return t, err
 }
 
-// fallback is a template that never fails.
+// fallback returns a template that never fails.
 func fallback(n delivery.Notice) Template {
 	if n.Version == delivery.V2 {
 		return builtIn2
@@ -107,7 +107,7 @@ func fallback(n delivery.Notice) Template {
 	return builtIn
 }
 
-// placeholders says what the names in a template stand for.
+// placeholders returns the values of the placeholders in a template.
 func (s *composer) placeholders(m delivery.Message, n delivery.Notice) (render.Placeholders, error) {
 	p := render.Placeholders{
 		From: s.c.From, ReplyTo: n.ReplyTo, To: m.Email, Subject: n.Subject, Text: n.Text, HTML: n.HTML.BodyContent, HTMLComponents: n.HTML,
@@ -124,8 +124,8 @@ func (s *composer) placeholders(m delivery.Message, n delivery.Notice) (render.P
 	return p, nil
 }
 
-// unsubscribeID is an id that only who has the key can read; without a key there
-// is none. Its form is the one that programs beside the service know.
+// unsubscribeID returns an id that only the owner of the key can decrypt, or "" without
+// a key. Other programs around the service rely on its format.
 func unsubscribeID(key, user, client, kind string) string {
 	if key == "" {
 		return ""
@@ -133,16 +133,16 @@ func unsubscribeID(key, user, client, kind string) string {
 	sum := md5.Sum([]byte(key)) //nolint:gosec // as above
 	block, err := aes.NewCipher(sum[:])
 	if err != nil {
-		return "" // the key has the right length
+		return "" // cannot fail: the key has the right length
 	}
 	plain := []byte(base64.StdEncoding.EncodeToString([]byte(strings.Join([]string{user, client, kind}, "|"))))
 	out := make([]byte, aes.BlockSize+len(plain))
-	_, _ = rand.Read(out[:aes.BlockSize])                                                       // it never fails
+	_, _ = rand.Read(out[:aes.BlockSize])                                                       // never fails
 	cipher.NewCFBEncrypter(block, out[:aes.BlockSize]).XORKeyStream(out[aes.BlockSize:], plain) //nolint:staticcheck // as above
 	return base64.URLEncoding.EncodeToString(out)
 }
 
-// renderMail fills in the parts of a mail that the notice has.
+// renderMail renders the parts of a mail that the notice has.
 func renderMail(m *delivery.Mail, t Template, p render.Placeholders) (err error) {
 	m.Text, m.HTML = "", ""
 	if m.Subject, err = render.Fill("subject", t.Subject, p); err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// KindCrash is the platform's own kind of notification.
+// KindCrash is the kind of crash notifications, which dew itself sends.
 const KindCrash = "crash"
 
-// CrashKinds are what the platform itself sends, for Server.Register.
+// CrashKinds returns the kinds that dew itself sends, for Server.Register.
 func CrashKinds() []Kind {
 	return []Kind{{Client: PlatformClient, ID: KindCrash, Description: "An instance of an app crashed"}}
 }
 
-// Crash is what is told of one instance that crashed.
+// Crash describes a crashed instance.
 type Crash struct {
 	App         string // guid
 	Instance    string // id
@@ -37,8 +37,8 @@ type Crash struct {
 	GivenUp     bool
 }
 
-// Crashes tells those who work in an app's space that it crashed, where somebody
-// wants that.
+// Crashes notifies the users of an app's space that it crashed, if that is enabled for
+// the app.
 type Crashes struct {
 	db        *store.DB
 	watched   *store.Bucket[watched]
@@ -49,21 +49,21 @@ type Crashes struct {
 	news      chan Crash
 }
 
-// watched is an app whose crashes are told.
+// watched is an app with crash notifications.
 type watched struct {
 	App   string    `json:"app"`
 	Since time.Time `json:"since"`
-	// Told are the instances that were told of, the newest last: records are heard
-	// of more than once.
+	// Told lists the instances whose crash was already reported, newest last, because
+	// crash records can arrive more than once.
 	Told []string `json:"told,omitempty"`
 }
 
 const (
-	maxTold   = 100 // as many records as there may be of a slot
-	crashRoom = 256 // crashes that wait to be told
+	maxTold   = 100 // the maximum number of records of a slot
+	crashRoom = 256 // crashes that wait to be reported
 )
 
-// NewCrashes returns what is to be told, as it is kept in db.
+// NewCrashes returns the Crashes with the settings stored in db.
 func NewCrashes(db *store.DB, reg *registry.Registry, directory delivery.Directory, queue *delivery.Queue, log *slog.Logger) *Crashes {
 	return &Crashes{
 		db: db, watched: store.In[watched](db, "crash mails"), registry: reg, directory: directory, queue: queue, log: log,
@@ -71,7 +71,7 @@ func NewCrashes(db *store.DB, reg *registry.Registry, directory delivery.Directo
 	}
 }
 
-// Enabled tells whether crashes of an app are told.
+// Enabled reports whether crash notifications are enabled for an app.
 func (c *Crashes) Enabled(guid string) (bool, error) {
 	_, err := c.watched.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -83,7 +83,7 @@ func (c *Crashes) Enabled(guid string) (bool, error) {
 	return true, nil
 }
 
-// Set switches the mails about crashes of an app.
+// Set enables or disables crash notifications of an app.
 func (c *Crashes) Set(guid string, enabled bool) error {
 	err := c.db.Update(func(tx *store.Tx) error {
 		ws := c.watched.With(tx)
@@ -91,7 +91,7 @@ func (c *Crashes) Set(guid string, enabled bool) error {
 			return ws.Delete(guid)
 		}
 		if _, err := ws.Get(guid); !errors.Is(err, store.ErrNotFound) {
-			return err // on already
+			return err // already enabled
 		}
 		return ws.Put(guid, watched{App: guid, Since: time.Now()})
 	})
@@ -101,8 +101,8 @@ func (c *Crashes) Set(guid string, enabled bool) error {
 	return nil
 }
 
-// Heard notes a crash. It never waits: when too many come at once some are not
-// told.
+// Heard queues a crash. It never blocks: if too many crashes arrive at once, it drops
+// some.
 func (c *Crashes) Heard(crash Crash) {
 	select {
 	case c.news <- crash:
@@ -111,7 +111,7 @@ func (c *Crashes) Heard(crash Crash) {
 	}
 }
 
-// Run tells crashes until ctx ends.
+// Run sends notifications about crashes until ctx is cancelled.
 func (c *Crashes) Run(ctx context.Context) error {
 	for {
 		select {
@@ -125,8 +125,8 @@ func (c *Crashes) Run(ctx context.Context) error {
 	}
 }
 
-// concerned are the people of a space, or the administrators where it has none: a
-// machine with one user has no roles.
+// concerned returns the users of a space, or the administrators if the space has no
+// users. A machine with a single user has no roles.
 func (c *Crashes) concerned(ctx context.Context, space delivery.Audience) (people []delivery.Person, err error) {
 	for p, err := range space.People {
 		if err != nil {
@@ -150,8 +150,8 @@ func (c *Crashes) concerned(ctx context.Context, space delivery.Audience) (peopl
 	return people, nil
 }
 
-// worthTelling thins out the crashes of a loop: the 1st, 2nd, 4th, 8th, ... in a
-// row, and the last.
+// worthTelling selects crashes of a crash loop: the 1st, 2nd, 4th, 8th, ... in a row,
+// and the last.
 func worthTelling(c Crash) bool {
 	return c.GivenUp || c.Count&(c.Count-1) == 0
 }
@@ -212,7 +212,7 @@ func crashNotice(a app.App, c Crash) delivery.Notice {
 	}
 }
 
-// ordinal is 1st, 2nd, 3rd, 4th and so on.
+// ordinal returns 1st, 2nd, 3rd, 4th and so on.
 func ordinal(n int) string {
 	ending := "th"
 	if n%100 < 11 || n%100 > 13 {

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// placeDirectory has the same people in every space, and other administrators.
+// placeDirectory returns the same users for every space, and separate administrators.
 type placeDirectory struct {
 	delivery.Directory
 	people, admins []delivery.Person
@@ -41,7 +41,7 @@ func each(people []delivery.Person) func(yield func(delivery.Person, error) bool
 	}
 }
 
-// Where nobody has a role in the space the administrators are told.
+// If no user has a role in the space, the administrators are notified.
 func TestCrashesToldAdmins(t *testing.T) {
 	c, q, a := newCrashes(t)
 	c.directory = placeDirectory{admins: people(3)}
@@ -86,7 +86,7 @@ func waitingMessages(t testing.TB, q *delivery.Queue) int {
 	return n
 }
 
-// Crashes are told where that is on, each once, to everybody in the space.
+// If enabled, each crash is reported once to all users of the space.
 func TestCrashesTold(t *testing.T) {
 	c, q, a := newCrashes(t)
 	crash := Crash{App: a.GUID, Instance: "i-1", Type: "web", Description: "APP/PROC/WEB: Exited with status 1", Count: 1, At: time.Now()}
@@ -94,12 +94,12 @@ func TestCrashesTold(t *testing.T) {
 	if n := waitingMessages(t, q); n != 0 {
 		t.Errorf("messages of an app that nobody watches = %d", n)
 	}
-	for range 2 { // switching on twice changes nothing
+	for range 2 { // enabling twice changes nothing
 		if err := c.Set(a.GUID, true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	crashed(t, c, crash) // from before
+	crashed(t, c, crash) // from before notifications were enabled
 	if n := waitingMessages(t, q); n != 0 {
 		t.Errorf("messages about an old crash = %d", n)
 	}
@@ -146,7 +146,7 @@ func TestCrashLoopsAreThinned(t *testing.T) {
 	}
 }
 
-// An app that is gone is watched no more.
+// A deleted app is no longer watched.
 func TestCrashOfAnAppThatIsGone(t *testing.T) {
 	c, _, _ := newCrashes(t)
 	if err := c.Set("gone", true); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/notify/delivery"
 )
 
-// problem is an error with the service's words for it.
+// problem is an error with the status and message of the notification service.
 type problem struct {
 	status  int
 	message string
@@ -28,7 +28,7 @@ func problemf(status int, format string, args ...any) *problem {
 	return &problem{status: status, message: fmt.Sprintf(format, args...)}
 }
 
-// invalid says what is wrong with a body that could be read.
+// invalid returns the error for a body that could be parsed but is invalid.
 func invalid(format string, args ...any) *problem {
 	return problemf(http.StatusUnprocessableEntity, format, args...)
 }
@@ -37,7 +37,7 @@ func notFound(format string, args ...any) *problem {
 	return problemf(http.StatusNotFound, format, args...)
 }
 
-// The answers that many endpoints share.
+// The errors that many endpoints share.
 var (
 	errParse     = &problem{http.StatusBadRequest, "Request body could not be parsed"}
 	errForbidden = &problem{http.StatusForbidden, "You are not authorized to perform the requested action"}
@@ -47,7 +47,7 @@ var (
 	errTooLarge  = problemf(http.StatusRequestEntityTooLarge, "Request body has more than %d bytes", maxBody)
 )
 
-// toProblem is what the outside learns of an error.
+// toProblem returns the error that clients see.
 func toProblem(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -58,17 +58,17 @@ func toProblem(err error) *problem {
 	return errInternal
 }
 
-// errorBody is how all errors are written.
+// errorBody is the JSON format of all errors.
 type errorBody struct {
 	Errors []string `json:"errors"`
 }
 
-// unauthorized says why a token is not believed.
+// unauthorized returns the error for a rejected token.
 func unauthorized(reason string) *problem {
 	return problemf(http.StatusUnauthorized, "Authorization header is invalid: %s", reason)
 }
 
-// The reasons, as clients know them.
+// The reasons, with the texts that clients expect.
 const (
 	reasonMissing  = "missing"
 	reasonExpired  = "token is expired"
@@ -77,11 +77,11 @@ const (
 	reasonSegments = "token contains an invalid number of segments"
 	reasonNoKey    = "Unable to lookup key id for the token"
 	reasonForged   = "crypto/rsa: verification error"
-	reasonCorrupt  = "corrupt" // all that version 2 says
+	reasonCorrupt  = "corrupt" // the only reason in version 2
 	reasonOther    = "token is invalid"
 )
 
-// refusal is the answer to a token that was not believed because of err.
+// refusal returns the error for a token that was rejected because of err.
 func refusal(version int, token string, err error) error {
 	switch {
 	case errors.Is(err, auth.ErrExpired):
@@ -96,13 +96,13 @@ func refusal(version int, token string, err error) error {
 	return fmt.Errorf("cannot verify a token: %w", err)
 }
 
-// tokenHeader is the part of a token that says how to check it.
+// tokenHeader is the part of a token that says how to verify it.
 type tokenHeader struct {
 	Alg string `json:"alg"`
 	Kid string `json:"kid"`
 }
 
-// flaw names what is wrong with a token.
+// flaw returns the reason why a token is invalid.
 func flaw(token string, err error) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -113,7 +113,7 @@ func flaw(token string, err error) string {
 			return err.Error()
 		}
 	}
-	raw, _ := base64.RawURLEncoding.DecodeString(parts[0]) // it was read above
+	raw, _ := base64.RawURLEncoding.DecodeString(parts[0]) // decoded above
 	var h tokenHeader
 	if json.Unmarshal(raw, &h) != nil {
 		return reasonOther

@@ -7,16 +7,12 @@ import (
 
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 func openDB(t testing.TB, path string) *store.DB {
 	t.Helper()
-	db, err := store.Open(path, store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	return testkit.Open(store.Open(path, store.Options{NoSync: true}))(t)
 }
 
 func people(n int) (ps []delivery.Person) {
@@ -33,7 +29,7 @@ func settle(t testing.TB, q *delivery.Queue, now time.Time, os ...delivery.Outco
 	}
 }
 
-// messages and notices are the buckets of the queue in db.
+// messages returns the queue's message bucket in db.
 func messages(db *store.DB) *store.Bucket[delivery.Message] {
 	return store.In[delivery.Message](db, "notify messages")
 }

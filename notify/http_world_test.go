@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/notify/directory"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 const (
@@ -50,8 +51,8 @@ type httpWorld struct {
 	tokens map[string]string // of clients, by id
 }
 
-// begun are the files that a first start leaves. All tests begin with a copy:
-// making a key and hashing a password take longer than most of them.
+// begun has the files that a first start leaves. All tests start with a copy, because
+// generating a key and hashing a password take longer than most tests.
 var begun = sync.OnceValue(func() map[string][]byte {
 	dir, err := os.MkdirTemp("", "dew-notify-")
 	if err != nil {
@@ -102,8 +103,8 @@ func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 	}
 	w := &httpWorld{t: t, db: openDB(t, filepath.Join(dir, "dew.db")), logged: &bytes.Buffer{}, tokens: map[string]string{}}
 	w.roles, w.places = auth.NewRoles(w.db), registry.New(w.db)
-	w.space = must(w.places.EnsureDefaults("dew.localhost"))(t)
-	w.auth = must(auth.Open(authConfig(w.db, dir)))(t)
+	w.space = testkit.Must(w.places.EnsureDefaults("dew.localhost"))(t)
+	w.auth = testkit.Must(auth.Open(authConfig(w.db, dir)))(t)
 	w.queue = delivery.NewQueue(w.db)
 	c := Config{
 		DB: w.db, Auth: w.auth, Directory: directory.NewAccounts(w.auth.Accounts(), w.roles, w.places), Queue: w.queue,
@@ -112,34 +113,24 @@ func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 	for _, fn := range change {
 		fn(&c)
 	}
-	w.s = must(New(c))(t)
+	w.s = testkit.Must(New(c))(t)
 	return w
 }
 
-func must[T any](v T, err error) func(t testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-// client makes a client with authorities, once, and returns a token of it.
+// client creates a client with authorities once, and returns a token for it.
 func (w *httpWorld) client(id string, authorities ...string) string {
 	w.t.Helper()
 	if token, ok := w.tokens[id]; ok {
 		return token
 	}
-	must(w.auth.Accounts().CreateClient(auth.NewClient{
+	testkit.Must(w.auth.Accounts().CreateClient(auth.NewClient{
 		ID: id, Secret: secret, GrantTypes: []string{auth.GrantClient}, Authorities: authorities,
 	}))(w.t)
 	w.tokens[id] = w.grant(id)
 	return w.tokens[id]
 }
 
-// grant asks for a token as a client does.
+// grant requests a token as a client does.
 func (w *httpWorld) grant(id string) string {
 	w.t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
@@ -156,12 +147,12 @@ func (w *httpWorld) grant(id string) string {
 	return out.Token
 }
 
-// as returns the token of a client that has, from now on, these scopes and no
-// others: making a client takes longer than changing one.
+// as returns the token of a client that has only these scopes from now on. Changing a
+// client is faster than creating one.
 func (w *httpWorld) as(id string, scopes ...string) string {
 	w.t.Helper()
 	token := w.client(id, append(slices.Clone(every), scopeEverything)...)
-	must(w.auth.Accounts().UpdateClient(id, func(c *auth.Client) error {
+	testkit.Must(w.auth.Accounts().UpdateClient(id, func(c *auth.Client) error {
 		c.Authorities = scopes
 		return nil
 	}))(w.t)
@@ -174,7 +165,7 @@ var every = []string{
 	ScopePrefsRead, ScopePrefsWrite, ScopePrefsAdmin,
 }
 
-// sender is a client that may do everything but administer.
+// sender returns the token of a client with all scopes except those of administrators.
 func (w *httpWorld) sender() string {
 	var scopes []string
 	for _, s := range every {
@@ -185,17 +176,16 @@ func (w *httpWorld) sender() string {
 	return w.client("sender", scopes...)
 }
 
-// user makes an account without a password, which costs nothing, and returns its
-// guid and a token.
+// user creates an account without a password, which is fast, and returns its guid and a
+// token.
 func (w *httpWorld) user(name string, groups ...string) (guid, token string) {
 	w.t.Helper()
-	u := must(w.auth.Accounts().CreateUser(auth.NewUser{Name: name, Email: name + "@example.com", Origin: "nowhere", Groups: groups}))(w.t)
-	must(w.auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t)
-	return u.GUID, must(w.auth.UserToken(name))(w.t)
+	u := testkit.Must(w.auth.Accounts().CreateUser(auth.NewUser{Name: name, Email: name + "@example.com", Origin: "nowhere", Groups: groups}))(w.t)
+	testkit.Must(w.auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t)
+	return u.GUID, testkit.Must(w.auth.UserToken(name))(w.t)
 }
 
-// resigned returns a token with other claims or another header, signed as if the
-// server had done it.
+// resigned returns a token with other claims or another header and a valid signature.
 func (w *httpWorld) resigned(token string, change func(t *jwt.Token, c jwt.MapClaims)) string {
 	w.t.Helper()
 	claims := jwt.MapClaims{}
@@ -206,21 +196,21 @@ func (w *httpWorld) resigned(token string, change func(t *jwt.Token, c jwt.MapCl
 	t := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
 	t.Header["kid"] = parsed.Header["kid"]
 	change(t, claims)
-	return must(t.SignedString(signingKey(w.t)))(w.t)
+	return testkit.Must(t.SignedString(signingKey(w.t)))(w.t)
 }
 
 func signingKey(t testing.TB) *rsa.PrivateKey {
 	t.Helper()
 	for name, data := range begun() {
 		if strings.HasPrefix(name, "keys/token-") {
-			return must(jwt.ParseRSAPrivateKeyFromPEM(data))(t)
+			return testkit.Must(jwt.ParseRSAPrivateKeyFromPEM(data))(t)
 		}
 	}
 	t.Fatal("the first start made no key")
 	return nil
 }
 
-// got is what came back.
+// got is a response.
 type got struct {
 	code   int
 	body   string
@@ -235,7 +225,7 @@ func with(key, value string) option {
 
 var version2 = with(VersionHeader, "2")
 
-// do sends a request; token may be empty.
+// do sends a request; token can be empty.
 func (w *httpWorld) do(token, method, path, body string, opts ...option) got {
 	w.t.Helper()
 	var content io.Reader
@@ -254,7 +244,7 @@ func (w *httpWorld) do(token, method, path, body string, opts ...option) got {
 	return got{rec.Code, rec.Body.String(), rec.Header()}
 }
 
-// want checks status and body to the byte, but for the line end of errors.
+// want checks the status and the exact body, except for the newline after errors.
 func (g got) want(t testing.TB, what string, code int, body string) {
 	t.Helper()
 	if g.code != code || strings.TrimSuffix(g.body, "\n") != body {
@@ -266,7 +256,7 @@ func (g got) want(t testing.TB, what string, code int, body string) {
 	}
 }
 
-// refused is how an error looks.
+// refused returns the body of an error.
 func refused(message string) string {
 	raw, err := json.Marshal(errorBody{Errors: []string{message}})
 	if err != nil {
@@ -275,7 +265,7 @@ func refused(message string) string {
 	return string(raw)
 }
 
-// id takes one member out of an answer.
+// id returns one member of a response.
 func (g got) id(t testing.TB, member string) string {
 	t.Helper()
 	var out map[string]any
@@ -289,7 +279,7 @@ func (g got) id(t testing.TB, member string) string {
 	return id
 }
 
-// register makes two kinds of the sender known.
+// register registers two kinds of the sender.
 func (w *httpWorld) register() {
 	w.t.Helper()
 	g := w.do(w.sender(), "PUT", "/notifications", `{"source_name":"The Sender","notifications":{
@@ -297,18 +287,18 @@ func (w *httpWorld) register() {
 	g.want(w.t, "register", http.StatusNoContent, "")
 }
 
-// mails composes what is queued for a recipient, as the Courier would.
+// mails composes the queued messages of a recipient, as the Courier would.
 func (w *httpWorld) mails(to string) (mails []delivery.Mail, problems []error) {
 	w.t.Helper()
-	all := must(messages(w.db).All())(w.t)
+	all := testkit.Must(messages(w.db).All())(w.t)
 	for _, m := range all {
 		if m.Recipient() != to {
 			continue
 		}
 		if m.Email == "" {
-			m.Email = must(w.s.c.Directory.User(w.t.Context(), m.User))(w.t).Email
+			m.Email = testkit.Must(w.s.c.Directory.User(w.t.Context(), m.User))(w.t).Email
 		}
-		mail, err := w.s.Compose(w.t.Context(), m, must(notices(w.db).Get(m.Notice))(w.t))
+		mail, err := w.s.Compose(w.t.Context(), m, testkit.Must(notices(w.db).Get(m.Notice))(w.t))
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -318,7 +308,7 @@ func (w *httpWorld) mails(to string) (mails []delivery.Mail, problems []error) {
 	return mails, problems
 }
 
-// again gets another token for a client that is there.
+// again gets a new token for an existing client.
 func (w *httpWorld) again(id string) string {
 	w.t.Helper()
 	if token, ok := w.tokens[id]; ok {
@@ -328,7 +318,8 @@ func (w *httpWorld) again(id string) string {
 	return w.tokens[id]
 }
 
-// failingDirectory cannot tell who is in a space, and loses the rest of a list.
+// failingDirectory cannot list the users of a space, and fails in the middle of other
+// lists.
 type failingDirectory struct{ delivery.Directory }
 
 func (failingDirectory) InSpace(context.Context, string) (delivery.Audience, error) {

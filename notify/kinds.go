@@ -17,33 +17,33 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Client is who sends: a source of notifications with a name for people.
+// Client is a client that sends notifications, with a name for users.
 type Client struct {
-	ID       string `json:"id"`                 // as the authorization server knows it
+	ID       string `json:"id"`                 // its id at the authorization server
 	Name     string `json:"name"`               // source_name of its registration
-	Template string `json:"template,omitempty"` // id; empty: the default one
+	Template string `json:"template,omitempty"` // id; empty: the default template
 }
 
-// Kind is one sort of notification of a client.
+// Kind is a kind of notification of a client.
 type Kind struct {
 	Client      string `json:"client"`
 	ID          string `json:"id"`
 	Description string `json:"description"`
-	Critical    bool   `json:"critical,omitempty"` // nobody can unsubscribe from it
-	Template    string `json:"template,omitempty"` // id; empty: the client's
+	Critical    bool   `json:"critical,omitempty"` // users cannot unsubscribe from it
+	Template    string `json:"template,omitempty"` // id; empty: the client's template
 }
 
-// PlatformClient is the client in whose name dew itself sends. Nobody registers
-// kinds for it over HTTP.
+// PlatformClient is the client for notifications of dew itself. It cannot register
+// kinds over HTTP.
 const PlatformClient = "dew"
 
-// shelves are what the service remembers, beside the queue.
+// shelves are the buckets of the service, except those of the queue.
 type shelves struct {
 	clients      *store.Bucket[Client]
 	kinds        *store.Bucket[Kind]
 	templates    *store.Bucket[Template]
 	unsubscribed *store.Bucket[unsubscription]
-	silent       *store.Bucket[string] // guids of the users who want nothing but what is critical
+	silent       *store.Bucket[string] // guids of the users who want only critical notifications
 
 	shelves2
 }
@@ -59,7 +59,7 @@ func newShelves(db *store.DB) shelves {
 	}
 }
 
-// keyOf joins the parts of a key so that no two lists of parts have the same one.
+// keyOf joins the parts of a key so that different parts never give the same key.
 func keyOf(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -68,15 +68,14 @@ func keyOf(parts ...string) string {
 	return strings.Join(escaped, "/")
 }
 
-// registration is what a client wants to be known by.
+// registration is a client's request to register its name and kinds.
 type registration struct {
 	name    string
 	kinds   []Kind
-	replace bool // kinds that are not listed are dropped
+	replace bool // drop kinds that are not listed
 }
 
-// Register makes kinds known in the name of the platform. Others that it has
-// stay.
+// Register registers kinds of dew itself. Its other kinds stay.
 func (s *kinds) Register(name string, kinds ...Kind) error {
 	if err := s.keep(PlatformClient, registration{name: name, kinds: kinds}); err != nil {
 		return fmt.Errorf("cannot register the platform's notifications: %w", err)
@@ -84,7 +83,7 @@ func (s *kinds) Register(name string, kinds ...Kind) error {
 	return nil
 }
 
-// register is PUT /notifications.
+// register handles PUT /notifications.
 func (s *kinds) register(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *kinds) register(r request) (any, error) {
 	return noContent, s.accept(r.who, reg)
 }
 
-// readRegistration reads the body of PUT /notifications.
+// readRegistration parses the body of PUT /notifications.
 func readRegistration(f fields) (reg registration, err error) {
 	if name, ok := f.other("source_name", "notifications"); ok {
 		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
@@ -137,7 +136,7 @@ func readKind(id string, f fields) (Kind, error) {
 	return k, f.into(map[string]any{"description": &k.Description, "critical": &k.Critical})
 }
 
-// check says everything that is wrong at once.
+// check returns all errors of a registration at once.
 func (reg registration) check() error {
 	var wrong []string
 	if reg.name == "" {
@@ -157,7 +156,7 @@ func (reg registration) check() error {
 	return reg.fits()
 }
 
-// fits refuses texts that are longer than what is kept.
+// fits refuses texts that are too long to store.
 func (reg registration) fits() error {
 	if err := tooLong("source_name", reg.name); err != nil {
 		return err
@@ -170,10 +169,10 @@ func (reg registration) fits() error {
 	return nil
 }
 
-// formOfID is what ids of kinds look like where they are checked.
+// formOfID matches valid ids of kinds, where they are checked.
 var formOfID = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
 
-// registerOld is PUT /registration, the older form.
+// registerOld handles PUT /registration, the older format.
 func (s *kinds) registerOld(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
@@ -226,7 +225,7 @@ func oldKindFlaws(k Kind) (wrong []string) {
 	return wrong
 }
 
-// orParse is what endpoints that need a body say of one that is empty.
+// orParse returns the error of endpoints that need a body for an empty one.
 func orParse(err error) error {
 	if errors.Is(err, errEmpty) {
 		return errParse
@@ -234,7 +233,7 @@ func orParse(err error) error {
 	return err
 }
 
-// accept keeps a registration that somebody may make.
+// accept stores a registration if the caller has permission.
 func (s *kinds) accept(who auth.Principal, reg registration) error {
 	if who.Client == PlatformClient {
 		return errForbidden
@@ -246,8 +245,8 @@ func (s *kinds) accept(who auth.Principal, reg registration) error {
 	return s.keep(who.Client, reg)
 }
 
-// keep remembers a registration, all of it or nothing. Templates that were given
-// to the client and to its kinds stay theirs.
+// keep stores a registration, completely or not at all. The client and its kinds keep
+// their assigned templates.
 func (s *kinds) keep(client string, reg registration) error {
 	return s.c.DB.Update(func(tx *store.Tx) error {
 		clients, kinds := s.shelves.clients.With(tx), s.shelves.kinds.With(tx)
@@ -290,7 +289,7 @@ func dropKinds(kinds *store.Bucket[Kind], client string, ids []string) error {
 	return nil
 }
 
-// orNone forgives that a value is not there.
+// orNone ignores the error of a missing value.
 func orNone[T any](v T, err error) (T, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return v, nil
@@ -298,7 +297,7 @@ func orNone[T any](v T, err error) (T, error) {
 	return v, err
 }
 
-// clientShape and kindShape are how clients are listed.
+// clientShape and kindShape are the JSON format of listed clients.
 type (
 	clientShape struct {
 		Name     string               `json:"name"`
@@ -312,7 +311,7 @@ type (
 	}
 )
 
-// listKinds is GET /notifications.
+// listKinds handles GET /notifications.
 func (s *kinds) listKinds(request) (any, error) {
 	out := map[string]clientShape{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
@@ -335,7 +334,7 @@ func (s *kinds) listKinds(request) (any, error) {
 	return out, err
 }
 
-// kind returns a registered kind, or the answer that there is none.
+// kind returns a registered kind, or a not-found error.
 func (s *core) kind(tx *store.Tx, client, id string) (Kind, error) {
 	shelf := s.shelves.kinds
 	if tx != nil {
@@ -351,7 +350,7 @@ func (s *core) kind(tx *store.Tx, client, id string) (Kind, error) {
 	return k, nil
 }
 
-// client returns a registered client, or the answer that there is none.
+// client returns a registered client, or a not-found error.
 func (s *core) client(tx *store.Tx, id string) (Client, error) {
 	c, err := s.shelves.clients.With(tx).Get(keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -363,7 +362,7 @@ func (s *core) client(tx *store.Tx, id string) (Client, error) {
 	return c, nil
 }
 
-// updateKind is PUT /clients/{client}/notifications/{kind}.
+// updateKind handles PUT /clients/{client}/notifications/{kind}.
 func (s *kinds) updateKind(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
@@ -388,7 +387,7 @@ func (s *kinds) updateKind(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.replaceKind(tx, r.who, k) })
 }
 
-// replaceKind changes a kind. An empty template leaves the one it has.
+// replaceKind changes a kind. An empty template does not change its template.
 func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 	old, err := s.kind(tx, k.Client, k.ID)
 	if err != nil {
@@ -411,7 +410,7 @@ func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 	return nil
 }
 
-// assignToClient is PUT /clients/{client}/template.
+// assignToClient handles PUT /clients/{client}/template.
 func (s *kinds) assignToClient(r request) (any, error) {
 	template, err := readAssignment(r)
 	if err != nil {
@@ -432,7 +431,7 @@ func (s *kinds) assignToClient(r request) (any, error) {
 	})
 }
 
-// assignToKind is PUT /clients/{client}/notifications/{kind}/template.
+// assignToKind handles PUT /clients/{client}/notifications/{kind}/template.
 func (s *kinds) assignToKind(r request) (any, error) {
 	template, err := readAssignment(r)
 	if err != nil {
@@ -464,8 +463,8 @@ func readAssignment(r request) (template string, err error) {
 	return template, f.into(map[string]any{"template": &template})
 }
 
-// assignable is how a template that exists is kept in a client or a kind: the
-// default one as nothing.
+// assignable returns the id that a client or kind stores for an existing template:
+// empty for the default one.
 func (s *kinds) assignable(tx *store.Tx, template string) (string, error) {
 	if template == "" || template == defaultTemplate {
 		return "", nil

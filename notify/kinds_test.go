@@ -14,11 +14,10 @@ const (
 		`"news":{"description":"All the news","template":"default","critical":false}}}}`
 )
 
-// tooLongText is longer than what is kept.
+// tooLongText is too long to store.
 var tooLongText = strings.Repeat("ü", maxName+1)
 
-// What is wrong with a registration is said to the byte, and nothing of it is
-// kept.
+// Invalid registrations are refused with the exact message, and nothing is stored.
 func TestRegisterRefuses(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -86,8 +85,8 @@ func TestRegisterRefuses(t *testing.T) {
 	w.do(w.sender(), "GET", "/notifications", "").want(t, "nothing of it was kept", 200, listOfSender)
 }
 
-// A registration replaces what the client had, keeps the templates, and leaves
-// other clients and the platform alone.
+// A registration replaces the kinds of the client and keeps their templates. It does
+// not change other clients or dew's own kinds.
 func TestRegister(t *testing.T) {
 	w := newHTTPWorld(t)
 	boss := w.sender()
@@ -133,7 +132,7 @@ func TestRegister(t *testing.T) {
 		`{"another":{"name":"A","template":"default","notifications":{`+kind("crash")+`}},`+platform+`,"sender":{"name":"S3","template":"`+id+`","notifications":{}}}`)
 }
 
-// Nobody registers in the name of the platform, not even a client with its id.
+// No client can register as dew, not even one with its id.
 func TestPlatformClient(t *testing.T) {
 	w := newHTTPWorld(t)
 	if err := w.s.Register("dew", Kind{ID: "crash", Description: "An app crashed"}); err != nil {
@@ -219,7 +218,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// Whatever a body is, reading it ends, and what is let in is what was checked.
+// Parsing terminates for any body, and every accepted registration was checked.
 func FuzzRegistration(f *testing.F) {
 	for _, seed := range []string{
 		`{"source_name":"s","notifications":{"k":{"description":"d","critical":true}}}`, `{"notifications":null}`, `null`, `{"source_name":1}`,

@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// unsubscription says that a user does not want a kind.
+// unsubscription says that a user unsubscribed from a kind.
 type unsubscription struct {
 	User   string `json:"user"`
 	Client string `json:"client"`
@@ -25,22 +25,22 @@ type unsubscription struct {
 
 func (u unsubscription) key() string { return keyOf(u.User, u.Client, u.Kind) }
 
-// ofPreferences tells the requests that pages of other origins may make.
+// ofPreferences reports whether pages of other origins can send the request.
 func ofPreferences(r *http.Request) bool {
 	return r.URL.Path == "/user_preferences" || strings.HasPrefix(r.URL.Path, "/user_preferences/")
 }
 
-// allow tells browsers which pages may do what.
+// allow sets the CORS headers.
 func (s *preferenceHandlers) allow(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", s.c.CORSOrigin)
 	h.Set("Access-Control-Allow-Methods", "GET, PATCH")
 	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type")
 }
 
-// allowPages is OPTIONS /user_preferences: the headers say it all.
+// allowPages handles OPTIONS /user_preferences. The response consists of the headers.
 func (s *preferenceHandlers) allowPages(request) (any, error) { return noContent, nil }
 
-// preferences is what a user wants, as it is shown.
+// preferences are the preferences of a user, as JSON.
 type preferences struct {
 	Silent  bool                             `json:"global_unsubscribe"`
 	Clients map[string]map[string]preference `json:"clients"`
@@ -52,7 +52,7 @@ type preference struct {
 	Source string `json:"source_description"`
 }
 
-// self is the user that the token stands for.
+// self returns the user of the token.
 func self(r request) (string, error) {
 	if !r.who.IsUser {
 		return "", invalid("Missing user_id from token claims.")
@@ -60,7 +60,7 @@ func self(r request) (string, error) {
 	return r.who.ID, nil
 }
 
-// ownPreferences is GET /user_preferences.
+// ownPreferences handles GET /user_preferences.
 func (s *preferenceHandlers) ownPreferences(r request) (any, error) {
 	user, err := self(r)
 	if err != nil {
@@ -69,13 +69,13 @@ func (s *preferenceHandlers) ownPreferences(r request) (any, error) {
 	return s.preferences(user)
 }
 
-// preferencesOf is GET /user_preferences/{guid}.
+// preferencesOf handles GET /user_preferences/{guid}.
 func (s *preferenceHandlers) preferencesOf(r request) (any, error) {
 	return s.preferences(r.PathValue("guid"))
 }
 
-// preferences lists what a user can choose: every kind that is not critical, of
-// every client that has sent the user something.
+// preferences returns the settings of a user: every kind that is not critical, of every
+// client that has sent the user a notification.
 func (s *preferenceHandlers) preferences(user string) (preferences, error) {
 	out := preferences{Clients: map[string]map[string]preference{}}
 	senders, err := s.c.Queue.SendersTo(user)
@@ -99,7 +99,7 @@ func (s *preferenceHandlers) preferences(user string) (preferences, error) {
 	})
 }
 
-// choices are the kinds of one client that a user may leave.
+// choices returns the kinds of one client that a user can unsubscribe from.
 func (s *preferenceHandlers) choices(tx *store.Tx, user, client string) (map[string]preference, error) {
 	c, err := orNone(s.shelves.clients.With(tx).Get(keyOf(client)))
 	if err != nil {
@@ -123,17 +123,17 @@ func (s *preferenceHandlers) choices(tx *store.Tx, user, client string) (map[str
 	return out, nil
 }
 
-// isSilent tells whether a user wants nothing that is not critical.
+// isSilent reports whether a user wants only critical notifications.
 func (s *core) isSilent(tx *store.Tx, user string) (bool, error) {
 	return has(s.shelves.silent.With(tx), keyOf(user))
 }
 
-// hasLeft tells whether a user has unsubscribed from a kind.
+// hasLeft reports whether a user has unsubscribed from a kind.
 func (s *core) hasLeft(tx *store.Tx, u unsubscription) (bool, error) {
 	return has(s.shelves.unsubscribed.With(tx), u.key())
 }
 
-// has tells whether there is anything under a key.
+// has reports whether a key exists.
 func has[T any](b *store.Bucket[T], key string) (bool, error) {
 	_, err := b.Get(key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -145,7 +145,7 @@ func has[T any](b *store.Bucket[T], key string) (bool, error) {
 	return true, nil
 }
 
-// changeOwnPreferences is PATCH /user_preferences.
+// changeOwnPreferences handles PATCH /user_preferences.
 func (s *preferenceHandlers) changeOwnPreferences(r request) (any, error) {
 	user, err := self(r)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *preferenceHandlers) changeOwnPreferences(r request) (any, error) {
 	return s.changePreferences(r, user)
 }
 
-// changePreferencesOf is PATCH /user_preferences/{guid}.
+// changePreferencesOf handles PATCH /user_preferences/{guid}.
 func (s *preferenceHandlers) changePreferencesOf(r request) (any, error) {
 	return s.changePreferences(r, r.PathValue("guid"))
 }
@@ -190,8 +190,8 @@ type emailChange struct {
 	Email *bool `json:"email"`
 }
 
-// readPreferenceChange reads the body of a change. What it does not say of
-// global_unsubscribe means false.
+// readPreferenceChange parses the body of a change. If global_unsubscribe is missing,
+// it is false.
 func readPreferenceChange(raw []byte) (w preferenceChange, err error) {
 	var body struct {
 		Silent  *bool                              `json:"global_unsubscribe"`
@@ -229,7 +229,7 @@ func readPreferenceChange(raw []byte) (w preferenceChange, err error) {
 	return w, nil
 }
 
-// applyChange does what a user wants, all of it or nothing.
+// applyChange stores a change of preferences, completely or not at all.
 func (s *preferenceHandlers) applyChange(tx *store.Tx, user string, w preferenceChange) error {
 	silent := s.shelves.silent.With(tx)
 	var err error

@@ -12,7 +12,7 @@ import (
 
 const nothingSent = `{"global_unsubscribe":false,"clients":{}}`
 
-// sendBoth sends both kinds to a user, and says that they were delivered.
+// sendBoth sends both kinds to a user and marks them as delivered.
 func (w *httpWorld) sendBoth(user string) {
 	w.t.Helper()
 	for _, kind := range []string{"news", "alarm"} {
@@ -21,7 +21,8 @@ func (w *httpWorld) sendBoth(user string) {
 	}
 }
 
-// A user leaves a kind, all kinds, and comes back; never from what is critical.
+// A user can unsubscribe from a kind, from all kinds, and subscribe again, but cannot
+// unsubscribe from critical kinds.
 func TestPreferences(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -76,7 +77,7 @@ func (w *httpWorld) getsBoth(user string, least int) {
 	}
 }
 
-// getsOnlyAlarms checks that a user gets what is critical and nothing else.
+// getsOnlyAlarms checks that a user gets only critical notifications.
 func (w *httpWorld) getsOnlyAlarms(user string) {
 	w.t.Helper()
 	mails, problems := w.mails(user)
@@ -95,7 +96,7 @@ func (w *httpWorld) getsOnlyAlarms(user string) {
 	}
 }
 
-// A kind that becomes critical reaches those who had left it.
+// A kind that becomes critical reaches users who had unsubscribed from it.
 func TestCriticalLater(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -108,7 +109,7 @@ func TestCriticalLater(t *testing.T) {
 	w.do(token, "GET", "/user_preferences", "").want(t, "nothing to choose", 200, `{"global_unsubscribe":true,"clients":{}}`)
 }
 
-// What is wrong with a change is said, and nothing of it is kept.
+// An invalid change is refused with a message, and nothing is stored.
 func TestPreferencesRefuse(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -147,7 +148,7 @@ func TestPreferencesRefuse(t *testing.T) {
 	w.getsBoth(ann, 2)
 }
 
-// Pages of other origins may ask for preferences, and for nothing else.
+// Pages of other origins can request preferences, and nothing else.
 func TestCORS(t *testing.T) {
 	for origin, change := range map[string]func(c *Config){
 		"*": func(*Config) {}, "https://people.example.com": func(c *Config) { c.CORSOrigin = "https://people.example.com" },
@@ -178,8 +179,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// Whatever a body is, it is refused with a reason, or every kind in it has an
-// answer.
+// Any body is refused with a reason, or it has a setting for every kind.
 func FuzzWish(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"clients":{"c":{"k":{"email":true}}}}`, `{"clients":{"c":null}}`, `null`, `{"global_unsubscribe":null}`, `{"clients":{"c":{"k":{"Email":false}}}}`} {
 		f.Add([]byte(seed))

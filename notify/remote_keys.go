@@ -25,24 +25,23 @@ const (
 	maxKeys       = 100
 	maxToken      = 16 << 10 // bytes
 	refreshKeys   = time.Minute
-	refreshNeeded = time.Minute // between two times that an unknown key makes us ask
+	refreshNeeded = time.Minute // the minimum time between two requests because of unknown keys
 )
 
-// KeysConfig is an authorization server elsewhere.
+// KeysConfig configures the access to a remote authorization server.
 type KeysConfig struct {
 	UAA    string        // https://uaa.example.com
-	Every  time.Duration // between two times that keys are asked for; 0: a minute
+	Every  time.Duration // between two requests for the keys (0: a minute)
 	Trust  *tls.Config   // nil: the machine's certificates
 	Logger *slog.Logger
 }
 
-// RemoteKeys is the Verifier of tokens that an authorization server elsewhere has
-// signed. What a token says holds until its end: nobody is asked whether it was
-// taken back.
+// RemoteKeys is the Verifier of tokens that a remote authorization server has signed. A
+// token is valid until it expires: RemoteKeys does not check whether it was revoked.
 //
-//	Load, Run ─ /token_keys ─▶ keys ◀─ Verify
-//	                            ▲          │ a key that nobody knows: ask, but not
-//	                            └──────────┘ more than once a minute
+//	Load, Run ─ /token_keys ─▶ keys ◀── Verify
+//	                            ▲          │ an unknown key: request the keys,
+//	                            └──────────┘ but at most once a minute
 type RemoteKeys struct {
 	c      KeysConfig
 	uaa    string
@@ -50,18 +49,18 @@ type RemoteKeys struct {
 	life   context.Context // of the service
 	ring   atomic.Pointer[ring]
 
-	mu    sync.Mutex // held while Verify asks for keys
-	asked time.Time  // when it last did; guarded by mu
+	mu    sync.Mutex // held while Verify requests keys
+	asked time.Time  // time of the last request; guarded by mu
 }
 
-// ring is what is known of the server at one time.
+// ring has the keys and the issuer of the server at one point in time.
 type ring struct {
 	keys   map[string]*rsa.PublicKey // by kid
-	issuer string                    // of all tokens; empty: the server does not tell
+	issuer string                    // of all tokens; empty: the server does not report it
 }
 
-// NewRemoteKeys checks c. Nothing can be verified before Load. When ctx ends no
-// more keys are asked for.
+// NewRemoteKeys checks c. No token can be verified before Load. When ctx is cancelled,
+// it requests no more keys.
 func NewRemoteKeys(ctx context.Context, c KeysConfig) (*RemoteKeys, error) {
 	uaa, err := directory.RemoteURL(c.UAA)
 	if err != nil {
@@ -78,7 +77,7 @@ func NewRemoteKeys(ctx context.Context, c KeysConfig) (*RemoteKeys, error) {
 	return k, nil
 }
 
-// Load asks for the keys. When that fails those that are known stay.
+// Load requests the keys. If that fails, the previous keys stay valid.
 func (k *RemoteKeys) Load(ctx context.Context) error {
 	var told struct {
 		Keys []remoteKey `json:"keys"`
@@ -90,8 +89,8 @@ func (k *RemoteKeys) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the keys of tokens: %w", err)
 	}
-	// Several zones of a server may sign with the same keys: only the issuer keeps
-	// their tokens apart. A server without this page has no zones.
+	// Several zones of a server can sign with the same keys; only the issuer
+	// distinguishes their tokens. A server without this page has no zones.
 	var about struct {
 		Issuer string `json:"issuer"`
 	}
@@ -110,8 +109,8 @@ func (k *RemoteKeys) ask(ctx context.Context, path string, out any) error {
 	return directory.Exchange(k.client, req, out)
 }
 
-// Run asks for the keys now and then, until ctx ends: so one that was withdrawn is
-// believed no more.
+// Run requests the keys at intervals until ctx is cancelled, so that removed keys are
+// no longer accepted.
 func (k *RemoteKeys) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.c.Every)
 	defer tick.Stop()
@@ -127,14 +126,14 @@ func (k *RemoteKeys) Run(ctx context.Context) error {
 	}
 }
 
-// remoteKey is a key as servers show it.
+// remoteKey is the JSON format of a key.
 type remoteKey struct {
 	Type  string `json:"kty"`
 	ID    string `json:"kid"`
 	Value string `json:"value"` // PEM
 }
 
-// usable are the keys that tokens may be signed with. Others may stand beside them.
+// usable returns the keys that can sign tokens. The list can contain other keys.
 func usable(told []remoteKey) (map[string]*rsa.PublicKey, error) {
 	keys := map[string]*rsa.PublicKey{}
 	for _, t := range told {
@@ -152,7 +151,7 @@ func usable(told []remoteKey) (map[string]*rsa.PublicKey, error) {
 	return keys, nil
 }
 
-// remoteClaims is what counts of a token.
+// remoteClaims are the claims that RemoteKeys reads.
 type remoteClaims struct {
 	jwt.RegisteredClaims
 	Scope    []string `json:"scope"`
@@ -177,7 +176,7 @@ func (k *RemoteKeys) Verify(token string) (auth.Principal, error) {
 	if issuer := k.ring.Load().issuer; issuer != "" && c.Issuer != issuer {
 		return auth.Principal{}, fmt.Errorf("%w: another server gave it", auth.ErrInvalidToken)
 	}
-	// Refresh tokens look much the same; their ids end like this.
+	// Refresh tokens look similar; their ids have this suffix.
 	if c.ClientID == "" || strings.HasSuffix(c.ID, "-r") {
 		return auth.Principal{}, fmt.Errorf("%w: it gives no access", auth.ErrInvalidToken)
 	}
@@ -203,8 +202,8 @@ func (k *RemoteKeys) keyOf(t *jwt.Token) (any, error) {
 	return nil, fmt.Errorf("no key has the id %q", inbound.Shorten(id))
 }
 
-// loadFor asks for the keys because of one that is not known, unless that was done
-// a moment ago: anybody can write a token.
+// loadFor requests the keys because of an unknown one, unless it did so shortly before:
+// anyone can send a token with an unknown key.
 func (k *RemoteKeys) loadFor(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,7 +211,8 @@ func (k *RemoteKeys) loadFor(id string) {
 		return
 	}
 	k.asked = time.Now()
-	// Many requests may wait for this; the end of one of them is not its end.
+	// Many requests may wait for this load, so it must not use the context of one of
+	// them.
 	if err := k.Load(k.life); err != nil {
 		k.c.Logger.Warn("cannot ask for an unknown key", "err", err)
 	}

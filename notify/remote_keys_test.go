@@ -19,10 +19,10 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
-// answering is a transport that needs no network, so that it works in virtual
-// time.
+// answering is a transport without a network, so that it works in virtual time.
 type answering struct{ http.Handler }
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,8 +31,8 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// signer is an authorization server whose keys can be hidden, and who counts how
-// often somebody asks for them.
+// signer is an authorization server that can hide its keys and counts the requests for
+// them.
 type signer struct {
 	http.Handler
 	hidden atomic.Bool
@@ -52,12 +52,12 @@ func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func newRemoteKeys(t testing.TB, h http.Handler) *RemoteKeys {
 	t.Helper()
-	k := must(NewRemoteKeys(t.Context(), KeysConfig{UAA: authURL + "/uaa", Logger: slog.New(slog.DiscardHandler)}))(t)
+	k := testkit.Must(NewRemoteKeys(t.Context(), KeysConfig{UAA: authURL + "/uaa", Logger: slog.New(slog.DiscardHandler)}))(t)
 	k.client.Transport = answering{h}
 	return k
 }
 
-// Tokens of a real server are believed, with what they say, and no others.
+// Tokens of a real server are accepted with their claims; other tokens are rejected.
 func TestRemoteKeysVerify(t *testing.T) {
 	w := newHTTPWorld(t)
 	k := newRemoteKeys(t, w.auth.Handler())
@@ -77,7 +77,7 @@ func TestRemoteKeysVerify(t *testing.T) {
 	for name, tt := range map[string]struct {
 		token string
 		want  error
-		says  string // to who sent it
+		says  string // the message for the client
 	}{
 		"expired":           {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Second).Unix() }), auth.ErrExpired, reasonExpired},
 		"too early":         {w.resigned(good, func(_ *jwt.Token, c jwt.MapClaims) { c["nbf"] = time.Now().Add(time.Hour).Unix() }), auth.ErrInvalidToken, reasonTooEarly},
@@ -104,8 +104,8 @@ func TestRemoteKeysVerify(t *testing.T) {
 	}
 }
 
-// A key that nobody knows is asked for at once, and then not before a minute has
-// gone; what is known stays when the server says nothing of use.
+// An unknown key is requested at once, and then at most once a minute. Known keys stay
+// if the server returns nothing usable.
 func TestRemoteKeysRefresh(t *testing.T) {
 	w := newHTTPWorld(t)
 	s := &signer{Handler: w.auth.Handler()}
@@ -122,7 +122,7 @@ func TestRemoteKeysRefresh(t *testing.T) {
 			t.Errorf("without keys: %v", err)
 		}
 	}
-	if n := s.asked.Load(); n != 2 { // Load, and one for three tokens
+	if n := s.asked.Load(); n != 2 { // one for Load, and one for three tokens
 		t.Errorf("asked %d times, want 2", n)
 	}
 	s.hidden.Store(false)
@@ -145,7 +145,7 @@ func TestRemoteKeysRefresh(t *testing.T) {
 	}
 }
 
-// Keys are asked for again and again: one that was withdrawn is believed no more.
+// Keys are requested at intervals, and a removed key is no longer accepted.
 func TestRemoteKeysRun(t *testing.T) {
 	w := newHTTPWorld(t)
 	rec := httptest.NewRecorder()
@@ -157,7 +157,7 @@ func TestRemoteKeysRun(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if r.URL.Path != "/uaa/token_keys" {
-				http.NotFound(w, r) // it does not tell its issuer
+				http.NotFound(w, r) // it does not report its issuer
 				return
 			}
 			_, _ = io.WriteString(w, shown)
@@ -172,7 +172,7 @@ func TestRemoteKeysRun(t *testing.T) {
 		shown = strings.Replace(shown, `"kid":"`, `"kid":"new-`, 1)
 		mu.Unlock()
 		before := *k.ring.Load()
-		time.Sleep(refreshKeys + time.Second) // virtual: takes no time
+		time.Sleep(refreshKeys + time.Second) // virtual time
 		synctest.Wait()
 		for id := range before.keys {
 			if _, ok := k.ring.Load().keys[id]; ok || len(k.ring.Load().keys) != 1 {
@@ -186,7 +186,7 @@ func TestRemoteKeysRun(t *testing.T) {
 	})
 }
 
-// Whatever a server says of its keys, what is used has an id and enough bits.
+// For any response of a server, every accepted key has an id and enough bits.
 func FuzzRemoteKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"RSA","kid":"a","value":"-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"MAC","kid":"a","value":"x"},{}]}`))

@@ -14,9 +14,10 @@ import (
 
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/notify/render"
+	"github.com/dewrun/dew/testkit"
 )
 
-// sample stands for every placeholder with something that has to be escaped.
+// sample has a value that needs escaping for every placeholder.
 var sample = render.Placeholders{
 	From: `"f" <f@x>`, ReplyTo: "<r@x>", To: "<t@x>", Subject: "<s>", Text: "<t>", HTML: "<b>h</b>",
 	HTMLComponents:  delivery.HTML{Doctype: "<!DOCTYPE html>", Head: "<title>x</title>", BodyAttributes: `class="c"`, BodyContent: "<b>h</b>"},
@@ -25,7 +26,7 @@ var sample = render.Placeholders{
 	RequestReceived: "2026-01-02T03:04:05Z", Domain: "<d>",
 }
 
-// Every placeholder by its name, escaped in pages only where it is on the list.
+// Every placeholder is filled in by its name. In HTML, only some of them are escaped.
 func TestPlaceholders(t *testing.T) {
 	for _, tt := range []struct{ name, text, page string }{
 		{"From", `"f" <f@x>`, `&#34;f&#34; &lt;f@x&gt;`},
@@ -66,7 +67,8 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// What senders write is no template, and only the parts that they wrote are made.
+// The texts of senders are not parsed as templates. Only the parts that they wrote are
+// rendered.
 func TestRender(t *testing.T) {
 	p := render.Placeholders{Subject: "{{.Text}}", Text: "{{.HTML}} {{"}
 	var m delivery.Mail
@@ -85,8 +87,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// Templates can do what text/template can, but not take the daemon's time or
-// memory.
+// Templates support text/template, but with limits on time and memory.
 func TestFill(t *testing.T) {
 	for _, tt := range []struct{ name, source, want, fails string }{
 		{"condition", `{{if eq .Scope "<sc>"}}yes{{else}}no{{end}}`, "yes", ""},
@@ -122,7 +123,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A sender's page comes apart into what templates name.
+// The HTML of a sender is split into the parts that templates can use.
 func TestDissect(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
@@ -156,23 +157,23 @@ func TestDissect(t *testing.T) {
 	}
 }
 
-// The id can be read by who has the key.
+// The id can be decrypted with the key.
 func TestUnsubscribeID(t *testing.T) {
 	if got := unsubscribeID("", "u", "c", "k"); got != "" {
 		t.Errorf("without a key: %q", got)
 	}
-	raw := must(base64.URLEncoding.DecodeString(unsubscribeID("key", "u", "c", "k")))(t)
+	raw := testkit.Must(base64.URLEncoding.DecodeString(unsubscribeID("key", "u", "c", "k")))(t)
 	sum := md5.Sum([]byte("key"))
-	block := must(aes.NewCipher(sum[:]))(t)
+	block := testkit.Must(aes.NewCipher(sum[:]))(t)
 	plain := make([]byte, len(raw)-aes.BlockSize)
 	cipher.NewCFBDecrypter(block, raw[:aes.BlockSize]).XORKeyStream(plain, raw[aes.BlockSize:]) //nolint:staticcheck // the form is given
-	if got := string(must(base64.StdEncoding.DecodeString(string(plain)))(t)); got != "u|c|k" {
+	if got := string(testkit.Must(base64.StdEncoding.DecodeString(string(plain)))(t)); got != "u|c|k" {
 		t.Errorf("decrypted = %q", got)
 	}
 }
 
-// The kind's template goes before the client's, that before the default one, and
-// one that fails or is gone is replaced.
+// The kind's template has priority over the client's, and that over the default one. A
+// deleted or failing template is replaced by the default one.
 func TestCompose(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -184,9 +185,9 @@ func TestCompose(t *testing.T) {
 	}
 	text := func() string {
 		t.Helper()
-		return must(w.s.Compose(t.Context(), m, n))(t).Text
+		return testkit.Must(w.s.Compose(t.Context(), m, n))(t).Text
 	}
-	mail := must(w.s.Compose(t.Context(), m, n))(t)
+	mail := testkit.Must(w.s.Compose(t.Context(), m, n))(t)
 	mail.Sent = time.Time{}
 	want := delivery.Mail{
 		ID: "m", From: "no-reply@dew.localhost", To: "u@example.com", ReplyTo: "r@example.com", Subject: "CF Notification: S", Client: "sender",
@@ -225,7 +226,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Whatever a template is, it is refused, or filled in within its bounds.
+// Any template is refused, or rendered within its limits.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"{{.Text}}", "{{range 5}}{{.}}{{end}}", "{{", `{{printf "%[1]s" .}}`, `{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, "{{.Nope}}"} {
 		f.Add(seed)
@@ -242,7 +243,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// Whatever a page is, its parts can be put together again.
+// The parts of any page can be joined again.
 func FuzzDissect(f *testing.F) {
 	for _, seed := range []string{"", "<p>hi", `<!DOCTYPE html><head></head><body a="b">x`, "<frameset>", "<svg><body>", "<template><p></template>", "<plaintext>"} {
 		f.Add(seed)
@@ -258,8 +259,8 @@ func FuzzDissect(f *testing.F) {
 	})
 }
 
-// What functions make of a whole page counts as much as it has, and so does what a
-// loop does in each turn.
+// The output of functions on a whole page counts against the limit, and so does every
+// iteration of a loop.
 func TestTemplateOfParts(t *testing.T) {
 	p := render.Placeholders{HTMLComponents: delivery.HTML{BodyContent: strings.Repeat("x", 1<<20)}}
 	for _, source := range []string{

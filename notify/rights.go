@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// The scopes that the service knows.
+// The scopes of the service.
 const (
 	ScopeWrite          = "notifications.write"
 	ScopeManage         = "notifications.manage"
@@ -31,17 +31,17 @@ var spellings = map[string]string{
 	ScopeTemplatesWrite: "notifications_templates.write",
 }
 
-// holds tells whether somebody has a scope, in any of its spellings.
+// holds reports whether the caller has a scope, in any of its spellings.
 func holds(p auth.Principal, scope string) bool {
 	other, ok := spellings[scope]
 	return p.Has(scope) || ok && p.Has(other)
 }
 
-// administers tells whether somebody may change what other clients own.
+// administers reports whether the caller can change resources of other clients.
 func administers(p auth.Principal) bool { return holds(p, ScopeAdmin) || p.Has(scopeEverything) }
 
-// mayChoose tells whether somebody may say what a user wants: people for
-// themselves, clients for others.
+// mayChoose reports whether the caller can change the subscriptions of a user: users
+// for themselves, clients for all users.
 func mayChoose(who auth.Principal, user string) bool {
 	if who.IsUser {
 		return who.ID == user && holds(who, ScopePrefsWrite)
@@ -49,16 +49,16 @@ func mayChoose(who auth.Principal, user string) bool {
 	return holds(who, ScopePrefsAdmin)
 }
 
-// right is what an endpoint asks of those who come.
+// right is the permission that an endpoint requires.
 type right struct {
 	open  bool     // no token is needed
 	oneOf []string // one of these scopes is enough
-	self  bool     // {user} of the path is whose token it is, or a client asks that may choose for all
-	owner bool     // {client} of the path is the client of the token, or an administrator asks
+	self  bool     // the token belongs to the {user} of the path, or to a client that can change all users
+	owner bool     // the token belongs to the {client} of the path, or to an administrator
 }
 
-// rights says for every pattern of version 1 what it needs. A pattern that is
-// missing here, or one here that nobody answers, keeps the server from starting.
+// rights has the required permission of every pattern of version 1. The server does not
+// start if a pattern is missing here, or if a pattern here has no endpoint.
 var rights = map[string]right{
 	"GET /info": {open: true},
 
@@ -86,7 +86,7 @@ var rights = map[string]right{
 	"POST /emails":               {oneOf: []string{ScopeEmails}},
 	"GET /messages/{id}":         {oneOf: []string{ScopeWrite, ScopeEmails}},
 
-	"OPTIONS /user_preferences":        {open: true}, // a browser asks without a token
+	"OPTIONS /user_preferences":        {open: true}, // browsers send no token
 	"OPTIONS /user_preferences/{guid}": {open: true},
 	"GET /user_preferences":            {oneOf: []string{ScopePrefsRead}},
 	"PATCH /user_preferences":          {oneOf: []string{ScopePrefsWrite}},
@@ -96,8 +96,7 @@ var rights = map[string]right{
 
 const kindTemplatePath = "/clients/{client}/notifications/{kind}/template"
 
-// checkRights compares the patterns that are answered with the ones that have a
-// right.
+// checkRights checks that the endpoints and the table have the same patterns.
 func checkRights(table map[string]right, answered []string) error {
 	for _, pattern := range answered {
 		if _, ok := table[pattern]; !ok {

@@ -13,9 +13,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/testkit"
 )
 
-// pathOf makes a request of a pattern.
+// pathOf returns a request path for a pattern.
 func pathOf(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	for _, r := range []struct{ from, to string }{
@@ -28,8 +29,8 @@ func pathOf(pattern string) (method, path string) {
 
 const notYours = "You are not authorized to perform the requested action"
 
-// Every endpoint of both dialects: no token is 401, every scope but those on its
-// list is 403, and each one on the list lets in.
+// For every endpoint of both versions, no token gives 401, and scopes that are not
+// listed give 403. Each listed scope is accepted.
 func TestRights(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -52,7 +53,7 @@ func tryRights(t *testing.T, w *httpWorld, version, pattern string, needs right)
 	try("").want(t, "without a token", http.StatusUnauthorized, refused("Authorization header is invalid: missing"))
 	try(w.as("somebody")).want(t, "no scope", http.StatusForbidden, refused(notYours))
 	for _, scope := range every {
-		// The owner of the path's client is "sender": an administrator may do the same.
+		// The client of the path is "sender"; an administrator has the same permission.
 		scopes := []string{scope}
 		if needs.owner {
 			scopes = append(scopes, ScopeAdmin)
@@ -73,7 +74,7 @@ func tryRights(t *testing.T, w *httpWorld, version, pattern string, needs right)
 	try(w.as("somebody", rest...)).want(t, "with all others", http.StatusForbidden, refused(notYours))
 }
 
-// The table and the endpoints name the same patterns, or the server does not start.
+// The server starts only if the table and the endpoints have the same patterns.
 func TestCheckRights(t *testing.T) {
 	table := map[string]right{"GET /a": {}}
 	for _, tt := range []struct {
@@ -110,7 +111,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// Only the client of the path, or an administrator, changes what it owns.
+// Only the client of the path or an administrator can change its resources.
 func TestOwnership(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -128,7 +129,7 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-// What is not a token, or not one any more, is 401 with the reason.
+// An invalid or expired token gives 401 with the reason.
 func TestBadTokens(t *testing.T) {
 	w := newHTTPWorld(t)
 	good := w.sender()
@@ -136,7 +137,7 @@ func TestBadTokens(t *testing.T) {
 	if err := w.auth.Accounts().DeleteClient("gone"); err != nil {
 		t.Fatal(err)
 	}
-	stranger := must(rsa.GenerateKey(rand.Reader, 2048))(t)
+	stranger := testkit.Must(rsa.GenerateKey(rand.Reader, 2048))(t)
 	claims := jwt.MapClaims{}
 	parsed, _, err := jwt.NewParser().ParseUnverified(good, claims)
 	if err != nil {
@@ -145,7 +146,7 @@ func TestBadTokens(t *testing.T) {
 	signed := func(method jwt.SigningMethod, key any) string {
 		t := jwt.NewWithClaims(method, claims)
 		t.Header["kid"] = parsed.Header["kid"]
-		return must(t.SignedString(key))(w.t)
+		return testkit.Must(t.SignedString(key))(w.t)
 	}
 	parts := strings.Split(good, ".")
 	bare := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256"}`)) + "." + parts[1] + "." + parts[2]
@@ -181,7 +182,7 @@ func TestBadTokens(t *testing.T) {
 	w.do("", "GET", "/templates", "", with("Authorization", "bEaReR "+good)).want(t, "scheme in any case", 200, "{}")
 }
 
-// A store that fails is no matter of the token, and not told to the outside.
+// An error of the store is not reported as an invalid token, and clients do not see it.
 func TestVerifierFails(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Auth = brokenVerifier{} })
 	w.do("a.b.c", "GET", "/templates", "").want(t, "broken", 500, refused("Internal Server Error"))

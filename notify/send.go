@@ -19,7 +19,7 @@ import (
 	"github.com/dewrun/dew/notify/render"
 )
 
-// What recipients read about why they got a message. These are templates.
+// The reasons why a recipient got a message. These are templates.
 const (
 	endorseUser     = "This message was sent directly to you."
 	endorseSpace    = `You received this message because you belong to the "{{.Space}}" space in the "{{.Organization}}" organization.`
@@ -36,16 +36,16 @@ const (
 	noParts        = `"text" or "html" fields must be supplied`
 )
 
-// wanted roles of an organization, as requests name them.
+// The roles of an organization that requests can name.
 var roles = []string{delivery.RoleManager, delivery.RoleAuditor, delivery.RoleBilling}
 
-// letter is the body of a request to send.
+// letter is the body of a request to send a notification.
 type letter struct {
 	kind, subject, text, replyTo, to, role string
 	html                                   delivery.HTML
 }
 
-// readLetter reads the body of a request to send; none at all is an empty one.
+// readLetter parses the body of a request to send. An empty body gives an empty letter.
 func readLetter(r request) (l letter, err error) {
 	f, err := readFields(r)
 	if err != nil && !errors.Is(err, errEmpty) {
@@ -65,7 +65,7 @@ func readLetter(r request) (l letter, err error) {
 	return l, nil
 }
 
-// checkForPeople says what is wrong with a letter to users.
+// checkForPeople returns the errors of a letter to users.
 func (l letter) checkForPeople() error {
 	var wrong []string
 	switch {
@@ -81,7 +81,7 @@ func (l letter) checkForPeople() error {
 	return l.verdict(wrong)
 }
 
-// checkForAddress says what is wrong with a letter to an address.
+// checkForAddress returns the errors of a letter to an address.
 func (l letter) checkForAddress() error {
 	var wrong []string
 	switch {
@@ -93,7 +93,7 @@ func (l letter) checkForAddress() error {
 	return l.verdict(append(wrong, l.flaws()...))
 }
 
-// flaws are those that every letter may have.
+// flaws returns the errors that any letter can have.
 func (l letter) flaws() (wrong []string) {
 	if l.text == "" && l.html.BodyContent == "" {
 		wrong = append(wrong, noParts)
@@ -111,11 +111,11 @@ func (l letter) verdict(wrong []string) error {
 	return cmp.Or(tooLong("kind_id", l.kind), tooLong("subject", l.subject), tooLong("to", l.to), tooLong("reply_to", l.replyTo))
 }
 
-// addressPiece is what looks like an address somewhere in a text.
+// addressPiece matches a mail address inside a text.
 var addressPiece = regexp.MustCompile(`[^\s<>@,;:"'()\[\]\\]+@[^\s<>@,;:"'()\[\]\\]+`)
 
-// bareAddress finds the address in a text such as `Name <a@b>`, or "". A text that
-// would be more than one line of a header has none.
+// bareAddress returns the address in a text such as `Name <a@b>`, or "". It returns ""
+// for a text with control characters, which could add header lines.
 func bareAddress(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return ""
@@ -130,7 +130,7 @@ func bareAddress(s string) string {
 	return addressPiece.FindString(s)
 }
 
-// goodReply tells whether answers can go to an address; none is fine, too.
+// goodReply reports whether s is empty or a valid reply address.
 func goodReply(s string) bool {
 	if s == "" {
 		return true
@@ -142,8 +142,8 @@ func goodReply(s string) bool {
 	return err == nil
 }
 
-// notice is what a letter becomes: the kind must be registered, and what is
-// critical needs its scope.
+// notice returns the notice of a letter. The kind must be registered, and a critical
+// kind requires the scope for it.
 func (s *sending) notice(r request, l letter) (delivery.Notice, error) {
 	n := delivery.Notice{
 		Version: delivery.V1, Client: r.who.Client, Kind: l.kind, Subject: l.subject, Text: l.text, HTML: l.html, ReplyTo: l.replyTo,
@@ -167,7 +167,7 @@ func (s *sending) notice(r request, l letter) (delivery.Notice, error) {
 	return n, nil
 }
 
-// requestID is how the sender calls the request.
+// requestID returns the sender's id of the request.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Vcap-Request-Id")
 	if len(id) > maxRequestID {
@@ -176,10 +176,10 @@ func requestID(r *http.Request) string {
 	return cmp.Or(id, unknownRequest)
 }
 
-// audience finds the people of a notice, and says in it who they are.
+// audience returns the recipients of a notice, and adds to it who they are.
 type audience func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error)
 
-// sendToPeople answers all requests to send but those to an address.
+// sendToPeople handles all requests to send, except those to an address.
 func (s *sending) sendToPeople(r request, find audience) (any, error) {
 	l, err := readLetter(r)
 	if err != nil {
@@ -203,8 +203,8 @@ func (s *sending) sendToPeople(r request, find audience) (any, error) {
 	return s.enqueue(r.Context(), n, people)
 }
 
-// collect reads all people of an audience. Their addresses are asked for again at
-// delivery, when they may be others.
+// collect returns all people of an audience. Their addresses are looked up again at
+// delivery, because they can change.
 func collect(a delivery.Audience) (people []delivery.Person, err error) {
 	for p, err := range a.People {
 		if err != nil {
@@ -218,7 +218,7 @@ func collect(a delivery.Audience) (people []delivery.Person, err error) {
 	return people, nil
 }
 
-// sent is how a queued message is shown.
+// sent is the JSON format of a queued message.
 type sent struct {
 	Status    delivery.Status `json:"status"`
 	Recipient string          `json:"recipient"`
@@ -226,7 +226,8 @@ type sent struct {
 	Request   string          `json:"vcap_request_id"`
 }
 
-// room refuses messages while the disk is nearly full: what is queued must be kept.
+// room refuses messages while the disk is nearly full, because queued messages must be
+// stored.
 func (s *core) room() error {
 	if s.c.Space == nil {
 		return nil
@@ -246,14 +247,14 @@ func (s *sending) enqueue(ctx context.Context, n delivery.Notice, people []deliv
 	if err != nil {
 		return nil, err
 	}
-	var out []sent // nobody: null
+	var out []sent // no recipients: null
 	for _, m := range ms {
 		out = append(out, sent{Status: m.Status, Recipient: m.Recipient(), ID: m.ID, Request: n.Request})
 	}
 	return reply{status: http.StatusOK, body: out}, nil
 }
 
-// sendToUser is POST /users/{guid}. Whether there is such a user shows at
+// sendToUser handles POST /users/{guid}. Whether the user exists is checked at
 // delivery.
 func (s *sending) sendToUser(r request) (any, error) {
 	guid := r.PathValue("guid")
@@ -266,7 +267,7 @@ func (s *sending) sendToUser(r request) (any, error) {
 	})
 }
 
-// sendToSpace is POST /spaces/{guid}.
+// sendToSpace handles POST /spaces/{guid}.
 func (s *sending) sendToSpace(r request) (any, error) {
 	guid := r.PathValue("guid")
 	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
@@ -277,7 +278,7 @@ func (s *sending) sendToSpace(r request) (any, error) {
 	})
 }
 
-// sendToOrg is POST /organizations/{guid}.
+// sendToOrg handles POST /organizations/{guid}.
 func (s *sending) sendToOrg(r request) (any, error) {
 	guid := r.PathValue("guid")
 	return s.sendToPeople(r, func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error) {
@@ -291,7 +292,8 @@ func (s *sending) sendToOrg(r request) (any, error) {
 	})
 }
 
-// placeProblem is the answer when a place is not there, or cannot be asked for.
+// placeProblem returns the error if a space or organization does not exist, or cannot
+// be queried.
 func placeProblem(err error, guid string) error {
 	switch {
 	case errors.Is(err, delivery.ErrNoSpace):
@@ -304,7 +306,7 @@ func placeProblem(err error, guid string) error {
 	return err
 }
 
-// sendToEveryone is POST /everyone.
+// sendToEveryone handles POST /everyone.
 func (s *sending) sendToEveryone(r request) (any, error) {
 	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseEveryone
@@ -312,8 +314,8 @@ func (s *sending) sendToEveryone(r request) (any, error) {
 	})
 }
 
-// sendToScope is POST /uaa_scopes/{scope}. What everybody has is no way to tell
-// people apart.
+// sendToScope handles POST /uaa_scopes/{scope}. It refuses default scopes, which all
+// users have.
 func (s *sending) sendToScope(r request) (any, error) {
 	scope := r.PathValue("scope")
 	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
@@ -329,7 +331,7 @@ func (s *sending) sendToScope(r request) (any, error) {
 	})
 }
 
-// sendToAddress is POST /emails, for which no kind is needed.
+// sendToAddress handles POST /emails, which needs no kind.
 func (s *sending) sendToAddress(r request) (any, error) {
 	l, err := readLetter(r)
 	if err != nil {
@@ -346,7 +348,7 @@ func (s *sending) sendToAddress(r request) (any, error) {
 	return s.enqueue(r.Context(), n, []delivery.Person{{Email: bareAddress(l.to)}})
 }
 
-// getMessage is GET /messages/{id}.
+// getMessage handles GET /messages/{id}.
 func (s *sending) getMessage(r request) (any, error) {
 	id := r.PathValue("id")
 	m, err := s.c.Queue.Message(id)
@@ -358,7 +360,7 @@ func (s *sending) getMessage(r request) (any, error) {
 	}
 	status := m.Status
 	if status == delivery.Retry {
-		status = delivery.Failed // this dialect knows no other word for it
+		status = delivery.Failed // version 1 has no other status for it
 	}
 	return map[string]delivery.Status{"status": status}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	badRole     = `"role" must be "OrgManager", "OrgAuditor", "BillingManager" or unset`
 )
 
-// What is wrong with a request to send is said to the byte, and nothing is queued.
+// Invalid requests to send are refused with the exact message, and nothing is queued.
 func TestSendRefuses(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -70,7 +71,7 @@ func TestSendRefuses(t *testing.T) {
 	}
 	meek := w.client("meek", ScopeManage, ScopeCritical)
 	w.do(meek, "PUT", "/notifications", `{"source_name":"m","notifications":{"alarm":{"description":"d","critical":true}}}`).want(t, "register", 204, "")
-	must(w.auth.Accounts().UpdateClient("meek", func(c *auth.Client) error {
+	testkit.Must(w.auth.Accounts().UpdateClient("meek", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite, ScopeEmails}
 		return nil
 	}))(t)
@@ -81,12 +82,12 @@ func TestSendRefuses(t *testing.T) {
 		w.do(w.again("meek"), "POST", path, `{"kind_id":"news","to":"a@b","text":"t"}`).
 			want(t, "the kind of another client: "+path, 404, refused(`Notification with ID "news" belonging to client "meek" could not be found`))
 	}
-	if n := must(w.queue.Waiting())(t); n != 0 {
+	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
 }
 
-// shown is the answer of a request to send.
+// shown returns the parsed response to a request to send.
 func shown(t testing.TB, g got) (out []sent) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(g.body), &out); err != nil || g.code != 200 {
@@ -95,7 +96,7 @@ func shown(t testing.TB, g got) (out []sent) {
 	return out
 }
 
-// Each recipient kind reaches whom it should, once, and says why.
+// Each kind of recipient reaches the right users once, with the reason.
 func TestSend(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -103,7 +104,7 @@ func TestSend(t *testing.T) {
 	ann, _ := w.user("ann", "special.scope")
 	bob, _ := w.user("bob")
 	cat, _ := w.user("cat")
-	admin := must(w.auth.Accounts().UserByName("admin", ""))(t).GUID
+	admin := testkit.Must(w.auth.Accounts().UserByName("admin", ""))(t).GUID
 	for _, r := range []auth.Role{
 		{User: ann, Type: auth.SpaceDeveloper, Space: w.space.GUID},
 		{User: ann, Type: auth.SpaceManager, Space: w.space.GUID},
@@ -111,7 +112,7 @@ func TestSend(t *testing.T) {
 		{User: bob, Type: auth.OrgUser, Org: org},
 		{User: bob, Type: auth.OrgManager, Org: org},
 	} {
-		must(w.roles.Put(r))(t)
+		testkit.Must(w.roles.Put(r))(t)
 	}
 	const body = `"kind_id":"news","text":"hello","html":"<b>hello</b>","subject":"Sub","reply_to":"Re <re@example.com>","unknown":1`
 	for _, tt := range []struct {
@@ -131,7 +132,7 @@ func TestSend(t *testing.T) {
 		{"/emails", `,"to":"X <x@example.com>"`, []string{"x@example.com"}, "This message was sent directly to your email address."},
 	} {
 		t.Run(tt.path+tt.more, func(t *testing.T) {
-			before := must(w.queue.Waiting())(t)
+			before := testkit.Must(w.queue.Waiting())(t)
 			g := w.do(w.sender(), "POST", tt.path, "{"+body+tt.more+"}", with("X-Vcap-Request-Id", "req"))
 			if tt.want == nil {
 				g.want(t, "nobody", 200, "null")
@@ -149,7 +150,7 @@ func TestSend(t *testing.T) {
 			if !slices.Equal(who, want) {
 				t.Errorf("recipients = %v, want %v", who, want)
 			}
-			if after := must(w.queue.Waiting())(t); after-before != len(want) {
+			if after := testkit.Must(w.queue.Waiting())(t); after-before != len(want) {
 				t.Errorf("%d messages were queued, want %d", after-before, len(want))
 			}
 			if tt.endorsement == "" {
@@ -164,12 +165,12 @@ func TestSend(t *testing.T) {
 	g := w.do(w.sender(), "POST", "/users/"+ann, `{"kind_id":"alarm","html":"<b>x</b>"}`)
 	ms := shown(t, g)
 	g.want(t, "exactly", 200, fmt.Sprintf(`[{"status":"queued","recipient":%q,"notification_id":%q,"vcap_request_id":"UNKNOWN"}]`, ann, ms[0].ID))
-	if n := must(notices(w.db).Get(must(w.queue.Message(ms[0].ID))(t).Notice))(t); n.Subject != noSubject || n.SourceDescription != "The Sender" || n.KindDescription != "Alarms" {
+	if n := testkit.Must(notices(w.db).Get(testkit.Must(w.queue.Message(ms[0].ID))(t).Notice))(t); n.Subject != noSubject || n.SourceDescription != "The Sender" || n.KindDescription != "Alarms" {
 		t.Errorf("notice = %+v", n)
 	}
 }
 
-// An address can be told something without any registration.
+// A mail can be sent to an address without any registration.
 func TestEmailWithoutKind(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.client("fresh", ScopeEmails)
@@ -181,7 +182,7 @@ func TestEmailWithoutKind(t *testing.T) {
 	if len(problems) > 0 || len(mails) != 1 || mails[0].Subject != "CF Notification: a Bcc: c@d" {
 		t.Errorf("mails = %+v, %v", mails, problems)
 	}
-	if all := must(w.s.shelves.clients.All())(t); len(all) != 0 {
+	if all := testkit.Must(w.s.shelves.clients.All())(t); len(all) != 0 {
 		t.Errorf("clients = %+v, want none", all)
 	}
 }
@@ -192,19 +193,19 @@ func TestMessageStatus(t *testing.T) {
 	w.do(w.sender(), "GET", "/messages/none", "").want(t, "unknown", 404, refused(`Message with ID "none" could not be found`))
 	id := shown(t, w.do(w.sender(), "POST", "/users/u", `{"kind_id":"news","text":"t"}`))[0].ID
 	for status, want := range map[delivery.Status]delivery.Status{delivery.Retry: delivery.Failed, delivery.Delivered: delivery.Delivered, delivery.Failed: delivery.Failed, delivery.Undeliverable: delivery.Undeliverable} {
-		must(messages(w.db).Update(id, func(m *delivery.Message) error { m.Status = status; return nil }))(t)
+		testkit.Must(messages(w.db).Update(id, func(m *delivery.Message) error { m.Status = status; return nil }))(t)
 		w.do(w.client("mailer", ScopeEmails), "GET", "/messages/"+id, "").want(t, string(status), 200, fmt.Sprintf(`{"status":%q}`, want))
 	}
 }
 
-// A platform that fails is told apart from one that knows no such place.
+// An error of the platform is distinguished from a space that does not exist.
 func TestPlatformFails(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Directory = &failingDirectory{Directory: c.Directory} })
 	w.register()
 	w.do(w.sender(), "POST", "/spaces/x", `{"kind_id":"news","text":"t"}`).
 		want(t, "loading the space", 502, refused("CloudController Failure: the platform does not answer as it should: status 500"))
 	w.do(w.sender(), "POST", "/everyone", `{"kind_id":"news","text":"t"}`).want(t, "listing", 500, refused("Internal Server Error"))
-	if n := must(w.queue.Waiting())(t); n != 0 {
+	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
 }
@@ -234,13 +235,13 @@ func FuzzBareAddress(f *testing.F) {
 
 var errBroken = errors.New("the list ends in the middle")
 
-// A disk that is nearly full takes no more messages, in either version.
+// While the disk is nearly full, messages are refused, in both versions.
 func TestSendNoRoom(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Space = func() error { return errors.New("only 3 MB are free") } })
 	w.register()
 	g := w.do(w.sender(), "POST", "/everyone", `{"kind_id":"news","text":"hello"}`)
 	g.want(t, "no room", 503, `{"errors":["There is no room for more messages: try again later"]}`)
-	if n := must(w.queue.Waiting())(t); n != 0 {
+	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
 	if err := w.s.launch(campaign{ID: "c"}, nil); err == nil {

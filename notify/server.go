@@ -1,6 +1,6 @@
-// Package notify tells people something: it is the notification service at
-// /notify. Clients register kinds of notifications and send them to users, spaces,
-// organizations, scopes, addresses or everyone; each recipient gets a mail.
+// Package notify is the notification service at /notify. Clients register kinds of
+// notifications and send them to users, spaces, organizations, scopes, addresses or
+// everyone; each recipient gets a mail.
 //
 //	request ─▶ guard (rights) ─▶ kinds, templates, preferences      Server, on disk
 //	              │
@@ -9,7 +9,7 @@
 //	            Courier ◀─────────────────────────┘
 //	              └─▶ Compose (subscribed? template filled in) ─▶ Post: SMTP, or the Inbox
 //
-// There are two dialects, told apart by the header X-NOTIFICATIONS-VERSION.
+// The API has two versions. The header X-NOTIFICATIONS-VERSION selects one.
 package notify
 
 import (
@@ -36,59 +36,58 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// VersionHeader chooses the dialect of a request; without it 1 is meant.
+// VersionHeader selects the API version of a request; the default is 1.
 const VersionHeader = "X-NOTIFICATIONS-VERSION"
 
-// Bounds of what is read from outside.
+// Limits of the input.
 const (
 	maxBody      = 1 << 20 // bytes of any body
 	maxName      = 255     // characters of ids, names and descriptions
 	maxRequestID = 128
 )
 
-// Verifier tells whom a token stands for. auth.Server is the real one.
+// Verifier returns the principal of a token. auth.Server implements it.
 type Verifier interface {
 	// Verify returns auth.ErrExpired, auth.ErrRevoked or auth.ErrInvalidToken for a
-	// token that is not to be believed.
+	// token that is not valid.
 	Verify(token string) (auth.Principal, error)
 }
 
 var _ Verifier = (*RemoteKeys)(nil)
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	DB        *store.DB
 	Auth      Verifier
 	Directory delivery.Directory
 	Queue     *delivery.Queue
-	// PublicURL is where the service is: http://127.0.0.1:8484/notify.
+	// PublicURL is the URL of the service: http://127.0.0.1:8484/notify.
 	PublicURL string
-	// From is the address that mails come from.
+	// From is the sender address of mails.
 	From string
-	// Domain is what {{.Domain}} stands for in templates.
+	// Domain is the value of {{.Domain}} in templates.
 	Domain string
-	// EncryptionKey is what {{.UnsubscribeID}} is made with; empty: it stands for
-	// nothing.
+	// EncryptionKey encrypts {{.UnsubscribeID}}. If it is empty, so is the id.
 	EncryptionKey string
-	// CORSOrigin is which pages may read preferences; empty: all.
+	// CORSOrigin is the origin of the pages that can read preferences; empty: all.
 	CORSOrigin string
-	// DefaultScopes are what every user has, so nobody can be told apart by them;
-	// nil: the platform's.
+	// DefaultScopes are the scopes of all users, which cannot be used as recipients. If
+	// nil, the default is platformScopes.
 	DefaultScopes []string
-	// Space says why nothing more may be kept on disk; nil: nobody looks.
+	// Space returns an error if nothing more can be stored on disk; nil: no check.
 	Space  func() error
 	Logger *slog.Logger
 }
 
-// platformScopes is what every user of the platform has.
+// platformScopes are the scopes of all users in Cloud Foundry.
 var platformScopes = []string{
 	"openid", "cloud_controller.read", "cloud_controller.write", "cloud_controller_service_permissions.read",
 	"password.write", "uaa.user", "scim.me", "scim.userids", "approvals.me", "oauth.approvals",
 	ScopePrefsRead, ScopePrefsWrite,
 }
 
-// Server answers requests, and composes the mails that come of them. It may be
-// used by many goroutines.
+// Server handles requests and composes the mails for them. It is safe for concurrent
+// use.
 type Server struct {
 	*core
 	*composer
@@ -99,7 +98,7 @@ type Server struct {
 	versions map[int]http.Handler
 }
 
-// core is what all parts of the Server use: its settings and its records.
+// core has the settings and records that all parts of the Server use.
 type core struct {
 	c       Config
 	log     *slog.Logger
@@ -128,13 +127,13 @@ type (
 	templates          struct{ *core }
 	preferenceHandlers struct{ *core }
 	sending            struct{ *core }
-	composer           struct{ *core } // from a message to its mail
+	composer           struct{ *core } // composes the mail of a message
 	senders            struct{ *core }
 	templates2         struct{ *core }
 	campaignTypes      struct{ *core }
 )
 
-// New makes a Server.
+// New creates a Server.
 func New(c Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"DB": c.DB == nil, "Auth": c.Auth == nil, "Directory": c.Directory == nil, "Queue": c.Queue == nil, "Logger": c.Logger == nil,
@@ -168,14 +167,14 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// dialect is one version of the service.
+// dialect is one version of the API.
 type dialect struct {
 	version   int
 	rights    map[string]right
 	endpoints map[string]endpoint
 }
 
-// endpoints are the answers of version 1.
+// endpoints returns the endpoints of version 1.
 func (s *Server) endpoints() map[string]endpoint {
 	return map[string]endpoint{
 		"GET /info": func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
@@ -213,26 +212,26 @@ func (s *Server) endpoints() map[string]endpoint {
 	}
 }
 
-// request is a request that was let in, and who made it.
+// request is an authorized request with its caller.
 type request struct {
 	*http.Request
 	who auth.Principal
 }
 
-// endpoint answers with a value for the body, a reply, or an error.
+// endpoint returns a value for the body, a reply, or an error.
 type endpoint func(r request) (any, error)
 
-// reply is a response that is more than a body with status 200.
+// reply is a response with more than a body and status 200.
 type reply struct {
 	status int
 	body   any // as JSON; nil: none
 }
 
-// noContent is the answer when there is nothing to say.
+// noContent is the response without a body.
 var noContent = reply{status: http.StatusNoContent}
 
-// mux puts every endpoint behind its right. Whatever is on no list is not found,
-// whichever the method.
+// mux wraps every endpoint with its permission check. All other paths give 404, with
+// any method.
 func (s *Server) mux(d dialect) (http.Handler, error) {
 	if err := checkRights(d.rights, slices.Sorted(maps.Keys(d.endpoints))); err != nil {
 		return nil, err
@@ -245,8 +244,8 @@ func (s *Server) mux(d dialect) (http.Handler, error) {
 	return mux, nil
 }
 
-// Handler answers requests whose paths begin at the service: /templates. Whoever
-// puts it below another path strips that before.
+// Handler returns the handler for paths relative to the service, such as /templates. To
+// serve it under another path, strip that prefix first.
 func (s *Server) Handler() http.Handler {
 	return s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		version, ok := versionOf(r.Header.Get(VersionHeader))
@@ -263,7 +262,7 @@ func (s *Server) Handler() http.Handler {
 	}))
 }
 
-// versionOf reads the header that chooses the dialect.
+// versionOf parses the header that selects the API version.
 func versionOf(header string) (int, bool) {
 	if header == "" {
 		return delivery.V1, true
@@ -272,7 +271,7 @@ func versionOf(header string) (int, bool) {
 	return n, err == nil
 }
 
-// recovered makes a panic cost one answer and not the daemon.
+// recovered turns a panic into an error response, so that the daemon keeps running.
 func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -290,7 +289,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// serve lets in those who may, and writes what the endpoint answers.
+// serve checks the permission of the caller and writes the response of the endpoint.
 func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -316,7 +315,7 @@ func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
 	})
 }
 
-// admit returns who asks, if they may.
+// admit returns the caller if it has the permission.
 func (s *Server) admit(r *http.Request, version int, needs right) (auth.Principal, error) {
 	if needs.open {
 		return auth.Principal{}, nil
@@ -337,8 +336,8 @@ func (s *Server) admit(r *http.Request, version int, needs right) (auth.Principa
 	return who, nil
 }
 
-// caller is who makes the request: whom a door knows already, or the bearer of a
-// token.
+// caller returns the caller of the request: the principal that the listener has set, or
+// the one of the token.
 func (s *Server) caller(r *http.Request, version int) (auth.Principal, error) {
 	if p, ok := auth.FromContext(r.Context()); ok {
 		p.Client = cmp.Or(p.Client, p.ID)
@@ -355,8 +354,7 @@ func (s *Server) caller(r *http.Request, version int) (auth.Principal, error) {
 	return who, nil
 }
 
-// failure is the answer to an error. Only what is nobody's fault outside goes
-// into the log.
+// failure returns the response for an error. Only errors of the server are logged.
 func (s *Server) failure(r *http.Request, err error) reply {
 	p := toProblem(err)
 	if p.status >= http.StatusInternalServerError && r.Context().Err() == nil && !errors.Is(err, errInternal) {
@@ -365,8 +363,8 @@ func (s *Server) failure(r *http.Request, err error) reply {
 	return reply{status: p.status, body: errorBody{Errors: []string{p.message}}}
 }
 
-// write sends an answer. Clients know errors with a line end, and those about who
-// they are without.
+// write sends a response. Errors end with a newline, except 401 and 403, as clients
+// expect.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, a reply) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -392,14 +390,14 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a reply) {
 	}
 }
 
-// fields are the members of a JSON object, not read yet. Names count with their
-// capitals, which encoding/json would forgive.
+// fields are the members of a JSON object, not decoded yet. Unlike encoding/json, names
+// are case-sensitive.
 type fields map[string]json.RawMessage
 
-// errEmpty is a body without a byte.
+// errEmpty is the error for an empty body.
 var errEmpty = errors.New("the body is empty")
 
-// readFields reads the body, which is one JSON object. It is nil for null.
+// readFields parses the body, which is one JSON object. It is nil for null.
 func readFields(r request) (fields, error) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -418,7 +416,7 @@ func parseFields(raw []byte) (f fields, err error) {
 	return f, nil
 }
 
-// asRequest is an error of reading a body: never the server's fault.
+// asRequest converts an error of reading a body, which is never the server's fault.
 func asRequest(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
@@ -429,8 +427,8 @@ func asRequest(err error) error {
 	return errParse
 }
 
-// into reads members into the variables that are named after them. One that is not
-// there, or null, leaves its variable alone.
+// into decodes members into the variables that are named after them. A missing or null
+// member does not change its variable.
 func (f fields) into(vars map[string]any) error {
 	for name, v := range vars {
 		raw, ok := f[name]
@@ -441,7 +439,7 @@ func (f fields) into(vars map[string]any) error {
 	return nil
 }
 
-// other returns a member that is not among those known, or false.
+// other returns a member with an unknown name, or false.
 func (f fields) other(known ...string) (string, bool) {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		if !slices.Contains(known, name) {
@@ -451,7 +449,7 @@ func (f fields) other(known ...string) (string, bool) {
 	return "", false
 }
 
-// tooLong says that a text has more characters than are kept, or nothing.
+// tooLong returns an error if a text is too long to store.
 func tooLong(name, text string) error {
 	if len([]rune(text)) > maxName {
 		return invalid("%q has more than %d characters", name, maxName)

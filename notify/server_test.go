@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// The header chooses the dialect; both live side by side.
+// The header selects the API version; both are served at the same time.
 func TestVersions(t *testing.T) {
 	w := newHTTPWorld(t)
 	for header, want := range map[string]string{
@@ -29,7 +29,7 @@ func TestVersions(t *testing.T) {
 	w.do(w.sender(), "GET", "/templates", "", version2).want(t, "templates of version 2", 200, `{"_links":{"self":{"href":"/templates"}},"templates":[]}`)
 }
 
-// What is not there is not found, whichever the method.
+// Unknown paths give 404, with any method.
 func TestUnknown(t *testing.T) {
 	w := newHTTPWorld(t)
 	for _, tt := range []struct{ method, path string }{
@@ -60,7 +60,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// Names in paths are decoded: a kind may have blanks and slashes.
+// Names in paths are decoded: a kind can contain spaces and slashes.
 func TestPathNames(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.do(w.sender(), "PUT", "/notifications", `{"source_name":"s","notifications":{"a b/c":{"description":"d"}}}`).want(t, "register", 204, "")
@@ -70,7 +70,7 @@ func TestPathNames(t *testing.T) {
 	w.do(w.sender(), "GET", "/templates/"+long, "").want(t, "long", 404, refused(`Template with ID "`+long[:64]+`..." could not be found`))
 }
 
-// Errors end in a line, those about who asks and successes do not.
+// Errors end with a newline; 401, 403 and successes do not.
 func TestLineEnds(t *testing.T) {
 	w := newHTTPWorld(t)
 	for _, tt := range []struct {
@@ -85,7 +85,7 @@ func TestLineEnds(t *testing.T) {
 	}
 }
 
-// A panic costs one answer.
+// A panic affects only one response.
 func TestPanic(t *testing.T) {
 	w := newHTTPWorld(t, func(c *Config) { c.Auth = panicking{} })
 	w.do("a.b.c", "GET", "/templates", "").want(t, "panic", 500, refused("Internal Server Error"))
@@ -98,7 +98,7 @@ type panicking struct{}
 
 func (panicking) Verify(string) (auth.Principal, error) { panic("no") }
 
-// A door that knows who comes needs no token.
+// A request with a known principal needs no token.
 func TestKnownCaller(t *testing.T) {
 	w := newHTTPWorld(t)
 	who := auth.Principal{ID: "local", Scopes: []string{ScopeTemplatesRead, ScopeManage}}

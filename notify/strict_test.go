@@ -14,8 +14,7 @@ import (
 	"github.com/dewrun/dew/notify/delivery"
 )
 
-// Two values for one key, and text that is not UTF-8, are refused like any body that
-// cannot be read.
+// Duplicate keys and invalid UTF-8 are refused like any malformed body.
 func TestUnclearBodies(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.sender()
@@ -39,7 +38,7 @@ func TestUnclearBodies(t *testing.T) {
 	w.do(token, "POST", "/users/%FF", `{"kind_id":"k","text":"t"}`).want(t, "path", 400, refused("Request address is not valid UTF-8"))
 }
 
-// A body that arrives too slowly is answered, in both versions.
+// A body that arrives too slowly gets a response, in both versions.
 func TestSlowBody(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.sender()

@@ -14,10 +14,10 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Template makes the parts of a mail from what a sender wrote.
+// Template renders the parts of a mail from the texts of a sender.
 type Template struct {
 	ID       string          `json:"id"`
-	Client   string          `json:"client,omitempty"` // who owns it, in version 2
+	Client   string          `json:"client,omitempty"` // its owner, in version 2
 	Name     string          `json:"name"`
 	Subject  string          `json:"subject"`
 	Text     string          `json:"text"`
@@ -26,19 +26,19 @@ type Template struct {
 }
 
 const (
-	defaultTemplate = "default" // id of the one that needs no association
+	defaultTemplate = "default" // id of the template that needs no association
 	defaultSubject  = "{{.Subject}}"
 	maxPart         = 256 << 10 // bytes of one part of a template
 	maxTemplates    = 1000
 )
 
-// builtIn is the default template until somebody puts another in its place.
+// builtIn is the default template until an administrator replaces it.
 var builtIn = Template{
 	ID: defaultTemplate, Name: "Default Template", Subject: "CF Notification: {{.Subject}}",
 	Text: "{{.Endorsement}}\n{{.Text}}", HTML: "<p>{{.Endorsement}}</p>{{.HTML}}", Metadata: json.RawMessage("{}"),
 }
 
-// templateShape is how a template is shown.
+// templateShape is the JSON format of a template.
 type templateShape struct {
 	Name     string          `json:"name"`
 	Subject  string          `json:"subject"`
@@ -47,14 +47,14 @@ type templateShape struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// newID makes an id in the form of a UUID.
+// newID returns a new id in the format of a UUID.
 func newID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// readTemplate reads the body of a request that makes or replaces a template.
+// readTemplate parses the body of a request that creates or replaces a template.
 func readTemplate(r request) (t Template, err error) {
 	f, err := readFields(r)
 	if err != nil {
@@ -82,7 +82,7 @@ func readTemplate(r request) (t Template, err error) {
 	return t, t.check()
 }
 
-// readMetadata reads an object that clients keep beside a template, or null.
+// readMetadata parses the metadata of a template: an object or null.
 func readMetadata(raw json.RawMessage) (json.RawMessage, error) {
 	if raw == nil {
 		return json.RawMessage("{}"), nil
@@ -94,7 +94,7 @@ func readMetadata(raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// check refuses what could not be kept or filled in, and says where.
+// check refuses a template that cannot be stored or rendered, and says which part.
 func (t Template) check() error {
 	if err := cmp.Or(tooLong("name", t.Name), tooLong("subject", t.Subject)); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t Template) check() error {
 	return nil
 }
 
-// createTemplate is POST /templates.
+// createTemplate handles POST /templates.
 func (s *templates) createTemplate(r request) (any, error) {
 	t, err := readTemplate(r)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *templates) createTemplate(r request) (any, error) {
 	return reply{status: http.StatusCreated, body: map[string]string{"template-id": t.ID}}, nil
 }
 
-// addTemplate keeps a new template, if there is room.
+// addTemplate stores a new template, unless there are too many.
 func addTemplate(shelf *store.Bucket[Template], t Template) error {
 	all, err := shelf.All()
 	if err != nil {
@@ -144,7 +144,7 @@ func addTemplate(shelf *store.Bucket[Template], t Template) error {
 	return nil
 }
 
-// listTemplates is GET /templates.
+// listTemplates handles GET /templates.
 func (s *templates) listTemplates(request) (any, error) {
 	all, err := s.shelves.templates.All()
 	if err != nil {
@@ -162,11 +162,10 @@ func (s *templates) listTemplates(request) (any, error) {
 	return out, nil
 }
 
-// templateID is the template that a path means: /default_template names none.
+// templateID returns the id in the path; /default_template has none.
 func templateID(r request) string { return cmp.Or(r.PathValue("id"), defaultTemplate) }
 
-// template returns a template, or the answer that there is none. The default one
-// is always there.
+// template returns a template, or a not-found error. The default one always exists.
 func (s *core) template(shelf *store.Bucket[Template], id string) (Template, error) {
 	t, err := shelf.Get(id)
 	switch {
@@ -180,7 +179,7 @@ func (s *core) template(shelf *store.Bucket[Template], id string) (Template, err
 	return t, notFound("Template with ID %q could not be found", inbound.Shorten(id))
 }
 
-// getTemplate is GET /templates/{id} and GET /default_template.
+// getTemplate handles GET /templates/{id} and GET /default_template.
 func (s *templates) getTemplate(r request) (any, error) {
 	t, err := s.template(s.shelves.templates, templateID(r))
 	if err != nil {
@@ -189,7 +188,7 @@ func (s *templates) getTemplate(r request) (any, error) {
 	return templateShape{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata}, nil
 }
 
-// updateTemplate is PUT /templates/{id} and PUT /default_template.
+// updateTemplate handles PUT /templates/{id} and PUT /default_template.
 func (s *templates) updateTemplate(r request) (any, error) {
 	t, err := readTemplate(r)
 	if err != nil {
@@ -209,8 +208,8 @@ func (s *templates) updateTemplate(r request) (any, error) {
 	})
 }
 
-// deleteTemplate is DELETE /templates/{id}. Clients and kinds that had it get the
-// default one, which itself goes back to what it was at first.
+// deleteTemplate handles DELETE /templates/{id}. Clients and kinds with the template
+// get the default one. Deleting the default template resets it to the built-in one.
 func (s *templates) deleteTemplate(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		shelf := s.shelves.templates.With(tx)
@@ -225,7 +224,7 @@ func (s *templates) deleteTemplate(r request) (any, error) {
 	})
 }
 
-// release takes a template from whoever has it.
+// release removes a template from the clients and kinds that use it.
 func (s *templates) release(tx *store.Tx, template string) error {
 	clients, kinds, err := s.associated(tx, template)
 	if err != nil {
@@ -246,8 +245,8 @@ func (s *templates) release(tx *store.Tx, template string) error {
 	return nil
 }
 
-// associated returns the clients and kinds that have a template; for the default
-// one, those that have no other.
+// associated returns the clients and kinds that use a template. For the default one,
+// these are the clients and kinds without a template.
 func (s *templates) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
 	clients, err := s.shelves.clients.With(tx).All()
 	if err != nil {
@@ -262,7 +261,7 @@ func (s *templates) associated(tx *store.Tx, template string) ([]Client, []Kind,
 	return clients, kinds, nil
 }
 
-// listAssociations is GET /templates/{id}/associations.
+// listAssociations handles GET /templates/{id}/associations.
 func (s *templates) listAssociations(r request) (any, error) {
 	type association struct {
 		Client string `json:"client"`

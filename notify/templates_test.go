@@ -46,7 +46,7 @@ func TestTemplateRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for path, method := range paths {
 				if len(tt.body) > maxPart && method != "POST" {
-					continue // once is enough: large bodies take their time
+					continue // once is enough, because large bodies are slow
 				}
 				w.do(w.sender(), method, path, tt.body).want(t, method+" "+path, tt.code, refused(tt.message))
 			}
@@ -65,8 +65,7 @@ func TestTemplateRefusals(t *testing.T) {
 const builtInShape = `{"name":"Default Template","subject":"CF Notification: {{.Subject}}","html":"\u003cp\u003e{{.Endorsement}}\u003c/p\u003e{{.HTML}}",` +
 	`"text":"{{.Endorsement}}\n{{.Text}}","metadata":{}}`
 
-// The life of templates: made, read, replaced, deleted; the default one is always
-// there.
+// Templates are created, read, replaced and deleted; the default one always exists.
 func TestTemplates(t *testing.T) {
 	w := newHTTPWorld(t)
 	token := w.sender()
@@ -94,7 +93,7 @@ func TestTemplates(t *testing.T) {
 	w.do(token, "GET", "/default_template", "").want(t, "built in again", 200, builtInShape)
 }
 
-// A deleted template is nobody's any more.
+// A deleted template is no longer assigned.
 func TestAssociations(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
@@ -115,7 +114,7 @@ func TestAssociations(t *testing.T) {
 	list("default", all)
 }
 
-// There is an end to how many templates are kept.
+// The number of templates is limited.
 func TestTemplatesBounded(t *testing.T) {
 	w := newHTTPWorld(t)
 	err := w.db.Update(func(tx *store.Tx) (err error) {

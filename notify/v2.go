@@ -13,28 +13,28 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Version 2 has other nouns for the same trade: a client has senders, a sender has
-// campaign types, and a campaign of a type goes to many people at once. Everything
-// belongs to the client that made it; to others it is not there.
+// Version 2 uses other terms: a client has senders, a sender has campaign types, and a
+// campaign of a type goes to many recipients. All resources belong to the client that
+// created them; other clients cannot see them.
 
-// sender is in whose name a campaign goes out.
+// sender is the sender of a campaign.
 type sender struct {
 	ID     string `json:"id"`
 	Client string `json:"client"`
 	Name   string `json:"name"`
 }
 
-// campaignType is what a user can unsubscribe from.
+// campaignType is a type of campaign, which users can unsubscribe from.
 type campaignType struct {
 	ID          string `json:"id"`
 	Sender      string `json:"sender"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Critical    bool   `json:"critical,omitempty"`
-	Template    string `json:"template,omitempty"` // id; empty: the default one
+	Template    string `json:"template,omitempty"` // id; empty: the default template
 }
 
-// campaign is what was sent to whom.
+// campaign is a campaign with its recipients.
 type campaign struct {
 	ID       string              `json:"id"`
 	Sender   string              `json:"sender"`
@@ -48,7 +48,7 @@ type campaign struct {
 	Created  time.Time           `json:"created"`
 }
 
-// campaignTime remembers when to look whether a campaign can be forgotten.
+// campaignTime has the time after which a campaign can be dropped.
 type campaignTime struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
@@ -79,7 +79,7 @@ func newShelves2(db *store.DB) shelves2 {
 	}
 }
 
-// nameKey makes a name unique among those of an owner. Nothing is no name.
+// nameKey returns a key that makes a name unique per owner, or "" for an empty name.
 func nameKey(owner, name string) string {
 	if name == "" {
 		return ""
@@ -87,7 +87,7 @@ func nameKey(owner, name string) string {
 	return keyOf(owner, name)
 }
 
-// rights2 says for every pattern of version 2 what it needs.
+// rights2 has the required permission of every pattern of version 2.
 var rights2 = map[string]right{
 	"GET /{$}":  {open: true},
 	"GET /info": {open: true},
@@ -109,7 +109,7 @@ var rights2 = map[string]right{
 	"GET /templates/{id}":       {oneOf: []string{ScopeWrite}},
 	"PUT /templates/{id}":       {oneOf: []string{ScopeWrite}},
 	"DELETE /templates/{id}":    {oneOf: []string{ScopeWrite}},
-	"PUT /templates/default":    {oneOf: []string{ScopeAdmin}}, // it is everybody's
+	"PUT /templates/default":    {oneOf: []string{ScopeAdmin}}, // all clients share it
 	"DELETE /templates/default": {oneOf: []string{ScopeAdmin}},
 
 	"POST /senders/{id}/campaigns": {oneOf: []string{ScopeWrite}},
@@ -120,7 +120,7 @@ var rights2 = map[string]right{
 	"DELETE /campaign_types/{id}/unsubscribers/{user}": {oneOf: []string{ScopePrefsAdmin, ScopePrefsWrite}, self: true},
 }
 
-// endpoints2 are the answers of version 2.
+// endpoints2 returns the endpoints of version 2.
 func (s *Server) endpoints2() map[string]endpoint {
 	return map[string]endpoint{
 		"GET /{$}":  s.root2,
@@ -155,7 +155,7 @@ func (s *Server) endpoints2() map[string]endpoint {
 	}
 }
 
-// link and links lead from one answer to others.
+// link and links refer from one response to others.
 type (
 	link struct {
 		Href string `json:"href"`
@@ -163,7 +163,7 @@ type (
 	links map[string]link
 )
 
-// linksTo makes links of names and paths.
+// linksTo returns links from pairs of names and paths.
 func linksTo(pairs ...string) links {
 	out := links{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -172,12 +172,12 @@ func linksTo(pairs ...string) links {
 	return out
 }
 
-// root2 is GET /.
+// root2 handles GET /.
 func (s *Server) root2(request) (any, error) {
 	return map[string]links{"_links": linksTo("self", "/", "senders", "/senders", "templates", "/templates")}, nil
 }
 
-// read2 reads a body into v, which leaves unknown members alone.
+// read2 parses a body into v and ignores unknown members.
 func read2(r request, v any, complaint string) error {
 	f, err := readFields(r)
 	if errors.Is(err, errParse) || errors.Is(err, errEmpty) {
@@ -193,13 +193,13 @@ func read2(r request, v any, complaint string) error {
 	return nil
 }
 
-// The complaints about bodies that cannot be read.
+// The error messages for malformed bodies.
 const (
 	badBody         = "invalid json body"
 	badTemplateBody = "malformed JSON request"
 )
 
-// joined makes one answer of everything that is wrong, or none.
+// joined returns one error with all messages, or nil.
 func joined(wrong []string) error {
 	if len(wrong) == 0 {
 		return nil
@@ -207,8 +207,7 @@ func joined(wrong []string) error {
 	return invalid("%s", strings.Join(wrong, ", "))
 }
 
-// seen turns an error of looking something up into the answer that it is not
-// there.
+// seen converts a lookup error into the response that the resource does not exist.
 func seen(err error, noun, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound("%s with id %q could not be found", noun, inbound.Shorten(id))

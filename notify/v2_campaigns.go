@@ -25,17 +25,17 @@ const (
 	toEmails = "emails"
 )
 
-// endorseOrg2 is how this dialect speaks of organizations.
+// endorseOrg2 is the text for organizations in version 2.
 const endorseOrg2 = "You received this message because you belong to the {{.Organization}} organization."
 
-// A campaign is remembered as long as its messages, and looked after not more
-// often than forgetEvery.
+// A campaign is stored as long as its messages. Old ones are dropped at most once per
+// forgetEvery.
 const (
 	keepCampaign = delivery.KeepEnded + time.Hour
 	forgetEvery  = time.Hour
 )
 
-// campaignBody is what a request says of a campaign.
+// campaignBody is the body of a request for a campaign.
 type campaignBody struct {
 	SendTo   map[string][]string `json:"send_to"`
 	Type     string              `json:"campaign_type_id"`
@@ -63,7 +63,7 @@ func presentCampaign(c campaign) campaignShape {
 	}
 }
 
-// check says the first thing that is wrong with a campaign.
+// check returns the first error of a campaign.
 func (b campaignBody) check() error {
 	for _, audience := range slices.Sorted(maps.Keys(b.SendTo)) {
 		if !slices.Contains([]string{toUsers, toSpaces, toOrgs, toEmails}, audience) {
@@ -98,10 +98,10 @@ type campaigns struct {
 	*core
 
 	mu     sync.Mutex
-	forgot time.Time // when old campaigns were last forgotten; guarded by mu
+	forgot time.Time // when old campaigns were last dropped; guarded by mu
 }
 
-// createCampaign is POST /senders/{id}/campaigns.
+// createCampaign handles POST /senders/{id}/campaigns.
 func (s *campaigns) createCampaign(r request) (any, error) {
 	var body campaignBody
 	if err := read2(r, &body, badBody); err != nil {
@@ -129,8 +129,8 @@ func (s *campaigns) createCampaign(r request) (any, error) {
 	return reply{status: http.StatusAccepted, body: presentCampaign(c)}, nil
 }
 
-// campaignNotice is what everybody in a campaign is told, and settles its
-// template.
+// campaignNotice returns the notice for all recipients of a campaign, and sets the
+// campaign's template.
 func (s *campaigns) campaignNotice(r request, c *campaign) (n delivery.Notice, err error) {
 	var t campaignType
 	var from sender
@@ -171,14 +171,14 @@ func (s *campaigns) campaignNotice(r request, c *campaign) (n delivery.Notice, e
 	}, nil
 }
 
-// batch is a notice for one audience, with what is said about it.
+// batch is a notice for one audience, with the reason that recipients read.
 type batch struct {
 	notice delivery.Notice
 	people []delivery.Person
 }
 
-// expand finds the people of all audiences. Nobody is told twice; places that are
-// not there have nobody in them.
+// expand returns the recipients of all audiences. Each recipient is included once;
+// spaces and organizations that do not exist have none.
 func (s *campaigns) expand(ctx context.Context, to map[string][]string, n delivery.Notice) ([]batch, error) {
 	x := &expansion{s: s, n: n, told: map[delivery.Person]bool{}}
 	direct := make([]delivery.Person, 0, len(to[toUsers]))
@@ -214,7 +214,7 @@ type expansion struct {
 	batches []batch
 }
 
-// place adds the people of a space or an organization, if it is there.
+// place adds the people of a space or an organization, if it exists.
 func (x *expansion) place(a delivery.Audience, err error, endorsement string) error {
 	if errors.Is(err, delivery.ErrNoSpace) || errors.Is(err, delivery.ErrNoOrg) {
 		return nil
@@ -244,7 +244,7 @@ func (x *expansion) add(a delivery.Audience, endorsement string, people []delive
 	x.batches = append(x.batches, batch{n, fresh})
 }
 
-// launch keeps a campaign and all its messages, or nothing.
+// launch stores a campaign and all its messages, or nothing.
 func (s *campaigns) launch(c campaign, batches []batch) error {
 	if err := s.room(); err != nil {
 		return err
@@ -266,8 +266,8 @@ func (s *campaigns) launch(c campaign, batches []batch) error {
 	})
 }
 
-// forgetCampaigns drops campaigns whose messages are forgotten. A failure is tried
-// again with a later campaign.
+// forgetCampaigns drops campaigns whose messages are dropped. If it fails, a later
+// campaign repeats it.
 func (s *campaigns) forgetCampaigns() {
 	now := time.Now()
 	s.mu.Lock()
@@ -308,7 +308,7 @@ func (s *campaigns) dropCampaigns(before time.Time) error {
 	return nil
 }
 
-// campaign returns a campaign of a sender of the client that asks.
+// campaign returns a campaign of one of the caller's senders.
 func (s *campaigns) campaign(r request) (c campaign, err error) {
 	id := r.PathValue("id")
 	err = s.c.DB.View(func(tx *store.Tx) error {
@@ -324,7 +324,7 @@ func (s *campaigns) campaign(r request) (c campaign, err error) {
 	return c, err
 }
 
-// getCampaign is GET /campaigns/{id}.
+// getCampaign handles GET /campaigns/{id}.
 func (s *campaigns) getCampaign(r request) (any, error) {
 	c, err := s.campaign(r)
 	return presentCampaign(c), err
@@ -344,7 +344,7 @@ type statusShape struct {
 	Links         links      `json:"_links"`
 }
 
-// getCampaignStatus is GET /campaigns/{id}/status.
+// getCampaignStatus handles GET /campaigns/{id}/status.
 func (s *campaigns) getCampaignStatus(r request) (any, error) {
 	c, err := s.campaign(r)
 	if err != nil {
@@ -361,7 +361,7 @@ func (s *campaigns) getCampaignStatus(r request) (any, error) {
 		Links: linksTo("self", path+"/status", "campaign", path),
 	}
 	if count.Waiting() == 0 {
-		// A campaign that reaches nobody is done when it begins.
+		// A campaign without recipients is completed at once.
 		ended := cmp.Or(count.Ended, c.Created)
 		out.Status, out.Completed = "completed", &ended
 	}

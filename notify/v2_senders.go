@@ -19,7 +19,7 @@ func presentSender(s sender) senderShape {
 	return senderShape{ID: s.ID, Name: s.Name, Links: linksTo("self", path, "campaign_types", path+"/campaign_types", "campaigns", path+"/campaigns")}
 }
 
-// sender returns a sender of the client that asks.
+// sender returns a sender of the calling client.
 func (s *core) sender(tx *store.Tx, r request, id string) (sender, error) {
 	v, err := s.shelves.senders.With(tx).Get(id)
 	if err == nil && v.Client != r.who.Client {
@@ -28,7 +28,7 @@ func (s *core) sender(tx *store.Tx, r request, id string) (sender, error) {
 	return v, seen(err, "Sender", id)
 }
 
-// createSender is POST /senders. A name that is there already gives that sender.
+// createSender handles POST /senders. For an existing name it returns that sender.
 func (s *senders) createSender(r request) (any, error) {
 	var body struct {
 		Name string `json:"name"`
@@ -61,7 +61,7 @@ func (s *senders) createSender(r request) (any, error) {
 	return reply{status: http.StatusCreated, body: presentSender(v)}, nil
 }
 
-// kept says what could not be written.
+// kept adds to an error which record could not be stored.
 func kept(err error, noun, id string) error {
 	if err != nil {
 		return fmt.Errorf("cannot keep %s %s: %w", noun, id, err)
@@ -69,7 +69,7 @@ func kept(err error, noun, id string) error {
 	return nil
 }
 
-// listSenders is GET /senders.
+// listSenders handles GET /senders.
 func (s *senders) listSenders(r request) (any, error) {
 	all, err := s.shelves.senders.By("client", r.who.Client)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *senders) listSenders(r request) (any, error) {
 	return map[string]any{"senders": shapes, "_links": linksTo("self", "/senders")}, nil
 }
 
-// getSender is GET /senders/{id}.
+// getSender handles GET /senders/{id}.
 func (s *senders) getSender(r request) (any, error) {
 	var v sender
 	err := s.c.DB.View(func(tx *store.Tx) (err error) {
@@ -92,7 +92,7 @@ func (s *senders) getSender(r request) (any, error) {
 	return presentSender(v), err
 }
 
-// updateSender is PUT /senders/{id}.
+// updateSender handles PUT /senders/{id}.
 func (s *senders) updateSender(r request) (any, error) {
 	var body struct {
 		Name string `json:"name"`
@@ -118,7 +118,7 @@ func (s *senders) updateSender(r request) (any, error) {
 	return presentSender(v), err
 }
 
-// deleteSender is DELETE /senders/{id}. Its campaign types go with it.
+// deleteSender handles DELETE /senders/{id}. It also deletes the campaign types.
 func (s *senders) deleteSender(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		v, err := s.sender(tx, r, r.PathValue("id"))

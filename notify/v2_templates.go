@@ -11,8 +11,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// builtIn2 is the default template of version 2 until somebody puts another in its
-// place.
+// builtIn2 is the default template of version 2 until an administrator replaces it.
 var builtIn2 = Template{
 	ID: defaultTemplate, Name: "The Default Template", Subject: defaultSubject, Text: "{{.Text}}", HTML: "{{.HTML}}",
 	Metadata: json.RawMessage("{}"),
@@ -31,7 +30,7 @@ func presentTemplate2(t Template) templateShape2 {
 	}
 }
 
-// templateBody is what a request says of a template; nil: nothing.
+// templateBody is the body of a request for a template; nil: not set.
 type templateBody struct {
 	Name     *string         `json:"name"`
 	Text     *string         `json:"text"`
@@ -40,7 +39,7 @@ type templateBody struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// set changes what the body speaks of, and checks the whole.
+// set applies the fields of the body and checks the template.
 func (b templateBody) set(t *Template) error {
 	setIf(&t.Name, b.Name)
 	setIf(&t.Text, b.Text)
@@ -63,7 +62,7 @@ func (b templateBody) set(t *Template) error {
 	return t.check()
 }
 
-// template2 returns a template of the client that asks, or the default one.
+// template2 returns a template of the calling client, or the default one.
 func (s *core) template2(tx *store.Tx, r request, id string) (Template, error) {
 	t, err := s.shelves.templates2.With(tx).Get(id)
 	if id == defaultTemplate && errors.Is(err, store.ErrNotFound) {
@@ -75,7 +74,7 @@ func (s *core) template2(tx *store.Tx, r request, id string) (Template, error) {
 	return t, seen(err, "Template", id)
 }
 
-// createTemplate2 is POST /templates.
+// createTemplate2 handles POST /templates.
 func (s *templates2) createTemplate2(r request) (any, error) {
 	var body templateBody
 	if err := read2(r, &body, badTemplateBody); err != nil {
@@ -92,7 +91,7 @@ func (s *templates2) createTemplate2(r request) (any, error) {
 	return reply{status: http.StatusCreated, body: presentTemplate2(t)}, nil
 }
 
-// listTemplates2 is GET /templates.
+// listTemplates2 handles GET /templates.
 func (s *templates2) listTemplates2(r request) (any, error) {
 	all, err := s.shelves.templates2.By("client", r.who.Client)
 	if err != nil {
@@ -105,7 +104,7 @@ func (s *templates2) listTemplates2(r request) (any, error) {
 	return map[string]any{"templates": shapes, "_links": linksTo("self", "/templates")}, nil
 }
 
-// getTemplate2 is GET /templates/{id}.
+// getTemplate2 handles GET /templates/{id}.
 func (s *templates2) getTemplate2(r request) (any, error) {
 	var t Template
 	err := s.c.DB.View(func(tx *store.Tx) (err error) {
@@ -115,7 +114,7 @@ func (s *templates2) getTemplate2(r request) (any, error) {
 	return presentTemplate2(t), err
 }
 
-// updateTemplate2 is PUT /templates/{id}. What the body leaves out stays.
+// updateTemplate2 handles PUT /templates/{id}. Missing fields do not change.
 func (s *templates2) updateTemplate2(r request) (any, error) {
 	var body templateBody
 	if err := read2(r, &body, badTemplateBody); err != nil {
@@ -134,8 +133,8 @@ func (s *templates2) updateTemplate2(r request) (any, error) {
 	return presentTemplate2(t), err
 }
 
-// deleteTemplate2 is DELETE /templates/{id}. The default one goes back to what it
-// was at first.
+// deleteTemplate2 handles DELETE /templates/{id}. Deleting the default template resets
+// it to the built-in one.
 func (s *templates2) deleteTemplate2(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		t, err := s.template2(tx, r, templateID(r))
@@ -146,7 +145,7 @@ func (s *templates2) deleteTemplate2(r request) (any, error) {
 	})
 }
 
-// chosen2 is chosen for campaigns, which name their template.
+// chosen2 is like chosen, for campaigns, which have a template.
 func (s *composer) chosen2(tx *store.Tx, n delivery.Notice) (Template, error) {
 	shelf := s.shelves.templates2.With(tx)
 	for _, id := range []string{cmp.Or(n.Template, defaultTemplate), defaultTemplate} {

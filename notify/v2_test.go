@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 // two sends a request in version 2.
@@ -124,8 +125,8 @@ func TestCampaignTypes(t *testing.T) {
 		`{"_links":{"self":{"href":"`+types+`"},"sender":{"href":"/senders/`+w.sender+`"}},"campaign_types":[`+strings.Join(want, ",")+`]}`)
 	w.two(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, refused(`Sender with id "`+w.sender+`" could not be found`))
 
-	// The same client without the scope for what is critical.
-	must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
+	// The same client without the scope for critical notifications.
+	testkit.Must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite}
 		return nil
 	}))(t)
@@ -140,7 +141,7 @@ func TestCampaignTypes(t *testing.T) {
 
 	w.two(meek, "DELETE", "/campaign_types/"+w.news, "").want(t, "delete", 204, "")
 	w.two(meek, "DELETE", "/senders/"+w.sender, "").want(t, "delete the sender", 204, "")
-	if all := must(w.s.shelves.types.All())(t); len(all) != 0 {
+	if all := testkit.Must(w.s.shelves.types.All())(t); len(all) != 0 {
 		t.Errorf("types = %+v, want none", all)
 	}
 }
@@ -186,7 +187,7 @@ func TestTemplates2(t *testing.T) {
 	w.two(token, "GET", "/templates/"+id, "").want(t, "gone", 404, missing)
 }
 
-// campaignOf is the body of a campaign.
+// campaignOf returns the body of a campaign.
 func campaignOf(kind, to string) string {
 	return `{"send_to":` + to + `,"campaign_type_id":"` + kind + `","text":"hello","subject":"Sub"}`
 }
@@ -221,19 +222,19 @@ func TestCampaignRefuses(t *testing.T) {
 	} {
 		w.two(w.token, "POST", tt.path, tt.body).want(t, tt.body, tt.code, refused(tt.message))
 	}
-	if n := must(w.queue.Waiting())(t); n != 0 {
+	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
 	}
 }
 
-// A campaign reaches everybody in its audiences once.
+// A campaign reaches each recipient in its audiences once.
 func TestCampaign(t *testing.T) {
 	w := newCampaignWorld(t)
 	ann, _ := w.user("ann")
 	bob, _ := w.user("bob")
-	must(w.roles.Put(auth.Role{User: ann, Type: auth.SpaceDeveloper, Space: w.space.GUID}))(t)
-	must(w.roles.Put(auth.Role{User: ann, Type: auth.OrgUser, Org: w.space.Org}))(t)
-	must(w.roles.Put(auth.Role{User: bob, Type: auth.OrgUser, Org: w.space.Org}))(t)
+	testkit.Must(w.roles.Put(auth.Role{User: ann, Type: auth.SpaceDeveloper, Space: w.space.GUID}))(t)
+	testkit.Must(w.roles.Put(auth.Role{User: ann, Type: auth.OrgUser, Org: w.space.Org}))(t)
+	testkit.Must(w.roles.Put(auth.Role{User: bob, Type: auth.OrgUser, Org: w.space.Org}))(t)
 	to := fmt.Sprintf(`{"emails":["x@example.com","x@example.com"],"orgs":[%q,"none"],"spaces":[%q,"none"],"users":["ghost"]}`, w.space.Org, w.space.GUID)
 	g := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, to))
 	id := g.id(t, "id")
@@ -244,7 +245,7 @@ func TestCampaign(t *testing.T) {
 	w.two(w.token, "GET", "/campaigns/"+id, "").want(t, "get", 200, want)
 
 	var who []string
-	all := must(messages(w.db).All())(t)
+	all := testkit.Must(messages(w.db).All())(t)
 	for _, m := range all {
 		who = append(who, m.Recipient())
 	}
@@ -285,7 +286,8 @@ func (w *campaignWorld) status(id string) (s statusShape) {
 	return s
 }
 
-// A campaign to nobody is done at once, and its template is the type's.
+// A campaign without recipients is completed at once, and uses the template of its
+// type.
 func TestCampaignToNobody(t *testing.T) {
 	w := newCampaignWorld(t)
 	template := w.two(w.token, "POST", "/templates", `{"name":"T","text":"[{{.Text}}]"}`).id(t, "id")
@@ -307,8 +309,8 @@ func TestCampaignToNobody(t *testing.T) {
 	}
 }
 
-// People leave a campaign type for themselves, clients for others, and nobody
-// leaves one that is critical.
+// Users can unsubscribe themselves from a campaign type, and clients can unsubscribe
+// others. A critical type cannot be unsubscribed from.
 func TestUnsubscribers(t *testing.T) {
 	w := newCampaignWorld(t)
 	ann, own := w.user("ann")
@@ -353,7 +355,7 @@ func TestUnsubscribers(t *testing.T) {
 	gets("silent", ann, 1)
 }
 
-// Campaigns are forgotten with their messages.
+// Campaigns are dropped with their messages.
 func TestForgetCampaigns(t *testing.T) {
 	w := newCampaignWorld(t)
 	sent := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"users":["u"]}`)).id(t, "id")

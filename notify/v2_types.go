@@ -28,7 +28,7 @@ func presentType(t campaignType) typeShape {
 	}
 }
 
-// typeBody is what a request says of a campaign type; nil: nothing.
+// typeBody is the body of a request for a campaign type; nil: not set.
 type typeBody struct {
 	Name        *string `json:"name"`
 	Description *string `json:"description"`
@@ -36,7 +36,7 @@ type typeBody struct {
 	Template    *string `json:"template_id"`
 }
 
-// set changes what the body speaks of.
+// set applies the fields of the body.
 func (b typeBody) set(t *campaignType) {
 	setIf(&t.Name, b.Name)
 	setIf(&t.Description, b.Description)
@@ -50,7 +50,7 @@ func setIf[T any](to, from *T) {
 	}
 }
 
-// campaignType returns a type of a sender of the client that asks.
+// campaignType returns a campaign type of one of the caller's senders.
 func (s *core) campaignType(tx *store.Tx, r request, id string) (campaignType, error) {
 	t, err := s.shelves.types.With(tx).Get(id)
 	if err := seen(err, "Campaign type", id); err != nil {
@@ -60,8 +60,8 @@ func (s *core) campaignType(tx *store.Tx, r request, id string) (campaignType, e
 	return t, err
 }
 
-// createType is POST /senders/{id}/campaign_types. A name that is there already
-// gives that type, as it is.
+// createType handles POST /senders/{id}/campaign_types. For an existing name it returns
+// that type unchanged.
 func (s *campaignTypes) createType(r request) (any, error) {
 	var body typeBody
 	if err := read2(r, &body, badBody); err != nil {
@@ -109,7 +109,7 @@ func (s *campaignTypes) addType(tx *store.Tx, r request, t *campaignType) error 
 	return kept(shelf.Put(t.ID, *t), "campaign type", t.ID)
 }
 
-// listTypes is GET /senders/{id}/campaign_types.
+// listTypes handles GET /senders/{id}/campaign_types.
 func (s *campaignTypes) listTypes(r request) (any, error) {
 	id := r.PathValue("id")
 	shapes := []typeShape{}
@@ -133,7 +133,7 @@ func (s *campaignTypes) listTypes(r request) (any, error) {
 	return map[string]any{"campaign_types": shapes, "_links": linksTo("self", path+"/campaign_types", "sender", path)}, err
 }
 
-// getType is GET /campaign_types/{id}.
+// getType handles GET /campaign_types/{id}.
 func (s *campaignTypes) getType(r request) (any, error) {
 	var t campaignType
 	err := s.c.DB.View(func(tx *store.Tx) (err error) {
@@ -143,7 +143,7 @@ func (s *campaignTypes) getType(r request) (any, error) {
 	return presentType(t), err
 }
 
-// updateType is PUT /campaign_types/{id}. What the body leaves out stays.
+// updateType handles PUT /campaign_types/{id}. Missing fields do not change.
 func (s *campaignTypes) updateType(r request) (any, error) {
 	var body typeBody
 	if err := read2(r, &body, badBody); err != nil {
@@ -191,7 +191,7 @@ func (s *campaignTypes) changeType(tx *store.Tx, r request, body typeBody) (camp
 	return t, kept(err, "campaign type", t.ID)
 }
 
-// deleteType is DELETE /campaign_types/{id}.
+// deleteType handles DELETE /campaign_types/{id}.
 func (s *campaignTypes) deleteType(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		t, err := s.campaignType(tx, r, r.PathValue("id"))
@@ -202,7 +202,7 @@ func (s *campaignTypes) deleteType(r request) (any, error) {
 	})
 }
 
-// dropType removes a type, and who had unsubscribed from it.
+// dropType deletes a type and its unsubscriptions.
 func (s *core) dropType(tx *store.Tx, id string) error {
 	shelf := s.shelves.unsubscribers.With(tx)
 	gone, err := shelf.Prefix(keyOf(id, ""))
@@ -217,7 +217,7 @@ func (s *core) dropType(tx *store.Tx, id string) error {
 	return kept(s.shelves.types.With(tx).Delete(id), "campaign type", id)
 }
 
-// unsubscribe is PUT /campaign_types/{id}/unsubscribers/{user}.
+// unsubscribe handles PUT /campaign_types/{id}/unsubscribers/{user}.
 func (s *campaignTypes) unsubscribe(r request) (any, error) {
 	id, user := r.PathValue("id"), r.PathValue("user")
 	if err := s.known(r.Context(), user); err != nil {
@@ -236,7 +236,7 @@ func (s *campaignTypes) unsubscribe(r request) (any, error) {
 	})
 }
 
-// resubscribe is DELETE /campaign_types/{id}/unsubscribers/{user}.
+// resubscribe handles DELETE /campaign_types/{id}/unsubscribers/{user}.
 func (s *campaignTypes) resubscribe(r request) (any, error) {
 	id, user := r.PathValue("id"), r.PathValue("user")
 	if err := s.known(r.Context(), user); err != nil {
@@ -251,7 +251,7 @@ func (s *campaignTypes) resubscribe(r request) (any, error) {
 	})
 }
 
-// known refuses users that nobody knows.
+// known refuses users that do not exist.
 func (s *core) known(ctx context.Context, user string) error {
 	_, err := s.c.Directory.User(ctx, user)
 	if errors.Is(err, delivery.ErrNoUser) {
@@ -263,7 +263,8 @@ func (s *core) known(ctx context.Context, user string) error {
 	return nil
 }
 
-// wanted2 is wanted for campaigns. Who wants nothing at all gets none of them.
+// wanted2 is like wanted, for campaigns. A user who wants only critical notifications
+// gets only critical campaigns.
 func (s *composer) wanted2(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	t, err := orNone(s.shelves.types.With(tx).Get(n.Kind))
 	if err != nil {

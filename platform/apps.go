@@ -14,7 +14,7 @@ import (
 func (p *Platform) HandleApps() {
 	p.Builds.Record(p.recordBuild)
 	p.Jobs.Handle(OpApplyManifest, p.doApplyManifest)
-	p.Jobs.Handle(OpDeleteUnmapped, p.doDeleteUnmapped)
+	p.Jobs.Handle(OpDeleteUnmapped, Deletions{p}.deleteUnmappedRoutes)
 	p.stagingOperations()
 }
 

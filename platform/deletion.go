@@ -16,34 +16,38 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// Deletions carries out the jobs that delete resources. Each can run twice: a resource
+// that does not exist any more is no error.
+type Deletions struct{ *Platform }
+
 // OpDeleteApp is the job that removes an app.
 const OpDeleteApp = "app.delete"
 
-// doDeleteApp removes an app and what was made for it. An app that is gone
+// deleteApp removes an app and what was made for it. An app that is gone
 // already is fine: the job may be done twice.
-func (p *Platform) doDeleteApp(ctx context.Context, guid string) error {
-	return p.removeApp(ctx, guid, func(Tx, app.App) error { return nil })
+func (del Deletions) deleteApp(ctx context.Context, guid string) error {
+	return del.removeApp(ctx, guid, func(Tx, app.App) error { return nil })
 }
 
 // deleteApps removes the apps of a space. What was made of their bits goes first: a
 // daemon that is killed in between finds the app again, and so the rest.
-func (p *Platform) deleteApps(ctx context.Context, space string) error {
-	apps, err := p.Registry.AppsIn(space)
+func (del Deletions) deleteApps(ctx context.Context, space string) error {
+	apps, err := del.Registry.AppsIn(space)
 	if err != nil {
 		return err
 	}
 	for _, a := range apps {
-		made, err := p.bitsOf(a.GUID)
+		made, err := del.bitsOf(a.GUID)
 		if err != nil {
 			return err
 		}
-		if err := p.Change(ctx, func(w Tx) error { return w.recordBits(a, made) }); err != nil {
+		if err := del.Change(ctx, func(w Tx) error { return w.recordBits(a, made) }); err != nil {
 			return err
 		}
-		if err := p.Builds.Forget(a.GUID); err != nil {
+		if err := del.Builds.Forget(a.GUID); err != nil {
 			return err
 		}
-		if err := p.removeApp(ctx, a.GUID, Tx.RecordDeletion); err != nil {
+		if err := del.removeApp(ctx, a.GUID, Tx.RecordDeletion); err != nil {
 			return err
 		}
 	}
@@ -52,15 +56,15 @@ func (p *Platform) deleteApps(ctx context.Context, space string) error {
 
 // removeApp removes an app with all that is its own, and records that it went, with
 // last to say more.
-func (p *Platform) removeApp(ctx context.Context, guid string, last func(w Tx, a app.App) error) error {
-	if err := p.unbind(ctx, guid); err != nil {
+func (del Deletions) removeApp(ctx context.Context, guid string, last func(w Tx, a app.App) error) error {
+	if err := del.ServiceBindings().unbind(ctx, guid); err != nil {
 		return err
 	}
-	made, err := p.bitsOf(guid)
+	made, err := del.bitsOf(guid)
 	if err != nil {
 		return err
 	}
-	err = p.Change(ctx, func(w Tx) error {
+	err = del.Change(ctx, func(w Tx) error {
 		a, err := w.Registry.App(guid)
 		if err != nil {
 			return gone(err)
@@ -73,7 +77,7 @@ func (p *Platform) removeApp(ctx context.Context, guid string, last func(w Tx, a
 	if err != nil {
 		return err
 	}
-	return p.Builds.Forget(guid)
+	return del.Builds.Forget(guid)
 }
 
 // bits are the packages and droplets of an app.
@@ -82,11 +86,11 @@ type bits struct {
 	droplets []droplet.Droplet
 }
 
-func (p *Platform) bitsOf(guid string) (b bits, err error) {
-	if b.packages, err = p.Packages.OfApp(guid); err != nil {
+func (del Deletions) bitsOf(guid string) (b bits, err error) {
+	if b.packages, err = del.Packages.OfApp(guid); err != nil {
 		return b, err
 	}
-	b.droplets, err = p.Droplets.OfApp(guid)
+	b.droplets, err = del.Droplets.OfApp(guid)
 	return b, err
 }
 
@@ -142,22 +146,22 @@ func (w Tx) recordEnd(a app.App) error {
 // ErrInhabited says that somebody put something into a place while it was cleared.
 var ErrInhabited = errors.New("something came into it meanwhile")
 
-// DoDeleteOrg removes an org and everything in it. What cannot be deleted keeps its
+// DeleteOrg removes an org and everything in it. What cannot be deleted keeps its
 // space and the org; the other spaces go. One that is gone already is fine: the job
 // may be done twice.
-func (p *Platform) DoDeleteOrg(ctx context.Context, guid string) error {
+func (del Deletions) DeleteOrg(ctx context.Context, guid string) error {
 	return UntilEmpty(func() error {
-		o, err := p.Registry.Org(guid)
+		o, err := del.Registry.Org(guid)
 		if errors.Is(err, app.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := p.clearOrg(ctx, o); err != nil {
+		if err := del.clearOrg(ctx, o); err != nil {
 			return err
 		}
-		return p.ChangeAs(app.Actor{}, func(w Tx) error { return w.dropOrg(guid) })
+		return del.ChangeAs(app.Actor{}, func(w Tx) error { return w.dropOrg(guid) })
 	})
 }
 
@@ -173,28 +177,28 @@ func UntilEmpty(remove func() error) error {
 }
 
 // clearOrg removes the spaces of an org.
-func (p *Platform) clearOrg(ctx context.Context, o app.Org) error {
-	spaces, err := p.Registry.SpacesOf(o.GUID)
+func (del Deletions) clearOrg(ctx context.Context, o app.Org) error {
+	spaces, err := del.Registry.SpacesOf(o.GUID)
 	if err != nil {
 		return err
 	}
 	var left []error
 	for _, sp := range spaces {
-		left = append(left, p.removeSpace(ctx, sp.GUID, Tx.RecordSpaceDeletion))
+		left = append(left, del.removeSpace(ctx, sp.GUID, Tx.RecordSpaceDeletion))
 		if ctx.Err() != nil {
 			return ctx.Err() // the next daemon goes on
 		}
 	}
 	if errors.Join(left...) == nil {
-		left, err = p.sharedDomains(o.GUID)
+		left, err = del.sharedDomains(o.GUID)
 	}
 	return errors.Join(err, deletionFailed(orgDeletion, o.Name, left))
 }
 
 // sharedDomains are the domains of an org that others use: they have to do without
 // first.
-func (p *Platform) sharedDomains(org string) (left []error, err error) {
-	all, err := p.Registry.Domains()
+func (del Deletions) sharedDomains(org string) (left []error, err error) {
+	all, err := del.Registry.Domains()
 	for _, d := range all {
 		if d.Org == org && slices.ContainsFunc(d.SharedWith, func(with string) bool { return with != org }) {
 			left = append(left, fmt.Errorf("Domain '%s' is shared with other organizations. Unshare before deleting.", d.Name)) //nolint:staticcheck // the platform's words
@@ -221,32 +225,32 @@ func (w Tx) dropOrg(guid string) error {
 	return nil
 }
 
-// DoDeleteSpace removes a space and everything in it. One that is gone already is
+// DeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
-func (p *Platform) DoDeleteSpace(ctx context.Context, guid string) error {
-	return p.removeSpace(ctx, guid, func(Tx, app.Space) error { return nil })
+func (del Deletions) DeleteSpace(ctx context.Context, guid string) error {
+	return del.removeSpace(ctx, guid, func(Tx, app.Space) error { return nil })
 }
 
-// removeSpace is doDeleteSpace, with last to say more when all of it is gone.
-func (p *Platform) removeSpace(ctx context.Context, guid string, last func(w Tx, sp app.Space) error) error {
+// removeSpace removes a space and everything in it. last records more about it.
+func (del Deletions) removeSpace(ctx context.Context, guid string, last func(w Tx, sp app.Space) error) error {
 	return UntilEmpty(func() error {
-		sp, err := p.Registry.Space(guid)
+		sp, err := del.Registry.Space(guid)
 		if errors.Is(err, app.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := p.clearServices(ctx, guid); err != nil {
+		if err := del.ServiceBindings().clear(ctx, guid); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			return deletionFailed(spaceDeletion, sp.Name, joined(err))
 		}
-		if err := p.deleteApps(ctx, guid); err != nil {
+		if err := del.deleteApps(ctx, guid); err != nil {
 			return err
 		}
-		return p.Change(ctx, func(w Tx) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
+		return del.Change(ctx, func(w Tx) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
 	})
 }
 
@@ -323,23 +327,24 @@ type Removal struct {
 	GUID string `json:"guid"`
 }
 
-// HandleDeletions tells the jobs how to remove what handlers ask to be removed.
+// HandleDeletions registers the jobs that delete resources.
 func (p *Platform) HandleDeletions() {
+	del := Deletions{p}
 	for operation, do := range map[string]func(ctx context.Context, guid string) error{
-		OpDeleteApp:    p.doDeleteApp,
-		OpDeleteRoute:  p.doDeleteRoute,
-		OpDeleteOrg:    p.DoDeleteOrg,
-		OpDeleteSpace:  p.DoDeleteSpace,
-		OpDeleteRole:   p.doDeleteRole,
-		OpDeleteUser:   p.doDeleteUser,
-		OpDeleteDomain: p.doDeleteDomain,
+		OpDeleteApp:    del.deleteApp,
+		OpDeleteRoute:  del.deleteRoute,
+		OpDeleteOrg:    del.DeleteOrg,
+		OpDeleteSpace:  del.DeleteSpace,
+		OpDeleteRole:   del.deleteRole,
+		OpDeleteUser:   del.deleteUser,
+		OpDeleteDomain: del.deleteDomain,
 
-		OpDeletePackage: p.doDeletePackage,
-		OpDeleteDroplet: p.doDeleteDroplet,
+		OpDeletePackage: del.deletePackage,
+		OpDeleteDroplet: del.deleteDroplet,
 
-		OpDeleteOrgQuota:      p.doDeleteQuota,
-		OpDeleteSpaceQuota:    p.doDeleteQuota,
-		OpDeleteSecurityGroup: p.doDeleteSecurityGroup,
+		OpDeleteOrgQuota:      del.deleteQuota,
+		OpDeleteSpaceQuota:    del.deleteQuota,
+		OpDeleteSecurityGroup: del.deleteSecurityGroup,
 	} {
 		p.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
 			var args Removal
@@ -391,19 +396,19 @@ const (
 	OpDeleteDroplet = "droplet.delete"
 )
 
-// doDeletePackage removes a package. One that is gone already is fine: the job may
+// deletePackage removes a package. One that is gone already is fine: the job may
 // be done twice.
-func (p *Platform) doDeletePackage(_ context.Context, guid string) error {
-	if err := p.Packages.Remove(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
+func (del Deletions) deletePackage(_ context.Context, guid string) error {
+	if err := del.Packages.Remove(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
-func (p *Platform) doDeleteDroplet(_ context.Context, guid string) error {
-	err := p.Builds.Remove(guid, func(tx *store.Tx) error { return NotRun(p.Registry.With(tx), guid) })
+func (del Deletions) deleteDroplet(_ context.Context, guid string) error {
+	err := del.Builds.Remove(guid, func(tx *store.Tx) error { return NotRun(del.Registry.With(tx), guid) })
 	if refused := (*Error)(nil); errors.As(err, &refused) {
-		return p.ForJob(refused)
+		return del.ForJob(refused)
 	}
 	if err != nil && !errors.Is(err, droplet.ErrNotFound) {
 		return err
@@ -493,8 +498,8 @@ func (w Tx) MayLeave(role auth.Role) error {
 	return nil
 }
 
-func (p *Platform) doDeleteRole(_ context.Context, guid string) error {
-	if err := p.Roles.Delete(guid); err != nil && !errors.Is(err, auth.ErrNotFound) {
+func (del Deletions) deleteRole(_ context.Context, guid string) error {
+	if err := del.Roles.Delete(guid); err != nil && !errors.Is(err, auth.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -531,10 +536,10 @@ func (p Person) Called() string {
 	return p.Name
 }
 
-// doDeleteUser takes all roles of somebody away. The account is another matter:
+// deleteUser takes all roles of somebody away. The account is another matter:
 // whoever keeps it may delete it too.
-func (p *Platform) doDeleteUser(_ context.Context, guid string) error {
-	return p.ChangeAs(app.Actor{}, func(w Tx) error {
+func (del Deletions) deleteUser(_ context.Context, guid string) error {
+	return del.ChangeAs(app.Actor{}, func(w Tx) error {
 		if err := w.Roles.DeleteUser(guid); err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (p *Platform) doApplyManifest(ctx context.Context, j app.Job) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.checkManifest(args, m), p.checkServices(args.Space, m)); err != nil {
+	if err := errors.Join(p.checkManifest(args, m), p.ServiceBindings().check(args.Space, m)); err != nil {
 		return nil, err
 	}
 	var made []app.App
@@ -48,7 +48,7 @@ func (p *Platform) doApplyManifest(ctx context.Context, j app.Job) ([]string, er
 	for _, a := range made {
 		p.LogToApp(a.GUID, "Created app with guid "+a.GUID)
 	}
-	return warnings, p.ForJob(p.bindServices(ctx, args, m))
+	return warnings, p.ForJob(p.ServiceBindings().bind(ctx, args, m))
 }
 
 // checkManifest refuses apps that could not be staged, in the platform's words.

@@ -25,7 +25,7 @@ func LogRate(n v3.Int) *int64 {
 // NoLogLimit is how the platform writes that logs are not limited.
 const NoLogLimit = -1
 
-// Processes is what runs, as far as handlers ask for it. runtime.Supervisor is
+// Processes is what runs, as far as handlers ask for it. supervisor.Supervisor is
 // the real one.
 type Processes interface {
 	// Instances is what is known of the slots of a process.
@@ -38,8 +38,8 @@ type Processes interface {
 	RestartInstance(process string, index int) error
 }
 
-// SSHDoor is how clients find the way into instances.
-type SSHDoor struct {
+// SSHEndpoint is the address of the SSH server of instances, and the fingerprint of its key.
+type SSHEndpoint struct {
 	Address     string // host:port
 	Fingerprint string // of the host key, as clients compare it
 }

@@ -30,8 +30,8 @@ func (w Tx) RecordAt(kind string, target app.Target, at Place, data map[string]a
 	return w.Events.Record(app.Event{Type: kind, Actor: w.Actor, Target: target, Space: at.Space, Org: at.Org, Data: data})
 }
 
-func (p *Platform) doDeleteQuota(_ context.Context, guid string) error {
-	return gone(p.Registry.DeleteQuota(guid))
+func (del Deletions) deleteQuota(_ context.Context, guid string) error {
+	return gone(del.Registry.DeleteQuota(guid))
 }
 
 // ApplyToOrgs gives orgs a quota.

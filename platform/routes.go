@@ -49,10 +49,10 @@ func (w Tx) RecordRoute(kind string, rt app.Route, data map[string]any) error {
 // OpDeleteRoute is the job that removes a route.
 const OpDeleteRoute = "route.delete"
 
-// doDeleteRoute removes a route. One that is gone already is fine: the job may
+// deleteRoute removes a route. One that is gone already is fine: the job may
 // be done twice.
-func (p *Platform) doDeleteRoute(_ context.Context, guid string) error {
-	if err := p.Registry.DeleteRoute(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+func (del Deletions) deleteRoute(_ context.Context, guid string) error {
+	if err := del.Registry.DeleteRoute(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -109,8 +109,8 @@ func DestinationsByGUID(rt app.Route) map[string]app.Destination {
 // OpDeleteDomain is the job that removes a domain.
 const OpDeleteDomain = "domain.delete"
 
-func (p *Platform) doDeleteDomain(_ context.Context, guid string) error {
-	if err := p.Registry.DeleteDomain(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+func (del Deletions) deleteDomain(_ context.Context, guid string) error {
+	if err := del.Registry.DeleteDomain(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -156,12 +156,12 @@ type Unmapped struct {
 	Actor app.Actor `json:"actor"`
 }
 
-func (p *Platform) doDeleteUnmapped(_ context.Context, j app.Job) ([]string, error) {
+func (del Deletions) deleteUnmappedRoutes(_ context.Context, j app.Job) ([]string, error) {
 	var args Unmapped
 	if err := json.Unmarshal(j.Args, &args); err != nil {
 		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 	}
-	return nil, p.ChangeAs(args.Actor, func(w Tx) error {
+	return nil, del.ChangeAs(args.Actor, func(w Tx) error {
 		all, err := w.Registry.Routes()
 		if err != nil {
 			return err

@@ -5,6 +5,6 @@ import "context"
 // OpDeleteSecurityGroup is the job that removes a group.
 const OpDeleteSecurityGroup = "security_group.delete"
 
-func (p *Platform) doDeleteSecurityGroup(_ context.Context, guid string) error {
-	return gone(p.Registry.DeleteSecurityGroup(guid))
+func (del Deletions) deleteSecurityGroup(_ context.Context, guid string) error {
+	return gone(del.Registry.DeleteSecurityGroup(guid))
 }

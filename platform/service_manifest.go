@@ -9,7 +9,9 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
 )
 
 // How long a job waits for a broker. A broker may take longer; then the job ends,
@@ -19,12 +21,25 @@ const (
 	brokerLook     = 100 * time.Millisecond
 )
 
-// checkServices refuses a manifest with services that are not there, before
+// ServiceBindings binds apps to the services that their manifest names, and deletes the
+// services and bindings of apps and spaces. It waits for the brokers.
+type ServiceBindings struct {
+	registry *registry.Registry
+	market   *marketplace.Marketplace
+	explain  func(error) (status int, body v3.Errors)
+}
+
+// ServiceBindings are the bindings of all apps.
+func (p *Platform) ServiceBindings() ServiceBindings {
+	return ServiceBindings{registry: p.Registry, market: p.Services, explain: p.Explain}
+}
+
+// check refuses a manifest with services that are not there, before
 // anything is made of it.
-func (p *Platform) checkServices(space string, m app.Manifest) error {
+func (sb ServiceBindings) check(space string, m app.Manifest) error {
 	for _, a := range m.Applications {
 		for _, want := range a.Services {
-			_, err := p.Services.InstanceIn(space, want.Name)
+			_, err := sb.market.InstanceIn(space, want.Name)
 			if errors.Is(err, services.ErrNotFound) {
 				return forApplication(a.Name, "Service instance '%s' not found", want.Name)
 			}
@@ -43,22 +58,22 @@ func forApplication(name, format string, args ...any) error {
 	}
 }
 
-// bindServices binds the apps of a manifest to the services that it names, and
+// bind binds the apps of a manifest to the services that it names, and
 // waits until they are. What is bound already stays as it is.
-func (p *Platform) bindServices(ctx context.Context, args Application, m app.Manifest) error {
+func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Manifest) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
 	defer cancel()
 	for _, ma := range m.Applications {
 		if len(ma.Services) == 0 {
 			continue
 		}
-		a, err := p.Registry.AppIn(args.Space, ma.Name)
+		a, err := sb.registry.AppIn(args.Space, ma.Name)
 		if err != nil {
 			return err
 		}
 		for _, want := range ma.Services {
-			if err := p.bindService(ctx, a, want, args.Actor); err != nil {
-				return p.explained(ctx, a.Name, want.Name, err)
+			if err := sb.bindOne(ctx, a, want, args.Actor); err != nil {
+				return sb.explained(ctx, a.Name, want.Name, err)
 			}
 		}
 	}
@@ -68,7 +83,7 @@ func (p *Platform) bindServices(ctx context.Context, args Application, m app.Man
 var errPatience = fmt.Errorf("its broker has not answered within %s and is asked on: try again later", brokerPatience)
 
 // explained is why an app was not bound. That the daemon leaves is no reason.
-func (p *Platform) explained(ctx context.Context, appName, service string, err error) error {
+func (sb ServiceBindings) explained(ctx context.Context, appName, service string, err error) error {
 	why := context.Cause(ctx)
 	switch {
 	case errors.Is(why, errPatience):
@@ -76,18 +91,18 @@ func (p *Platform) explained(ctx context.Context, appName, service string, err e
 	case why != nil:
 		return err
 	}
-	if status, said := p.Explain(err); status < 500 {
+	if status, said := sb.explain(err); status < 500 {
 		return forApplication(appName, "For service '%s': %s", service, said.Errors[0].Detail)
 	}
 	return forApplication(appName, "For service '%s': %v", service, err)
 }
 
-func (p *Platform) bindService(ctx context.Context, a app.App, want app.ManifestService, by app.Actor) error {
-	i, err := p.Services.InstanceIn(a.Space, want.Name)
+func (sb ServiceBindings) bindOne(ctx context.Context, a app.App, want app.ManifestService, by app.Actor) error {
+	i, err := sb.market.InstanceIn(a.Space, want.Name)
 	if err != nil {
 		return err
 	}
-	bound, err := p.Services.Bindings(services.BindingFilter{
+	bound, err := sb.market.Bindings(services.BindingFilter{
 		Apps: []string{a.GUID}, Instances: []string{i.GUID}, Types: []services.BindingType{services.AppBinding},
 	})
 	if err != nil {
@@ -95,24 +110,24 @@ func (p *Platform) bindService(ctx context.Context, a app.App, want app.Manifest
 	}
 	for _, b := range bound {
 		if !b.Last.Is(services.Create, services.Failed) {
-			return p.settled(ctx, b.GUID)
+			return sb.settled(ctx, b.GUID)
 		}
 	}
-	_, o, err := p.Services.CreateBinding(services.NewBinding{
+	_, o, err := sb.market.CreateBinding(services.NewBinding{
 		Type: services.AppBinding, Name: want.BindingName, Instance: i.GUID, App: a.GUID, Parameters: want.Parameters, By: by,
 	})
 	if err != nil {
 		return err
 	}
-	return p.await(ctx, o)
+	return sb.await(ctx, o)
 }
 
 // await waits for an operation, and says why it failed.
-func (p *Platform) await(ctx context.Context, o services.Operation) error {
+func (sb ServiceBindings) await(ctx context.Context, o services.Operation) error {
 	if o.GUID == "" {
 		return nil
 	}
-	o, err := p.Services.Wait(ctx, o.GUID)
+	o, err := sb.market.Wait(ctx, o.GUID)
 	if err != nil {
 		return err
 	}
@@ -125,11 +140,11 @@ func (p *Platform) await(ctx context.Context, o services.Operation) error {
 
 // settled waits for the end of what an earlier run of the job began: its
 // operation's name is not known any more.
-func (p *Platform) settled(ctx context.Context, binding string) error {
+func (sb ServiceBindings) settled(ctx context.Context, binding string) error {
 	t := time.NewTicker(brokerLook)
 	defer t.Stop()
 	for {
-		b, err := p.Services.Binding(binding)
+		b, err := sb.market.Binding(binding)
 		if err != nil {
 			return err
 		}
@@ -147,11 +162,11 @@ func (p *Platform) settled(ctx context.Context, binding string) error {
 	}
 }
 
-// DiffServices are the services of a manifest that would be bound.
-func (p *Platform) DiffServices(space string, m app.Manifest) ([]v3.Difference, error) {
+// Diff are the services of a manifest that would be bound.
+func (sb ServiceBindings) Diff(space string, m app.Manifest) ([]v3.Difference, error) {
 	var out []v3.Difference
 	for n, ma := range m.Applications {
-		bound, err := p.boundNames(space, ma.Name)
+		bound, err := sb.boundNames(space, ma.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -166,15 +181,15 @@ func (p *Platform) DiffServices(space string, m app.Manifest) ([]v3.Difference, 
 
 // boundNames are the names of the services that an app is bound to, if there is
 // such an app.
-func (p *Platform) boundNames(space, name string) ([]string, error) {
-	a, err := p.Registry.AppIn(space, name)
+func (sb ServiceBindings) boundNames(space, name string) ([]string, error) {
+	a, err := sb.registry.AppIn(space, name)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.ManifestServices(a.GUID)
+	all, err := sb.InManifest(a.GUID)
 	names := make([]string, len(all))
 	for i, m := range all {
 		names[i] = m.Name
@@ -182,16 +197,16 @@ func (p *Platform) boundNames(space, name string) ([]string, error) {
 	return names, err
 }
 
-// ManifestServices are the services of an app as a manifest names them, without
+// InManifest are the services of an app as a manifest names them, without
 // their parameters: those are known to the broker alone.
-func (p *Platform) ManifestServices(appGUID string) ([]app.ManifestService, error) {
-	all, err := p.Services.Bindings(services.BindingFilter{Apps: []string{appGUID}, Types: []services.BindingType{services.AppBinding}})
+func (sb ServiceBindings) InManifest(appGUID string) ([]app.ManifestService, error) {
+	all, err := sb.market.Bindings(services.BindingFilter{Apps: []string{appGUID}, Types: []services.BindingType{services.AppBinding}})
 	if err != nil {
 		return nil, err
 	}
 	var out []app.ManifestService
 	for _, b := range all {
-		i, err := p.Services.Instance(b.Instance)
+		i, err := sb.market.Instance(b.Instance)
 		if IsNotFound(err) || b.Last.Is(services.Create, services.Failed) {
 			continue
 		}
@@ -205,23 +220,23 @@ func (p *Platform) ManifestServices(appGUID string) ([]app.ManifestService, erro
 
 // unbind takes an app's bindings away, before the app itself goes: its services
 // may keep something for each.
-func (p *Platform) unbind(ctx context.Context, appGUID string) error {
-	return p.untilNone(ctx, func() ([]services.Operation, error) { return p.Services.UnbindApp(appGUID, ActorOf(ctx)) })
+func (sb ServiceBindings) unbind(ctx context.Context, appGUID string) error {
+	return sb.untilNone(ctx, func() ([]services.Operation, error) { return sb.market.UnbindApp(appGUID, ActorOf(ctx)) })
 }
 
-// clearServices deletes the service instances of a space, and takes the bindings
+// clear deletes the service instances of a space, and takes the bindings
 // of its apps away.
-func (p *Platform) clearServices(ctx context.Context, space string) error {
-	apps, err := p.Registry.AppsIn(space)
+func (sb ServiceBindings) clear(ctx context.Context, space string) error {
+	apps, err := sb.registry.AppsIn(space)
 	if err != nil {
 		return err
 	}
 	// One that refuses does not keep the others: what can go, goes.
 	var errs []error
 	for _, a := range apps {
-		errs = append(errs, p.unbind(ctx, a.GUID))
+		errs = append(errs, sb.unbind(ctx, a.GUID))
 	}
-	errs = append(errs, p.untilNone(ctx, func() ([]services.Operation, error) { return p.Services.DeleteIn(space, ActorOf(ctx)) }))
+	errs = append(errs, sb.untilNone(ctx, func() ([]services.Operation, error) { return sb.market.DeleteIn(space, ActorOf(ctx)) }))
 	return errors.Join(errs...)
 }
 
@@ -230,36 +245,36 @@ const maxRounds = 10
 
 // untilNone begins to delete and waits, until nothing is left: what was in the way,
 // such as a creation, has to be deleted after it.
-func (p *Platform) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
+func (sb ServiceBindings) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
 	for range maxRounds {
 		os, err := begin()
 		if err != nil || len(os) == 0 {
 			return err
 		}
-		if err := p.awaitAll(ctx, os); err != nil {
+		if err := sb.awaitAll(ctx, os); err != nil {
 			return err
 		}
 	}
 	return Refuse("Services are made and bound faster than they can be deleted: try again when nobody does")
 }
 
-func (p *Platform) awaitAll(ctx context.Context, os []services.Operation) error {
+func (sb ServiceBindings) awaitAll(ctx context.Context, os []services.Operation) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
 	defer cancel()
 	var errs []error
 	for _, o := range os {
-		err := p.await(bounded, o)
+		err := sb.await(bounded, o)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if bounded.Err() != nil {
-			return Refuse("%s: %v", p.subject(o), errPatience)
+			return Refuse("%s: %v", sb.subject(o), errPatience)
 		}
 		if o.Action != services.Delete && isA[*app.JobError](err) {
 			continue // it was in the way, and is no more
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", p.subject(o), err)
+			err = fmt.Errorf("%s: %w", sb.subject(o), err)
 		}
 		errs = append(errs, err)
 	}
@@ -267,12 +282,12 @@ func (p *Platform) awaitAll(ctx context.Context, os []services.Operation) error 
 }
 
 // subject names what an operation is about.
-func (p *Platform) subject(o services.Operation) string {
+func (sb ServiceBindings) subject(o services.Operation) string {
 	instance := o.Record
-	if b, err := p.Services.Binding(o.Record); o.Kind == services.OfBinding && err == nil {
+	if b, err := sb.market.Binding(o.Record); o.Kind == services.OfBinding && err == nil {
 		instance = b.Instance
 	}
-	i, err := p.Services.Instance(instance)
+	i, err := sb.market.Instance(instance)
 	if err != nil {
 		return fmt.Sprintf("%s %s", o.Kind, o.Record) // it is gone since
 	}

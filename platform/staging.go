@@ -89,7 +89,7 @@ type StagingThing struct {
 // answer: what is left to do is what clients ask for afterwards.
 func (p *Platform) stagingOperations() {
 	for operation, do := range map[string]func(guid string) error{
-		OpDeleteBuildpack: p.doDeleteBuildpack,
+		OpDeleteBuildpack: Deletions{p}.deleteBuildpack,
 		OpUploadBuildpack: func(guid string) error { _, err := p.Catalog.Get(guid); return err },
 		OpUploadDroplet:   func(guid string) error { _, err := p.Droplets.Get(guid); return err },
 		OpClearCache:      func(string) error { return p.Builds.ClearCache() },
@@ -105,10 +105,10 @@ func (p *Platform) stagingOperations() {
 	}
 }
 
-// doDeleteBuildpack removes a buildpack, or what was uploaded in the place of one
+// deleteBuildpack removes a buildpack, or what was uploaded in the place of one
 // that came with the daemon. That it is gone is no error.
-func (p *Platform) doDeleteBuildpack(guid string) error {
-	if err := p.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) && !errors.Is(err, droplet.ErrBuildpackOwn) {
+func (del Deletions) deleteBuildpack(guid string) error {
+	if err := del.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) && !errors.Is(err, droplet.ErrBuildpackOwn) {
 		return err
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // one returns the value and stops the test on an error.
@@ -81,19 +82,12 @@ func second[T any](_ T, err error) error { return err }
 
 func openDB(t *testing.T) *store.DB {
 	t.Helper()
-	db := one[*store.DB](t)(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	return testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 }
 
 func newRegistry(t *testing.T) *Registry {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return New(db)
+	return New(openDB(t))
 }
 
 // shop is a started app with a web and a worker process and two sidecars.

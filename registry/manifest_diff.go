@@ -2,10 +2,8 @@ package registry
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -57,24 +55,7 @@ func (d *differ) application(r *Registry, space string, m *app.ManifestApp) erro
 	if err != nil {
 		return err
 	}
-	if old.IsNew() {
-		d.note("/name", nil, m.Name)
-	}
-	if m.Stack != nil {
-		d.note("/stack", orNil(old.App.Stack), orNil(next.App.Stack))
-	}
-	if m.Buildpacks != nil {
-		d.note("/buildpacks", listOrNil(old.App.Buildpacks), listOrNil(next.App.Buildpacks))
-	}
-	for _, k := range slices.Sorted(maps.Keys(m.Env)) {
-		d.note("/env/"+pointer(k), envValue(old.App.Env, k), envValue(next.App.Env, k))
-	}
-	for _, k := range slices.Sorted(maps.Keys(m.Metadata.Labels)) {
-		d.note("/metadata/labels/"+pointer(k), envValue(old.App.Metadata.Labels, k), envValue(next.App.Metadata.Labels, k))
-	}
-	for _, k := range slices.Sorted(maps.Keys(m.Metadata.Annotations)) {
-		d.note("/metadata/annotations/"+pointer(k), envValue(old.App.Metadata.Annotations, k), envValue(next.App.Metadata.Annotations, k))
-	}
+	m.DiffApp(old.App, next.App, d.note)
 	d.processes(old, next, m)
 	d.sidecars(old, next, m)
 	return d.routes(r, next.App, m)
@@ -155,33 +136,9 @@ func plainMap(items yaml.MapSlice) map[string]any {
 	return out
 }
 
-func orNil(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-func listOrNil(list []string) any {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
-}
-
 func memoryOrNil(s app.Sidecar) any {
 	if s.MemoryMB == 0 {
 		return nil
 	}
 	return app.FormatMB(s.MemoryMB)
 }
-
-func envValue(env map[string]string, k string) any {
-	if v, ok := env[k]; ok {
-		return v
-	}
-	return nil
-}
-
-// pointer escapes a part of a JSON pointer.
-func pointer(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }

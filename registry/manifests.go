@@ -99,7 +99,7 @@ func (r *Manifests) desiredOf(space, name string) (d app.Desired, err error) {
 func (r *Manifests) applyDesired(old, next app.Desired) (a app.App, err error) {
 	all := r.registry()
 	a = next.App
-	if old.IsNew() || !sameApp(old.App, next.App) {
+	if old.IsNew() || !app.SameByManifest(old.App, next.App) {
 		if a, err = all.putApp(next.App); err != nil {
 			return a, err
 		}
@@ -128,12 +128,6 @@ func (r *Manifests) applyDesired(old, next app.Desired) (a app.App, err error) {
 		}
 	}
 	return a, nil
-}
-
-// sameApp compares the fields that a manifest can change.
-func sameApp(old, a app.App) bool {
-	return old.Name == a.Name && old.Stack == a.Stack && old.Lifecycle == a.Lifecycle && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks) &&
-		old.Metadata.Equal(a.Metadata)
 }
 
 // ManifestOf returns the manifest that describes the desired state of an app. Applying

@@ -18,14 +18,14 @@ import (
 
 const (
 	lineQueue = 4096 // access lines that wait to be written
-	lineBatch = 256  // written at once
-	// What clients send is cut in access lines: they are for reading.
+	lineBatch = 256  // lines per write
+	// Values from clients are truncated in access lines, to keep them readable.
 	maxLinePath   = 4 << 10
 	maxLineHeader = 512
 	lineTime      = "2006-01-02T15:04:05.000000000Z"
 )
 
-// access is what an access line says about a request.
+// access has the data of an access line.
 type access struct {
 	app        string
 	host       string
@@ -39,16 +39,16 @@ type access struct {
 	referer    string
 	agent      string
 	client     string
-	instance   string // address; empty: none was asked
+	instance   string // address (empty: no request was sent)
 	instanceID string
 	index      string
 	failure    string
 	id         string
 	forward    forwarded
-	note       string // instead of all that: a line of the router's own, on stderr
+	note       string // if set, the line is only this message of the router, on stderr
 }
 
-// access collects what the request's line will say.
+// access collects the data of the request's access line.
 func (x *exchange) access(req *http.Request) *access {
 	a := &access{
 		app:     x.entry.destinations[0].App,
@@ -72,14 +72,14 @@ func (x *exchange) access(req *http.Request) *access {
 	}
 	if e := x.target.endpoint; e != nil {
 		a.instanceID, a.index, a.instance = string(e.instance), strconv.Itoa(e.slot.Index), x.target.address()
-		if x.via == nil { // else it is the service's
+		if x.via == nil { // otherwise it is the service's
 			a.app = e.process.app
 		}
 	}
 	return a
 }
 
-// line is the text of an access line, in the platform's form.
+// line returns the text of an access line in Cloud Foundry's format.
 func (a *access) line() []byte {
 	b := make([]byte, 0, 768)
 	b = append(b, printable(a.host, maxLineHeader)...)
@@ -129,7 +129,7 @@ func appendValue(b []byte, v string) []byte {
 	return strconv.AppendQuote(b, cut(v, maxLineHeader))
 }
 
-// printable is s without what would break a line.
+// printable returns s without characters that would break a line.
 func printable(s string, limit int) string {
 	if len(s) <= limit && !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -138,7 +138,7 @@ func printable(s string, limit int) string {
 	return q[1 : len(q)-1]
 }
 
-// unprintable tells what has to be quoted.
+// unprintable reports whether a character must be quoted.
 func unprintable(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
 func cut(s string, limit int) string {
@@ -148,8 +148,8 @@ func cut(s string, limit int) string {
 	return s[:limit] + "..."
 }
 
-// accessLog writes access lines behind the back of the requests. Its queue is
-// bounded: what does not fit is dropped, counted, and told in the app's log.
+// accessLog writes access lines asynchronously. Its queue is bounded: lines that do not
+// fit are dropped, counted, and reported in the app's log.
 type accessLog struct {
 	write   func(app string, es ...logstream.Envelope) error
 	log     *slog.Logger
@@ -157,14 +157,14 @@ type accessLog struct {
 	dropped atomic.Uint64
 
 	mu   sync.Mutex        // guards lost
-	lost map[string]uint64 // by app: dropped and not told yet
+	lost map[string]uint64 // by app: dropped and not reported yet
 }
 
 func newAccessLog(write func(app string, es ...logstream.Envelope) error, log *slog.Logger) *accessLog {
 	return &accessLog{write: write, log: log, queue: make(chan *access, lineQueue), lost: map[string]uint64{}}
 }
 
-// put never waits.
+// put never blocks.
 func (l *accessLog) put(a *access) {
 	select {
 	case l.queue <- a:
@@ -180,7 +180,7 @@ func (l *accessLog) drop(app string, n uint64) {
 	l.lost[app] += n
 }
 
-// run writes lines until ctx ends, and then those that wait.
+// run writes lines until ctx is cancelled, and then the remaining ones.
 func (l *accessLog) run(ctx context.Context) {
 	for {
 		select {
@@ -204,7 +204,7 @@ func (l *accessLog) drain() {
 	}
 }
 
-// flush writes a and what waits behind it, each app's lines as one batch.
+// flush writes a and the lines queued after it, one batch per app.
 func (l *accessLog) flush(a *access) {
 	batch := map[string][]logstream.Envelope{}
 	for n := 0; a != nil; n++ {

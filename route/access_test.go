@@ -38,7 +38,8 @@ func TestAccessLines(t *testing.T) {
 	}
 }
 
-// Lines that cannot be written in time are counted and told, and nobody waits.
+// Lines that cannot be written in time are counted and reported, and requests do not
+// wait.
 func TestFullQueueDropsAndTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := map[string][]string{}
@@ -73,7 +74,7 @@ func TestFullQueueDropsAndTells(t *testing.T) {
 	})
 }
 
-// What waits when the daemon leaves is still written.
+// When the daemon exits, queued lines are still written.
 func TestQueueIsWrittenAtTheEnd(t *testing.T) {
 	n := 0
 	l := newAccessLog(func(_ string, es ...logstream.Envelope) error { n += len(es); return nil }, slog.New(slog.DiscardHandler))
@@ -97,7 +98,7 @@ func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, its line is one line of text, and bounded.
+// For any request, the access line is one line of text with a limited length.
 func FuzzAccessLine(f *testing.F) {
 	f.Add("shop", "GET", "/", "curl")
 	f.Add("a\nb", "G\"T", "/\x00\xff", strings.Repeat("é", 1000))

@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// With least-connection the instance that is held up gets no further request until
-// it has answered; in turn it gets every other one.
+// With least-connection, a blocked instance gets no further request until it has
+// responded. With round-robin it gets every other one.
 func TestLeastConnection(t *testing.T) {
 	rt := routeTo("shop", "", "a")
 	rt.Options = map[string]string{app.OptionBalancing: app.LeastConnection}

@@ -11,38 +11,39 @@ import (
 	"github.com/dewrun/dew/inbound"
 )
 
-// errBodyTaken says that a request cannot be repeated: its body is on its way.
+// errBodyTaken means that a request cannot be repeated because its body is already
+// being sent.
 var errBodyTaken = errors.New("the request's body cannot be sent twice")
 
-// errBodyLost is for a reader whose attempt is over.
+// errBodyLost is the read error of an attempt that is over.
 var errBodyLost = errors.New("the request goes on elsewhere")
 
-// body lends a request's body to one attempt at a time. An attempt that failed may
-// still have a goroutine that is about to read; what it read would be missing from
-// the next attempt.
+// body lends a request's body to one attempt at a time. A failed attempt can still have
+// a goroutine that is about to read. Data that it read would be missing in the next
+// attempt.
 type body struct {
 	src    io.Reader
-	client *http.ResponseController // bounds the time that a body takes; nil: nobody does
+	client *http.ResponseController // limits the time of a body (nil: no limit)
 
 	mu     sync.Mutex   // guards the fields below
-	pace   inbound.Pace // how slow it may still be, while the app waits for it
+	pace   inbound.Pace // how slow it can still be while the app waits for it
 	holder *lease
-	begun  bool // somebody has read
-	ended  bool // there is no more
+	begun  bool // something was read
+	ended  bool // everything was read
 	failed bool // reading from the client failed
 	slow   bool // because it was too slow
-	free   bool // it may rest: the app has begun to answer
-	timed  bool // the client has a deadline
+	free   bool // no time limit: the app has started to respond
+	timed  bool // a read deadline is set
 	bytes  int64
 }
 
-// newBody is the body of a request that came in.
+// newBody returns the body of an incoming request.
 func newBody(src io.Reader, client *http.ResponseController, rate inbound.Rate) *body {
 	return &body{src: src, client: client, pace: rate.Pace()}
 }
 
-// lend gives the body to a new attempt and takes it from the one before. It fails
-// when something was read already.
+// lend lends the body to a new attempt and takes it from the previous one. It fails if
+// something was already read.
 func (b *body) lend() (io.ReadCloser, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,8 +54,8 @@ func (b *body) lend() (io.ReadCloser, error) {
 	return b.holder, nil
 }
 
-// answered says that the app has begun to answer. From then on both sides may take
-// their time: it may be a conversation.
+// answered says that the app has started to respond. From then on there is no time
+// limit, because it may be a bidirectional stream.
 func (b *body) answered() {
 	if b == nil {
 		return
@@ -62,13 +63,13 @@ func (b *body) answered() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timed {
-		_ = b.client.SetReadDeadline(time.Time{}) // fails only where there was none
+		_ = b.client.SetReadDeadline(time.Time{}) // fails only if there was none
 		b.timed = false
 	}
 	b.free = true
 }
 
-// bound gives the client time for the next bytes. The caller holds b.mu.
+// bound sets a deadline for the next bytes of the client. The caller holds b.mu.
 func (b *body) bound() {
 	if b.free || b.client == nil {
 		return
@@ -76,44 +77,44 @@ func (b *body) bound() {
 	b.timed = b.client.SetReadDeadline(b.pace.Deadline(time.Now())) == nil
 }
 
-// unbound takes the bound away when all was read: the connection goes on. The caller
-// holds b.mu.
+// unbound removes the deadline when everything was read, because the connection stays
+// open. The caller holds b.mu.
 func (b *body) unbound() {
 	if b.timed && b.ended {
-		_ = b.client.SetReadDeadline(time.Time{}) // it was set before, so it can be
+		_ = b.client.SetReadDeadline(time.Time{}) // it was set before, so this cannot fail
 		b.timed = false
 	}
 }
 
-// end takes the body from whoever has it.
+// end takes the body from the current attempt.
 func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holder = nil
 }
 
-// finished tells whether the client has sent all of it.
+// finished reports whether the client has sent the whole body.
 func (b *body) finished() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ended
 }
 
-// started tells whether something was read.
+// started reports whether something was read.
 func (b *body) started() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.begun
 }
 
-// broken tells whether the client did not send what it promised.
+// broken reports whether reading the body from the client failed.
 func (b *body) broken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failed
 }
 
-// late tells whether the client was cut off because it was too slow.
+// late reports whether the client was too slow and was disconnected.
 func (b *body) late() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +127,7 @@ func (b *body) count() int64 {
 	return b.bytes
 }
 
-// lease is the body in the hands of one attempt.
+// lease is the body as one attempt sees it.
 type lease struct{ b *body }
 
 func (l *lease) Read(p []byte) (int, error) {
@@ -136,8 +137,8 @@ func (l *lease) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 		return 0, errBodyLost
 	}
-	// A transport asks once more when it has all. By then the app may be answering, and
-	// the server, which knows that the body is over, may have closed it.
+	// A transport reads once more at the end. By then the app may be responding, and
+	// the server, which knows that the body is complete, may have closed it.
 	if b.ended {
 		b.mu.Unlock()
 		return 0, io.EOF
@@ -159,8 +160,8 @@ func (l *lease) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close only ends the lease. The body itself is the server's to close; for another
-// attempt it must stay open.
+// Close only ends the lease. The server closes the body itself; it must stay open for
+// another attempt.
 func (l *lease) Close() error {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()

@@ -43,8 +43,8 @@ func TestBodyIsLentOnce(t *testing.T) {
 	}
 }
 
-// A body that was read to its end stays so: the server closes it when the answer
-// begins, and a transport that has it all may ask once more after that.
+// A body that was read to its end stays at its end. The server closes it when the
+// response starts, and a transport can read once more after that.
 func TestBodyStaysEnded(t *testing.T) {
 	b := newBody(&closedBehind{text: "all of it"}, nil, inbound.MinimumRate)
 	lent, err := b.lend()
@@ -62,8 +62,8 @@ func TestBodyStaysEnded(t *testing.T) {
 	}
 }
 
-// closedBehind gives the end with its text, as the server does for a body of known
-// length, and is closed from then on.
+// closedBehind returns the end together with its text, as the server does for a body of
+// known length. It is closed from then on.
 type closedBehind struct{ text string }
 
 func (c *closedBehind) Read(p []byte) (int, error) {

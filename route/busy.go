@@ -6,8 +6,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Busy tells whether something is under way at an instance that no route leads to any
-// more.
+// Busy reports whether an instance without routes still has requests or connections.
 func (r *Router) Busy(id runtime.InstanceID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

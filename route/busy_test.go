@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// An instance that is withdrawn is busy for as long as a request is under way there,
-// and not because a connection was kept for the next one.
+// A withdrawn instance is busy as long as a request is in progress there. An idle
+// connection does not make it busy.
 func TestBusy(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	began, goOn := make(chan struct{}), make(chan struct{})
@@ -22,7 +22,7 @@ func TestBusy(t *testing.T) {
 		fmt.Fprint(rw, "done")
 	}))
 	id := idOf("a", 0)
-	w.get("shop", "/") // its connection is kept
+	w.get("shop", "/") // its connection stays open
 	answered := make(chan string)
 	go func() {
 		_, body := w.get("shop", "/slow")

@@ -17,16 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Most requests ask for something and bring nothing along. An http.Transport hands
-// each of them to two goroutines and back, which costs more than all the rest; here
-// the goroutine of the request itself writes to the instance and reads from it. That
-// is possible because nothing has to be sent while the answer comes.
+// Most requests have no body. An http.Transport passes each of them through two more
+// goroutines, which costs more than everything else. Here the goroutine of the request
+// itself writes to the instance and reads from it. That is possible because nothing has
+// to be sent while the response arrives.
 
-// maxInformational is how many answers may come before the one that counts.
+// maxInformational is how many informational responses can precede the final one.
 const maxInformational = 8
 
-// canPool tells whether a request can use a pooled connection: it may be repeated without harm
-// and has no body.
+// canPool reports whether a request can use a pooled connection: it can be repeated
+// safely and has no body.
 func canPool(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -35,14 +35,14 @@ func canPool(req *http.Request) bool {
 	return false
 }
 
-// connPool keeps the connections to an instance that no request uses now.
+// connPool has the idle connections to an instance.
 type connPool struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	life time.Duration // of one that no request uses
+	life time.Duration // maximum idle time
 
 	mu    sync.Mutex // guards the fields below
 	idle  map[string][]*pooledConn
-	sweep *time.Timer // runs while there are idle ones
+	sweep *time.Timer // set while there are idle connections
 }
 
 // pooledConn is one connection with its buffers. One request at a time uses it.
@@ -51,10 +51,10 @@ type pooledConn struct {
 	address string
 	r       *bufio.Reader
 	w       *bufio.Writer
-	used    bool      // it has carried a request before
-	left    int64     // of the header's bound; below 0: there is none now
-	heard   bool      // something came since the request was sent
-	since   time.Time // idle
+	used    bool      // it has had a request before
+	left    int64     // remaining bytes of the header limit (negative: no limit)
+	heard   bool      // data was received since the request was sent
+	since   time.Time // when it became idle
 }
 
 func newPooledConn(c net.Conn, address string) *pooledConn {
@@ -65,7 +65,7 @@ func newPooledConn(c net.Conn, address string) *pooledConn {
 
 var errLongHeader = errors.New("the header of the answer is too long")
 
-// Read bounds the header of an answer, and notes that there is one.
+// Read limits the header of a response, and records that data was received.
 func (c *pooledConn) Read(p []byte) (int, error) {
 	if c.left == 0 {
 		return 0, errLongHeader
@@ -81,7 +81,8 @@ func (c *pooledConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// RoundTrip sends a bare request and gives the answer, whose body must be closed.
+// RoundTrip sends a request without a body and returns the response, whose body must be
+// closed.
 func (p *connPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
 		c, err := p.get(req.Context(), req.URL.Host)
@@ -100,20 +101,20 @@ func (p *connPool) RoundTrip(req *http.Request) (*http.Response, error) {
 		if cause := context.Cause(req.Context()); cause != nil {
 			return nil, cause
 		}
-		// The instance ended the connection while nobody used it. A new one tells.
+		// The instance closed the idle connection. Try a new one.
 		if !again || c.heard {
 			return nil, fmt.Errorf("cannot ask the instance: %w", err)
 		}
 	}
 }
 
-// ask writes the request and reads the header of the answer.
+// ask writes the request and reads the header of the response.
 func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
 	c.used, c.heard, c.left = true, false, maxAnswerHeader
 	if err := c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
 	}
-	// Whoever gave up before had set a deadline that is gone now.
+	// A cancelled request had set a deadline, which was just overwritten.
 	if err := context.Cause(req.Context()); err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
 			if err := c.SetReadDeadline(time.Time{}); err != nil {
 				return nil, err
 			}
-			// The same here.
+			// The same check after the deadline was reset.
 			return res, context.Cause(req.Context())
 		}
 		if res.StatusCode == http.StatusSwitchingProtocols {
@@ -150,25 +151,25 @@ func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
 	return nil, errors.New("the instance sends nothing but informational answers")
 }
 
-// attach makes the connection free again when the answer's body has been read.
+// attach makes the connection idle again when the response body has been read.
 func (p *connPool) attach(res *http.Response, c *pooledConn, stop func() bool) {
 	b := &pooledBody{ReadCloser: res.Body, pool: p, conn: c, stop: stop, last: res.Close}
 	if res.Body == http.NoBody || res.Request.Method == http.MethodHead {
 		b.whole = true
-		_ = b.Close() // there is nothing to close but the connection
+		_ = b.Close() // only the connection has to be released
 		return
 	}
 	res.Body = b
 }
 
-// pooledBody is the body of an answer.
+// pooledBody is the body of a response.
 type pooledBody struct {
 	io.ReadCloser
 	pool  *connPool
 	conn  *pooledConn
 	stop  func() bool
-	last  bool // the connection ends with it
-	whole bool // all was read
+	last  bool // the connection must be closed after it
+	whole bool // it was read completely
 	done  bool
 }
 
@@ -178,13 +179,13 @@ func (b *pooledBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close lets go of the connection: to be used again if nothing is left on it.
+// Close releases the connection. It can be reused if no data is left on it.
 func (b *pooledBody) Close() error {
 	if b.done {
 		return nil
 	}
 	b.done = true
-	// A connection whose request was given up has a deadline in the past.
+	// The connection of a cancelled request has a deadline in the past.
 	if !b.stop() || !b.whole || b.last || b.conn.r.Buffered() > 0 {
 		return b.conn.Close()
 	}
@@ -207,8 +208,8 @@ func (p *connPool) get(ctx context.Context, address string) (*pooledConn, error)
 	return newPooledConn(c, address), nil
 }
 
-// silent tells whether nothing came while no request used the connection. What came then
-// answers no request: it must not be taken for the answer to the next one.
+// silent reports whether no data arrived while the connection was idle. Such data
+// belongs to no request and must not be mistaken for the response to the next one.
 func (c *pooledConn) silent() bool {
 	raw, ok := rawConn(c.Conn)
 	if !ok {
@@ -224,7 +225,7 @@ func (c *pooledConn) silent() bool {
 	return err == nil && n <= 0 && errors.Is(got, unix.EAGAIN)
 }
 
-// rawConn finds the socket behind a connection.
+// rawConn returns the socket of a connection.
 func rawConn(c net.Conn) (syscall.RawConn, bool) {
 	if h, ok := c.(*instanceConn); ok {
 		c = h.Conn
@@ -237,7 +238,7 @@ func rawConn(c net.Conn) (syscall.RawConn, bool) {
 	return raw, err == nil
 }
 
-// takeNewest takes the connection that was used last: the others may be closed soon.
+// takeNewest returns the connection that was used last: the others may be closed soon.
 func (p *connPool) takeNewest(address string) *pooledConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +248,7 @@ func (p *connPool) takeNewest(address string) *pooledConn {
 	}
 	c := l[len(l)-1]
 	if time.Since(c.since) > p.life {
-		return nil // so are all others: the sweep closes them
+		return nil // all others are also too old: the sweep closes them
 	}
 	l[len(l)-1] = nil
 	p.idle[address] = l[:len(l)-1]
@@ -273,7 +274,7 @@ func (p *connPool) put(c *pooledConn) {
 	}
 }
 
-// sweepOld closes the connections that no request has used for a while, and comes back while
+// sweepOld closes the connections that were idle for too long. It runs again as long as
 // there are others.
 func (p *connPool) sweepOld() {
 	for _, c := range p.takeOld(time.Now().Add(-p.life)) {
@@ -302,7 +303,7 @@ func (p *connPool) takeOld(before time.Time) []*pooledConn {
 	return old
 }
 
-// CloseIdleConnections closes the connections that no request uses.
+// CloseIdleConnections closes the idle connections.
 func (p *connPool) CloseIdleConnections() {
 	for _, c := range p.takeOld(time.Now().Add(time.Hour)) {
 		_ = c.Close()

@@ -14,14 +14,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// scripted is an instance that speaks to each connection as the test says.
+// scripted starts an instance that handles each connection with speak.
 func (w *world) scripted(guid string, index int, speak func(c net.Conn, r *bufio.Reader, nth int32)) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(w.t)
 	var count atomic.Int32
 	go func() {
 		for {
@@ -41,7 +37,7 @@ func (w *world) scripted(guid string, index int, speak func(c net.Conn, r *bufio
 	w.router.Changed(ready(guid, index))
 }
 
-// answers reads one request after the other and answers each with text.
+// answers reads one request after the other and responds to each with text.
 func answers(text string) func(net.Conn, *bufio.Reader, int32) {
 	return func(c net.Conn, r *bufio.Reader, _ int32) {
 		for {
@@ -57,8 +53,8 @@ func answers(text string) func(net.Conn, *bufio.Reader, int32) {
 	}
 }
 
-// Whatever an instance answers, the client gets what was meant, and a connection on
-// which something is left is not used again.
+// For any response of an instance, the client gets the right one. A connection with
+// leftover data is not reused.
 func TestAnswersOfAllKinds(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
@@ -96,8 +92,8 @@ func TestAnswersOfAllKinds(t *testing.T) {
 	}
 }
 
-// An instance that ends a connection after each answer without a word costs no
-// request; one that ends it in the midst of an answer does, and is not asked twice.
+// An instance can close a connection after each response without losing a request. If
+// it closes the connection during a response, the request fails and is not repeated.
 func TestConnectionThatEnds(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"), routeTo("half", "", "b"))
 	w.scripted("a", 0, func(c net.Conn, r *bufio.Reader, _ int32) {
@@ -122,7 +118,7 @@ func TestConnectionThatEnds(t *testing.T) {
 	}
 }
 
-// Connections that nobody uses are closed after a while.
+// Idle connections are closed after a while.
 func TestIdleWiresAreClosed(t *testing.T) {
 	kept := newWorld(t, routeTo("shop", "", "a"))
 	kept.instance("a", 0, says("hi"))
@@ -132,7 +128,7 @@ func TestIdleWiresAreClosed(t *testing.T) {
 	if n := kept.openTo(idOf("a", 0)); n != 1 {
 		t.Errorf("%d connections are open after use, want 1", n)
 	}
-	for _, method := range []string{http.MethodGet, http.MethodPost} { // over a wire, and over a transport
+	for _, method := range []string{http.MethodGet, http.MethodPost} { // over a pooled connection, and over a transport
 		w := newWorld(t, routeTo("shop", "", "a"))
 		w.router.idle = 50 * time.Millisecond
 		w.instance("a", 0, says("hi"))
@@ -141,7 +137,7 @@ func TestIdleWiresAreClosed(t *testing.T) {
 	}
 }
 
-// A client that leaves takes its request to the instance with it.
+// When a client disconnects, its request to the instance is cancelled.
 func TestClientThatLeavesEndsItsWire(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	asked, gone := make(chan struct{}), make(chan struct{})
@@ -150,7 +146,7 @@ func TestClientThatLeavesEndsItsWire(t *testing.T) {
 			t.Error("the request has not come:", err)
 		}
 		close(asked)
-		_, _ = r.ReadByte() // fails when the connection has ended
+		_, _ = r.ReadByte() // fails when the connection is closed
 		close(gone)
 	})
 	c := w.raw("GET / HTTP/1.1", "Host: shop.dew.localhost")
@@ -159,11 +155,11 @@ func TestClientThatLeavesEndsItsWire(t *testing.T) {
 	testkit.Closed(t, "the connection to the instance ends", gone)
 }
 
-// One that leaves before its request was sent leaves no connection behind.
+// A client that disconnects before its request was sent leaves no connection open.
 func TestClientThatLeavesEarlyEndsItsWire(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.scripted("a", 0, func(_ net.Conn, r *bufio.Reader, _ int32) {
-		_, _ = io.Copy(io.Discard, r) // until the connection ends
+		_, _ = io.Copy(io.Discard, r) // until the connection is closed
 	})
 	for range 20 {
 		dials := w.dialsTo(idOf("a", 0))
@@ -199,13 +195,27 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// What an instance sends while it was asked nothing is the answer to no request: an
-// app that sends too much, or says on an idle connection that it will close it, must
-// not make one client get what was meant for another.
+// idleTo returns the idle connection to the instance of a route.
+func (w *world) idleTo(host string) *pooledConn {
+	tg, _ := w.router.table.Load().match(host+".dew.localhost", "/").pick(nil)
+	p := tg.endpoint.connPool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.idle {
+		if len(l) > 0 {
+			return l[len(l)-1]
+		}
+	}
+	return nil
+}
+
+// Data that an instance sends without a request is not the response to any request. An
+// app that sends too much, or announces a timeout on an idle connection, must not
+// affect other clients.
 func TestUnaskedAnswerIsNobodys(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	const stale = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale"
-	sent := make(chan bool, 1)
+	send := make(chan bool)
 	w.tcpInstance("a", 0, func(c *net.TCPConn) {
 		br := bufio.NewReader(c)
 		for {
@@ -213,17 +223,18 @@ func TestUnaskedAnswerIsNobodys(t *testing.T) {
 				return
 			}
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine")
-			time.Sleep(10 * time.Millisecond) // the router has taken the answer for whole
+			<-send
 			_, _ = io.WriteString(c, stale)
-			sent <- true
 		}
 	})
 	for i := range 5 {
 		if res, body := w.get("shop", "/"); res.StatusCode != 200 || body != "mine" {
 			t.Errorf("request %d: %d %q", i, res.StatusCode, body)
 		}
-		<-sent
-		time.Sleep(10 * time.Millisecond)
+		var idle *pooledConn
+		testkit.EventuallyTrue(t, "the router has taken the answer for whole", func() bool { idle = w.idleTo("shop"); return idle != nil })
+		send <- true
+		testkit.EventuallyTrue(t, "the stale answer arrives", func() bool { return !idle.silent() })
 	}
 	if n := w.dialsTo(idOf("a", 0)); n != 5 {
 		t.Errorf("dials = %d, want one for each request", n)

@@ -15,14 +15,14 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Times and limits towards instances.
+// Timeouts and limits for connections to instances.
 const (
 	dialTimeout = 5 * time.Second
-	// Servers close connections that nobody uses, and a request that meets such an
-	// end is lost unless it may be repeated. So we close first: gunicorn waits two
-	// seconds, others longer. A new connection costs next to nothing.
+	// Servers close idle connections, and a request on such a connection is lost unless
+	// it can be repeated. So the router closes first: gunicorn waits two seconds,
+	// others longer. A new connection costs almost nothing.
 	idleTimeout = 1500 * time.Millisecond
-	// As long as the platform waits: no long poll takes longer, and a hang ends.
+	// The timeout of Cloud Foundry: no long poll takes longer, and a hang ends.
 	answerTimeout   = 15 * time.Minute
 	continueTimeout = time.Second
 	maxIdle         = 128 // connections per instance and port
@@ -32,8 +32,8 @@ const (
 // dialFunc connects from inside an instance's network namespace.
 type dialFunc func(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error)
 
-// endpoint is one ready instance with its own connections, so that they can be
-// closed with it: an open connection pins the instance's network namespace.
+// endpoint is one ready instance with its own connections, so that they can be closed
+// with it: an open connection pins the instance's network namespace.
 type endpoint struct {
 	slot      runtime.SlotID
 	process   processKey
@@ -42,18 +42,18 @@ type endpoint struct {
 	ports     []int
 	transport *http.Transport
 	connPool  *connPool       // for requests without a body
-	http2     *http.Transport // for destinations that speak it; its connections carry many requests
+	http2     *http.Transport // for HTTP/2 destinations; its connections are shared by many requests
 	withdrawn atomic.Bool
-	exchanges atomic.Int32 // requests and connections that are under way here
+	exchanges atomic.Int32 // requests and connections in progress
 	dial      dialFunc
 
 	mu    sync.Mutex // guards the fields below
 	conns map[*instanceConn]struct{}
-	peers map[io.Closer]struct{} // clients whose connections are joined to one of those
+	peers map[io.Closer]struct{} // client connections that are joined to one of those
 	ended bool
 }
 
-// routable tells whether routes may lead to the instance.
+// routable reports whether routes can send requests to the instance.
 func routable(st runtime.Status) bool {
 	return st.State == runtime.Running && st.Ready && st.Instance != "" && st.Address.IsValid() && len(st.Ports) > 0
 }
@@ -88,7 +88,7 @@ func newEndpoint(st runtime.Status, dial dialFunc, idle time.Duration) *endpoint
 func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
 		DialContext:            dial,
-		DisableCompression:     true, // what the client did not ask for the app is not asked for
+		DisableCompression:     true, // do not request compression that the client did not request
 		MaxIdleConnsPerHost:    maxIdle,
 		ResponseHeaderTimeout:  answerTimeout,
 		ExpectContinueTimeout:  continueTimeout,
@@ -96,8 +96,8 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 	}
 }
 
-// send passes a request to the instance. A connection of HTTP/2 cannot be switched
-// to another protocol, so requests that ask for that go without it.
+// send sends a request to the instance. An HTTP/2 connection cannot switch to another
+// protocol, so requests with an upgrade use HTTP/1.1.
 func (e *endpoint) send(req *http.Request, protocol string) (*http.Response, error) {
 	if protocol == app.ProtocolHTTP2 && req.Header.Get("Upgrade") == "" {
 		return e.http2.RoundTrip(req)
@@ -108,14 +108,14 @@ func (e *endpoint) send(req *http.Request, protocol string) (*http.Response, err
 	return e.transport.RoundTrip(req)
 }
 
-// serves tells whether the endpoint is still right for its slot.
+// serves reports whether the endpoint still matches the status of its slot.
 func (e *endpoint) serves(st runtime.Status) bool {
 	return routable(st) && st.Instance == e.instance && st.Address == e.address &&
 		slices.Equal(st.Ports, e.ports) && e.process == processKey{app: st.App, kind: st.Type}
 }
 
-// withdraw closes the connections that no request uses, and those whose end at the
-// instance is closed. Requests that are under way finish.
+// withdraw closes the idle connections, and those that the instance has already closed.
+// Requests in progress finish.
 func (e *endpoint) withdraw() {
 	e.withdrawn.Store(true)
 	e.closeIdle()
@@ -126,8 +126,8 @@ func (e *endpoint) withdraw() {
 	}
 }
 
-// release is called when a request needs the endpoint no longer. One that began
-// before the withdrawal has given its connection back only now.
+// release is called when a request no longer needs the endpoint. A request that started
+// before the withdrawal returns its connection only now.
 func (e *endpoint) release() {
 	if e.withdrawn.Load() {
 		e.closeIdle()
@@ -140,7 +140,7 @@ func (e *endpoint) closeIdle() {
 	e.http2.CloseIdleConnections()
 }
 
-// unreachable says that no connection was made, so nothing was sent.
+// unreachable means that no connection was established, so nothing was sent.
 type unreachable struct{ err error }
 
 func (u *unreachable) Error() string { return "cannot reach the instance: " + u.err.Error() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -19,14 +18,11 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// grpcWorld is a route to a real gRPC server and a client that goes through it.
+// grpcWorld returns a real gRPC server with a route, and a client that uses the route.
 func grpcWorld(t *testing.T, opts ...grpc.ServerOption) (*health.Server, *grpc.ClientConn) {
 	t.Helper()
 	w := newWorld(t, overHTTP2(routeTo("grpc", "", "a")))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	s, checks := grpc.NewServer(opts...), health.NewServer()
 	healthpb.RegisterHealthServer(s, checks)
 	reflection.Register(s)
@@ -45,11 +41,11 @@ func grpcWorld(t *testing.T, opts ...grpc.ServerOption) (*health.Server, *grpc.C
 	return checks, c
 }
 
-// A call with one answer, and one that fails: its status comes with the header alone.
+// A unary call succeeds. A failed call has its status in the header alone.
 func TestGRPCUnary(t *testing.T) {
 	checks, c := grpcWorld(t)
 	checks.SetServingStatus("shop", healthpb.HealthCheckResponse_SERVING)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	for range 3 {
 		res, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{Service: "shop"})
@@ -67,15 +63,15 @@ func TestGRPCUnary(t *testing.T) {
 	}
 }
 
-// A stream of answers: each comes when it is sent. When the client leaves, the stream
-// ends at the server.
+// In a server stream, each message arrives when it is sent. When the client
+// disconnects, the stream ends at the server.
 func TestGRPCServerStream(t *testing.T) {
 	ended := make(chan struct{})
 	checks, c := grpcWorld(t, grpc.StreamInterceptor(func(s any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
 		defer close(ended)
 		return serve(s, stream)
 	}))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	stream, err := healthpb.NewHealthClient(c).Watch(ctx, &healthpb.HealthCheckRequest{Service: "shop"})
 	if err != nil {
@@ -100,10 +96,10 @@ func TestGRPCServerStream(t *testing.T) {
 	testkit.Closed(t, "the stream at the server ends", ended)
 }
 
-// Both sides speak in turn on one stream, and its end comes with its status.
+// Both sides send in turn on one stream, and the status arrives at its end.
 func TestGRPCBothWays(t *testing.T) {
 	_, c := grpcWorld(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	stream, err := reflectpb.NewServerReflectionClient(c).ServerReflectionInfo(ctx)
 	if err != nil {
@@ -126,7 +122,7 @@ func TestGRPCBothWays(t *testing.T) {
 	}
 }
 
-// A route without an instance is told in gRPC's own way.
+// A route without an instance is reported as a gRPC status.
 func TestGRPCWithoutInstance(t *testing.T) {
 	w := newWorld(t, overHTTP2(routeTo("grpc", "", "a")))
 	c, err := grpc.NewClient("passthrough:///"+w.front.Listener.Addr().String(),
@@ -135,7 +131,7 @@ func TestGRPCWithoutInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if _, err := healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v, want Unavailable", err)

@@ -11,9 +11,10 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/testkit"
 )
 
-// h2Client speaks HTTP/2 to the router without TLS and without asking first.
+// h2Client returns a client that uses HTTP/2 without TLS and without an upgrade.
 func (w *world) h2Client() *http.Client {
 	p := new(http.Protocols)
 	p.SetUnencryptedHTTP2(true)
@@ -22,13 +23,10 @@ func (w *world) h2Client() *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// h2Instance starts an instance that speaks HTTP/2 alone, or HTTP/1.1 too.
+// h2Instance starts an instance that supports only HTTP/2, or both HTTP/2 and HTTP/1.1.
 func (w *world) h2Instance(guid string, index int, h http.Handler, both bool) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	s := &http.Server{Handler: h, Protocols: new(http.Protocols)}
 	s.Protocols.SetUnencryptedHTTP2(true)
 	s.Protocols.SetHTTP1(both)
@@ -52,7 +50,7 @@ var proto = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(rw, "%s %s", r.Proto, b)
 })
 
-// Every pair of protocols in front and behind works, with bodies.
+// Every combination of client and instance protocols works, with bodies.
 func TestProtocolsInFrontAndBehind(t *testing.T) {
 	w := newWorld(t, routeTo("one", "", "a"), overHTTP2(routeTo("two", "", "b")))
 	w.instance("a", 0, proto)
@@ -77,8 +75,8 @@ func TestProtocolsInFrontAndBehind(t *testing.T) {
 	}
 }
 
-// An instance that does not speak what its destination says has failed, and so has
-// one that refuses.
+// An instance that does not support the protocol of its destination is a failure, and
+// so is one that refuses.
 func TestHTTP2Failures(t *testing.T) {
 	w := newWorld(t, overHTTP2(routeTo("wrong", "", "a")), overHTTP2(routeTo("refuses", "", "b")), overHTTP2(routeTo("other", "", "c")))
 	w.instance("a", 0, proto)
@@ -97,8 +95,8 @@ func TestHTTP2Failures(t *testing.T) {
 	}
 }
 
-// What gRPC needs: both sides talk at the same time over one request, and the
-// status comes behind the body. The connection serves further requests.
+// gRPC needs both sides to send at the same time over one request, and a trailer after
+// the body. The connection is used for further requests.
 func TestStreamsOverHTTP2(t *testing.T) {
 	w := newWorld(t, overHTTP2(routeTo("grpc", "", "a")))
 	w.h2Instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -154,7 +152,8 @@ func TestStreamsOverHTTP2(t *testing.T) {
 	}
 }
 
-// An upgrade goes to the instance over HTTP/1.1 whatever its destination speaks.
+// An upgrade request uses HTTP/1.1 to the instance, whatever protocol its destination
+// has.
 func TestUpgradeBesideHTTP2(t *testing.T) {
 	w := newWorld(t, overHTTP2(routeTo("shop", "", "a")))
 	w.h2Instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -179,7 +178,7 @@ func TestUpgradeBesideHTTP2(t *testing.T) {
 	}
 }
 
-// Nobody talks an app into HTTP/2 behind the router's back.
+// A client cannot switch a connection to the app to HTTP/2 past the router.
 func TestUpgradeToHTTP2IsNotPassedOn(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

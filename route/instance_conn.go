@@ -10,16 +10,16 @@ import (
 	"sync/atomic"
 )
 
-// instanceConn is a connection to an instance that ends with it, whoever uses it: while it is
-// open it pins the instance's network namespace.
+// instanceConn is a connection to an instance that is closed with the instance. While
+// it is open, it pins the instance's network namespace.
 type instanceConn struct {
 	net.Conn
 	endpoint *endpoint
-	over     atomic.Bool // the instance sends no more
+	over     atomic.Bool // the instance has closed its side
 	dropped  atomic.Pointer[func()]
 }
 
-// connect makes a connection to the instance.
+// connect opens a connection to the instance.
 func (e *endpoint) connect(ctx context.Context, network, address string) (*instanceConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -35,7 +35,7 @@ func (e *endpoint) connect(ctx context.Context, network, address string) (*insta
 	return h, nil
 }
 
-// keep notes the connection; false: the instance has ended.
+// keep registers the connection. It returns false if the instance has ended.
 func (e *endpoint) keep(h *instanceConn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,14 +45,15 @@ func (e *endpoint) keep(h *instanceConn) bool {
 	return !e.ended
 }
 
-// openConns are the open connections.
+// openConns returns the open connections.
 func (e *endpoint) openConns() []*instanceConn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Keys(e.conns))
 }
 
-// join makes a client's connection end with the instance; the function lets go of it.
+// join closes a client's connection with the instance. The returned function undoes
+// that.
 func (e *endpoint) join(client io.Closer) func() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +68,7 @@ func (e *endpoint) join(client io.Closer) func() {
 	}
 }
 
-// end closes everything: the instance is no more.
+// end closes all connections, because the instance has ended.
 func (e *endpoint) end() {
 	e.mu.Lock()
 	e.ended = true
@@ -81,15 +82,15 @@ func (e *endpoint) end() {
 	}
 }
 
-// idle tells whether nothing is connected.
+// idle reports whether there are no connections.
 func (e *endpoint) idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.conns) == 0 && len(e.peers) == 0
 }
 
-// Read notes when the instance sends no more. Where no route leads to it any longer
-// that is the end: nobody waits for a client that has nothing more to say.
+// Read notices when the instance closes its side. If the instance is withdrawn, the
+// connection is then closed without waiting for the client.
 func (h *instanceConn) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -98,7 +99,7 @@ func (h *instanceConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish says that the instance sends no more.
+// finish records that the instance has closed its side.
 func (h *instanceConn) finish() {
 	h.over.Store(true)
 	if h.endpoint.withdrawn.Load() {
@@ -106,7 +107,7 @@ func (h *instanceConn) finish() {
 	}
 }
 
-// drop closes the connection, and what is joined to it.
+// drop closes the connection, and the client connection joined to it.
 func (h *instanceConn) drop() {
 	_ = h.Close()
 	if also := h.dropped.Load(); also != nil {
@@ -114,7 +115,7 @@ func (h *instanceConn) drop() {
 	}
 }
 
-// Close lets go of the connection.
+// Close closes the connection and unregisters it.
 func (h *instanceConn) Close() error {
 	e := h.endpoint
 	e.mu.Lock()
@@ -123,7 +124,7 @@ func (h *instanceConn) Close() error {
 	return h.Conn.Close()
 }
 
-// CloseWrite ends one direction, where the connection can.
+// CloseWrite closes one direction, if the connection supports it.
 func (h *instanceConn) CloseWrite() error { return closeWrite(h.Conn) }
 
 func closeWrite(c net.Conn) error {

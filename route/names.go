@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	// forwardTimeout is below the five seconds after which programs ask again.
+	// forwardTimeout is less than the five seconds after which programs repeat a query.
 	forwardTimeout = 3 * time.Second
-	// maxForwards bounds the questions that wait for other servers.
+	// maxForwards limits the queries that wait for other servers.
 	maxForwards = 256
-	// The platform's own names are below this one.
+	// ownZone is the domain of dew's own names.
 	ownZone = "dew.internal."
 )
 
-// NamesConfig is what a name server for instances needs.
+// NamesConfig configures a name server for instances.
 type NamesConfig struct {
 	// API is the address of api.dew.internal.
 	API netip.Addr
-	// Router is the address at which instances reach routes by their public names;
-	// none: they do not.
+	// Router is the address at which instances reach routes by their public names. If
+	// it is invalid, they cannot.
 	Router netip.Addr
-	// Resolv is the file that names the servers for everything else, such as
-	// /etc/resolv.conf; it is read again when it has changed.
+	// Resolv is the file that lists the servers for all other names, such as
+	// /etc/resolv.conf. It is read again after a change.
 	Resolv string
 	Logger *slog.Logger
 }
 
-// Names is the name server that instances ask: it knows the internal routes and the
-// platform itself, and passes other questions on to the servers of the machine.
+// Names is the name server of instances. It resolves internal routes and dew's own
+// names, and forwards other queries to the servers of the machine.
 //
 //	<host>.apps.internal          the ready instances of the route's destinations
 //	<index>.<host>.apps.internal  that one of them
@@ -55,16 +55,16 @@ type Names struct {
 
 	mu      sync.Mutex // guards the fields below
 	servers []string   // host:port, from the file
-	read    time.Time  // the file's time of change then
-	own     []string   // where we listen ourselves: asking there would never end
+	read    time.Time  // modification time of the file at that time
+	own     []string   // own addresses: queries to them would loop
 }
 
-// Names makes the name server over the router's table.
+// Names returns a name server that uses the router's table.
 func (r *Router) Names(c NamesConfig) *Names {
 	return &Names{router: r, c: c, forwards: make(chan struct{}, maxForwards)}
 }
 
-// Serve answers on both until ctx ends.
+// Serve answers queries on both until ctx is cancelled.
 func (n *Names) Serve(ctx context.Context, udp net.PacketConn, tcp net.Listener) error {
 	n.mu.Lock()
 	n.own = append(n.own, udp.LocalAddr().String())
@@ -84,19 +84,19 @@ func (n *Names) Serve(ctx context.Context, udp net.PacketConn, tcp net.Listener)
 			<-ctx.Done()
 			select {
 			case <-up:
-			case <-time.After(time.Second): // it failed to start, and has said so
+			case <-time.After(time.Second): // it failed to start, which is already reported
 				return nil
 			}
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardTimeout)
 			defer cancel()
-			_ = s.ShutdownContext(bounded) // what is still asked then gets no answer
+			_ = s.ShutdownContext(bounded) // queries in progress get no response
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// answer answers one question.
+// answer answers one query.
 func (n *Names) answer(ctx context.Context, w dns.ResponseWriter, q *dns.Msg) {
 	res := n.resolve(ctx, w, q)
 	size := dns.MaxMsgSize
@@ -130,10 +130,10 @@ func (n *Names) resolve(ctx context.Context, w dns.ResponseWriter, q *dns.Msg) *
 	}
 	res.Authoritative, res.RecursionAvailable = true, true
 	if question.Qtype != dns.TypeA || question.Qclass != dns.ClassINET {
-		return res // the name is there, and has nothing of that kind
+		return res // the name exists, but has no record of that type
 	}
 	for _, a := range addrs {
-		// Nobody may keep it: the next moment the instances are others.
+		// TTL 0: the instances can change at any time.
 		res.Answer = append(res.Answer, &dns.A{
 			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 0}, A: a.AsSlice(),
 		})
@@ -141,8 +141,8 @@ func (n *Names) resolve(ctx context.Context, w dns.ResponseWriter, q *dns.Msg) *
 	return res
 }
 
-// lookup finds the addresses of a full name in lower case. known tells whether there
-// is such a name, ours whether nobody else has it.
+// lookup returns the addresses of a full name in lower case. known reports whether the
+// name exists, ours whether dew answers the query itself instead of forwarding it.
 func (n *Names) lookup(name string) (addrs []netip.Addr, known, ours bool) {
 	switch {
 	case name == "api."+ownZone:
@@ -169,7 +169,7 @@ func (n *Names) lookup(name string) (addrs []netip.Addr, known, ours bool) {
 	return nil, false, false
 }
 
-// instances are the addresses that an internal name leads to, in any order.
+// instances returns the addresses of an internal name in random order.
 func (t *table) instances(name string) ([]netip.Addr, bool) {
 	ds, known := t.inside[name]
 	index := -1
@@ -198,14 +198,14 @@ func (t *table) instances(name string) ([]netip.Addr, bool) {
 	return out, true
 }
 
-// forward asks the machine's own servers, one after the other.
+// forward queries the machine's own servers, one after the other.
 func (n *Names) forward(ctx context.Context, network string, q *dns.Msg) *dns.Msg {
 	failed := new(dns.Msg).SetRcode(q, dns.RcodeServerFailure)
 	select {
 	case n.forwards <- struct{}{}:
 		defer func() { <-n.forwards }()
 	default:
-		return failed // who asks that much can ask again
+		return failed // too many queries: the client can repeat it
 	}
 	servers, err := n.upstream()
 	if err != nil {
@@ -216,7 +216,7 @@ func (n *Names) forward(ctx context.Context, network string, q *dns.Msg) *dns.Ms
 	defer cancel()
 	client := &dns.Client{Net: network, Timeout: forwardTimeout, UDPSize: dns.DefaultMsgSize}
 	if len(servers) > 1 {
-		client.Timeout = forwardTimeout / 2 // a dead server shall leave time for the next
+		client.Timeout = forwardTimeout / 2 // a dead server must leave time for the next
 	}
 	for _, s := range servers {
 		res, _, err := client.ExchangeContext(ctx, q, s)
@@ -228,7 +228,7 @@ func (n *Names) forward(ctx context.Context, network string, q *dns.Msg) *dns.Ms
 	return failed
 }
 
-// upstream are the servers that the file names, without ourselves.
+// upstream returns the servers in the file, without dew's own.
 func (n *Names) upstream() ([]string, error) {
 	info, err := os.Stat(n.c.Resolv)
 	if err != nil {

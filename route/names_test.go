@@ -19,9 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/testkit"
 )
 
-// serveNames starts a name server on loopback and gives its address.
+// serveNames starts a name server on loopback and returns its address.
 func serveNames(t *testing.T, serve func(context.Context, net.PacketConn, net.Listener) error) string {
 	t.Helper()
 	udp, tcp := samePort(t)
@@ -58,7 +59,7 @@ func samePort(t *testing.T) (net.PacketConn, net.Listener) {
 	return nil, nil
 }
 
-// outside is a name server of the machine; it knows everything.
+// outside is a name server of the machine that resolves all names.
 func outside(ctx context.Context, udp net.PacketConn, tcp net.Listener) error {
 	h := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
@@ -149,11 +150,11 @@ func TestInternalNames(t *testing.T) {
 		{"API.dew.internal.", dns.TypeAAAA, dns.RcodeSuccess, nil},
 		{"other.dew.internal.", dns.TypeA, dns.RcodeNameError, nil},
 		{"dew.internal.", dns.TypeA, dns.RcodeSuccess, nil},
-		{"nobody.dew.localhost.", dns.TypeA, dns.RcodeServerFailure, nil}, // not ours, and nobody else is there
+		{"nobody.dew.localhost.", dns.TypeA, dns.RcodeServerFailure, nil}, // forwarded, but no server is reachable
 	} {
 		for _, network := range []string{"udp", "tcp"} {
 			q := new(dns.Msg).SetQuestion(c.name, c.kind)
-			res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, server)
+			res, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, server)
 			if err != nil {
 				t.Errorf("%s %s: %v", network, c.name, err)
 				continue
@@ -173,8 +174,8 @@ func TestInternalNames(t *testing.T) {
 	}
 }
 
-// An answer that does not fit into a packet says so, and the whole one comes over
-// TCP.
+// A response that does not fit into a packet is truncated, and TCP returns the whole
+// response.
 func TestManyInstancesByName(t *testing.T) {
 	reg := &fakeRegistry{domains: twoDomains, routes: []app.Route{internalRoute("many", "a")}}
 	w := &world{registry: reg}
@@ -190,15 +191,15 @@ func TestManyInstancesByName(t *testing.T) {
 	server := serveNames(t, r.Names(NamesConfig{Resolv: resolvFile(t), Logger: slog.New(slog.DiscardHandler)}).Serve)
 	q := new(dns.Msg).SetQuestion("many.apps.internal.", dns.TypeA)
 	for network, want := range map[string]int{"udp": 0, "tcp": 100} {
-		res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, server)
+		res, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, server)
 		if err != nil || res.Truncated != (network == "udp") || want > 0 && len(res.Answer) != want {
 			t.Errorf("%s: %d answers, truncated %v, %v", network, len(res.Answer), res.Truncated, err)
 		}
 	}
 }
 
-// Other names are the business of the machine's servers, over the same protocol,
-// whichever of them answers.
+// Other names are forwarded to the machine's servers over the same protocol, until one
+// responds.
 func TestOtherNamesArePassedOn(t *testing.T) {
 	up := serveNames(t, outside)
 	w := &world{registry: &fakeRegistry{domains: twoDomains}}
@@ -209,23 +210,23 @@ func TestOtherNamesArePassedOn(t *testing.T) {
 	n := r.Names(NamesConfig{Resolv: resolvFile(t, "192.0.2.1"), Logger: slog.New(slog.DiscardHandler)})
 	own := serveNames(t, n.Serve)
 	n.mu.Lock()
-	n.servers, n.read = []string{"127.0.0.1:1", up}, time.Unix(1, 0) // as if the file had named ports
+	n.servers, n.read = []string{"127.0.0.1:1", up}, time.Unix(1, 0) // as if the file contained ports
 	n.mu.Unlock()
 	for _, network := range []string{"udp", "tcp"} {
 		q := new(dns.Msg).SetQuestion("example.com.", dns.TypeTXT)
-		res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, own)
+		res, _, err := (&dns.Client{Net: network, Timeout: testkit.Patience}).Exchange(q, own)
 		if err != nil || len(res.Answer) != 1 || !strings.Contains(res.Answer[0].String(), network) || res.Id != q.Id {
 			t.Errorf("%s: %v, %v", network, res, err)
 		}
 	}
 	q := new(dns.Msg).SetQuestion("example.com.", dns.TypeTXT)
 	q.Opcode = dns.OpcodeUpdate
-	if res, _, err := (&dns.Client{Timeout: patience}).Exchange(q, own); err != nil || res.Rcode != dns.RcodeNotImplemented {
+	if res, _, err := (&dns.Client{Timeout: testkit.Patience}).Exchange(q, own); err != nil || res.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("update: %v, %v", res, err)
 	}
 }
 
-// The file is read again when it has changed, and never makes us ask ourselves.
+// The file is read again after a change, and the server never queries itself.
 func TestUpstreamFollowsTheFile(t *testing.T) {
 	path := resolvFile(t, "192.0.2.1", "192.0.2.2")
 	n := &Names{c: NamesConfig{Resolv: path}, own: []string{"10.201.0.1:53"}}
@@ -247,7 +248,7 @@ func TestUpstreamFollowsTheFile(t *testing.T) {
 	check()
 }
 
-// Whatever somebody asks for, the answer is one that can be sent.
+// For any query, the response can be encoded.
 func FuzzLookup(f *testing.F) {
 	f.Add("one.apps.internal.")
 	f.Add("..")

@@ -8,26 +8,26 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Pending tells whether a destination waits for a restart: one of the instances of
-// its process lives and was started without its port.
+// Pending reports whether a destination needs a restart of its process: a live instance
+// was started without its port.
 func Pending(d app.Destination, sts []runtime.Status) bool {
 	return slices.ContainsFunc(sts, func(st runtime.Status) bool { return lives(st) && d.Lacks(st.Ports) })
 }
 
-// lives tells whether the slot has an instance whose ports are fixed. One that has
-// crashed gets those of the desired state at its next start.
+// lives reports whether the slot has an instance with fixed ports. A crashed instance
+// gets the desired ports at its next start.
 func lives(st runtime.Status) bool {
 	return st.Instance != "" && len(st.Ports) > 0 && (st.State == runtime.Starting || st.State == runtime.Running)
 }
 
-// Adopted says that the instances of an earlier daemon are known by now. Before that
-// nobody can tell what is no longer needed.
+// Adopted says that all instances of an earlier daemon are known. Before that, the
+// router cannot know what is no longer needed.
 func (r *Router) Adopted() {
 	r.adopted.Store(true)
 	post(r.forgetWake)
 }
 
-// forget lets go of what destinations replaced and no instance needs.
+// forget drops replaced destinations that no instance needs.
 func (r *Router) forget() error {
 	if r.c.Forget == nil || !r.adopted.Load() {
 		return nil
@@ -44,8 +44,8 @@ func (r *Router) forget() error {
 	return nil
 }
 
-// needed tells whether an instance is still reached where a destination was before.
-// What it does not know of it takes for needed.
+// needed returns a function that reports whether an instance still uses the replaced
+// destination. It returns true for unknown destinations.
 func (r *Router) needed(ds []app.Destination) (func(d app.Destination) bool, error) {
 	needed := map[string]bool{} // by guid
 	for _, d := range ds {

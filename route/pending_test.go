@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// The wished destination is used where an instance has its port; others are
-// reached as before, until they are restarted.
+// Instances that have the new port use the new destination. Others keep the old one
+// until they are restarted.
 func TestPendingDestination(t *testing.T) {
 	rt := routeTo("shop", "", "a")
 	rt.Destinations[0].Port, rt.Destinations[0].Protocol = 9000, app.ProtocolHTTP2
@@ -67,8 +67,8 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// What was replaced is let go when no instance needs it, and not before all are
-// known.
+// A replaced destination is dropped when no instance needs it, but not before all
+// instances are known.
 func TestForgetsWhatWasReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := routeTo("shop", "", "a")
@@ -125,8 +125,7 @@ func TestForgetsWhatWasReplaced(t *testing.T) {
 	})
 }
 
-// Where an app listens only for itself, its log says why nobody reaches it, once in
-// a while.
+// If an app listens only on loopback, its log says why it is unreachable, at intervals.
 func TestLoopbackOnlyIsTold(t *testing.T) {
 	rt := routeTo("shop", "", "a")
 	w := newWorld(t, rt)

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// instanceHeader asks for one instance: <app guid>:<index>.
+	// instanceHeader selects one instance: <app guid>:<index>.
 	instanceHeader = "X-Cf-App-Instance"
 	// stickyCookie names the instance that holds a client's session.
 	stickyCookie = "__VCAP_ID__"
-	// sessionCookie is what apps that hold sessions give to clients.
+	// sessionCookie is the session cookie of apps.
 	sessionCookie = "JSESSIONID"
 )
 
@@ -21,9 +21,9 @@ var (
 	noInstance  = failure{http.StatusNotFound, "unknown_route", "404 Not Found: Requested instance does not exist for this route.\n", "no-cache, no-store"}
 )
 
-// pin reads whether the client asks for one instance, by header or by the cookie
-// of its session. The header must be followed. The cookie need not be, since the
-// session may have to go on elsewhere. It returns false when the order cannot be followed.
+// pin checks whether the client selects one instance, by header or by session cookie.
+// The header is mandatory. The cookie is not, because the session may have to continue
+// on another instance. It returns false if the selected instance is not available.
 func (x *exchange) pin(req *http.Request) (failure, bool) {
 	if v := req.Header.Get(instanceHeader); v != "" {
 		return x.pinInstance(v)
@@ -54,7 +54,7 @@ func (x *exchange) pinInstance(v string) (failure, bool) {
 	return failure{}, true
 }
 
-// next is where to ask now; false: nowhere.
+// next returns the next instance to try, or false if there is none.
 func (x *exchange) next() (target, bool) {
 	if x.only != nil {
 		return *x.only, len(x.tried) == 0
@@ -70,8 +70,9 @@ func (x *exchange) next() (target, bool) {
 	return x.entry.pick(x.tried)
 }
 
-// setStickyCookie tells the client which instance holds its session: when the app begins one,
-// and when it went on at another instance. The cookie lasts as long as the app's.
+// setStickyCookie tells the client which instance holds its session: when the app
+// starts one, and when it continued on another instance. The cookie lasts as long as
+// the app's.
 func (x *exchange) setStickyCookie(res *http.Response) {
 	here := string(x.target.endpoint.instance)
 	own := http.Cookie{Name: stickyCookie, Value: here, Path: "/", HttpOnly: true}
@@ -79,7 +80,7 @@ func (x *exchange) setStickyCookie(res *http.Response) {
 	if len(res.Header["Set-Cookie"]) > 0 {
 		for _, c := range res.Cookies() {
 			if c.Name == stickyCookie {
-				return // the app knows better
+				return // the app's own cookie has priority
 			}
 			if !slices.Contains(x.router.sticky, c.Name) {
 				continue

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// session answers with its name, and begins a session when asked to.
+// session responds with its name, and starts a session on request.
 func session(name string) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -33,8 +33,8 @@ func vcapID(res *http.Response) *http.Cookie {
 	return nil
 }
 
-// A client with a session comes back to the instance that holds it, and is told
-// when it had to go elsewhere.
+// A client with a session returns to the instance that holds it. If another instance
+// takes over, the client gets a new cookie.
 func TestStickySessions(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	for i := range 3 {
@@ -86,7 +86,7 @@ func TestStickySessions(t *testing.T) {
 	}
 }
 
-// X-CF-App-Instance is an order: that instance or none.
+// X-CF-App-Instance selects that instance or none.
 func TestOrderedInstance(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	for i := range 3 {
@@ -119,7 +119,7 @@ func TestOrderedInstance(t *testing.T) {
 	}
 }
 
-// Another cookie may be the one that marks sessions.
+// Other cookies can be configured as session cookies.
 func TestOtherStickyCookies(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.router.sticky = []string{"SID"}

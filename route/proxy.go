@@ -21,26 +21,26 @@ import (
 	"github.com/dewrun/dew/egress"
 )
 
-// maxAttempts is how many instances one request may meet.
+// maxAttempts is the maximum number of instances that one request tries.
 const maxAttempts = 3
 
-// smallAnswer is what fits into the server's own buffer. An answer of a known
-// length below it is complete as soon as its last byte is here, and flushing it in
-// pieces would only cost.
+// smallAnswer is the size that fits into the server's own buffer. A shorter response of
+// known length is complete when its last byte arrives, and flushing parts of it would
+// only cost time.
 const smallAnswer = 2 << 10
 
-// clientCertHeader is how a router passes on the certificate of a client that proved
-// to have it. This router asks for none, so it is never true.
+// clientCertHeader is the header in which a router forwards the verified certificate of
+// a client. This router requests no client certificates, so the header is never valid.
 const clientCertHeader = "X-Forwarded-Client-Cert"
 
-// statusGone stands in access lines for a client that did not wait.
+// statusGone is the status in access lines for a client that disconnected.
 const statusGone = 499
 
-// errNoInstance says that nothing ready is behind a route.
+// errNoInstance means that a route has no ready instance.
 var errNoInstance = errors.New("no instance is ready")
 
-// failure is an answer of the router itself. It is the same each time, so that it
-// can be recognised, and tells nothing about who asked.
+// failure is an error response of the router itself. It is constant, so that it can be
+// recognized, and does not depend on the client.
 type failure struct {
 	status int
 	name   string // in X-Cf-RouterError
@@ -67,7 +67,7 @@ func (f failure) write(w http.ResponseWriter) {
 	h.Set("Cache-Control", f.cache)
 	h.Set("Content-Length", strconv.Itoa(len(f.text)))
 	w.WriteHeader(f.status)
-	_, _ = io.WriteString(w, f.text) // fails only when the client has gone
+	_, _ = io.WriteString(w, f.text) // fails only if the client has disconnected
 }
 
 // ServeHTTP sends a request to an instance.
@@ -75,8 +75,8 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
 	req.Header.Del(clientCertHeader)
 	if req.ProtoMajor == 1 && len(req.Header["Upgrade"]) > 0 {
-		// What comes behind such a request is not looked at: it may be another protocol.
-		// So unless it is, nothing may be read there.
+		// Data after such a request is not checked, because it can be another protocol.
+		// Unless the upgrade succeeds, it must not be read as a request.
 		w.Header().Set("Connection", "close")
 	}
 	if fail, ok := refused(req); ok {
@@ -114,12 +114,12 @@ func (x *exchange) releaseTarget() {
 	}
 }
 
-// refused are requests that no app can be meant by.
+// refused reports requests that cannot be meant for an app.
 func refused(req *http.Request) (failure, bool) {
 	switch {
 	case req.Method == http.MethodConnect:
 		return noConnect, true
-	case req.URL.Host != "": // whom it means, that or the Host header, is anybody's guess
+	case req.URL.Host != "": // ambiguous: this host or the Host header
 		return noProxy, true
 	case req.Host == "":
 		return emptyHost, true
@@ -127,10 +127,10 @@ func refused(req *http.Request) (failure, bool) {
 	return failure{}, false
 }
 
-// commonProxy is what the proxies of all requests have in common.
+// commonProxy returns the proxy settings that all requests share.
 func commonProxy(log *slog.Logger) httputil.ReverseProxy {
 	return httputil.ReverseProxy{
-		FlushInterval: -1, // what an app sends is passed on at once
+		FlushInterval: -1, // forward the app's data at once
 		BufferPool:    &buffers{},
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -144,30 +144,30 @@ type exchange struct {
 	id     uuid.UUID
 	proxy  httputil.ReverseProxy
 	answer answer
-	proto  int // major version that the client speaks
+	proto  int // HTTP major version of the client
 
-	via          *url.URL // the route service that it goes to; nil: to the app
-	serviceEntry *entry   // the service's own route; nil: it is elsewhere
+	via          *url.URL // the route service that it is sent to (nil: to the app)
+	serviceEntry *entry   // the service's own route (nil: it is an external service)
 
-	only    *target // the one instance that the client ordered
+	only    *target // the one instance that the client selected
 	session string  // id of the instance that the client's cookie names
 
 	body     *body // nil: the request has none
 	tried    []*endpoint
-	target   target // the last one tried
+	target   target // the last instance tried
 	switched io.Closer
 	failure  string
 	forward  forwarded
 }
 
-// forwarded is what the app was told about the way of the request.
+// forwarded has the forwarding and tracing headers that the app receives.
 type forwarded struct {
 	addresses, proto string
 	trace, span      string
 }
 
-// serve answers the request. It must tidy up also when the proxy panics, which is
-// its way to break off an answer that the app did not finish.
+// serve handles the request. It must also clean up if the proxy panics, which is how
+// the proxy aborts an incomplete response.
 func (x *exchange) serve(req *http.Request) {
 	x.proxy = x.router.proxy
 	x.proxy.Transport = x
@@ -179,12 +179,12 @@ func (x *exchange) serve(req *http.Request) {
 	x.proxy.ServeHTTP(&x.answer, req)
 }
 
-// rewrite says what the app is told beyond the request itself. Here the headers
-// between two hops are gone already, so none of ours can be taken away by them.
+// rewrite sets the additional headers for the app. The hop-by-hop headers are already
+// removed here, so a client cannot use them to remove the router's headers.
 func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In.Header, pr.Out.Header
 	pr.Out.URL.Scheme = "http"
-	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it came: to judge it is the app's part
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged: the app must validate it
 	pr.Out.Trailer = pr.In.Trailer           // the same map: it is filled when the body has been read
 	for _, name := range []string{"Forwarded", "X-Forwarded-Host"} {
 		if v, ok := in[name]; ok {
@@ -218,7 +218,7 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// trace keeps the client's trace or begins one.
+// trace keeps the client's trace ids or creates new ones.
 func (x *exchange) trace(out http.Header) {
 	x.forward.trace, x.forward.span = out.Get("X-B3-TraceId"), out.Get("X-B3-SpanId")
 	if x.forward.trace != "" && x.forward.span != "" || out.Get("B3") != "" {
@@ -238,13 +238,13 @@ func clientAddress(req *http.Request) string {
 	return host
 }
 
-// RoundTrip asks one instance after the other, until one answers or it is no longer
-// safe to ask again.
+// RoundTrip tries one instance after the other, until one responds or it is no longer
+// safe to repeat the request.
 func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	if out.Body != nil {
 		x.body = newBody(out.Body, http.NewResponseController(x.answer.ResponseWriter), x.router.rate)
 		if strings.HasPrefix(out.Header.Get("Content-Type"), "application/grpc") {
-			x.body.answered() // its streams may rest before the first answer
+			x.body.answered() // an HTTP/2 stream can pause before the first response
 		}
 	}
 	if x.via != nil && x.serviceEntry == nil {
@@ -274,7 +274,7 @@ func (x *exchange) ask(out *http.Request, t target) (*http.Response, error) {
 	req := new(http.Request)
 	*req = *out
 	if len(x.tried) > 0 {
-		// An attempt that failed may still be writing its own headers.
+		// A failed attempt may still be writing its own headers.
 		req.Header = out.Header.Clone()
 		x.router.retries.Add(1)
 	}
@@ -292,7 +292,7 @@ func (x *exchange) ask(out *http.Request, t target) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		// With GetBody the transport itself repeats what met a connection that the
+		// With GetBody, the transport itself repeats a request on a connection that the
 		// instance had just closed.
 		req.Body, req.GetBody = lent, x.body.lend
 	}
@@ -300,14 +300,14 @@ func (x *exchange) ask(out *http.Request, t target) (*http.Response, error) {
 	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
 		x.switched = res.Body
 		if x.body != nil {
-			x.body.end() // what comes from now on is no longer the request's
+			x.body.end() // data that arrives from now on is no longer part of the request
 		}
 	}
 	return res, err
 }
 
-// mayRepeat tells whether another instance may be asked after err: when nothing was
-// sent, or when asking twice does no harm and nothing of the body is gone.
+// mayRepeat reports whether another instance can be tried after err. That is the case
+// if nothing was sent, or if the request can be repeated safely and its body is unread.
 func (x *exchange) mayRepeat(out *http.Request, err error) bool {
 	if out.Context().Err() != nil || x.body != nil && x.body.started() {
 		return false
@@ -322,14 +322,14 @@ func (x *exchange) mayRepeat(out *http.Request, err error) bool {
 	return false
 }
 
-// received is called when an instance has answered.
+// received is called when an instance has responded.
 func (x *exchange) received(res *http.Response) error {
 	res.Header.Set("X-Vcap-Request-Id", x.id.String())
 	if x.via == nil {
 		x.setStickyCookie(res)
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		x.answer.Header().Del("Connection") // the app's counts
+		x.answer.Header().Del("Connection") // the app's header has priority
 	}
 	x.body.answered()
 	if x.body != nil && !x.body.finished() && res.StatusCode != http.StatusSwitchingProtocols && x.proto == 1 {
@@ -341,25 +341,25 @@ func (x *exchange) received(res *http.Response) error {
 	return nil
 }
 
-// enableFullDuplex is for an answer that begins before all of the request is here. Left
-// alone the server would first take the rest of the body away from the app. And it
-// can take no further request from that connection: what is left of the body would
-// be in the way, so the client is told that it is the last.
+// enableFullDuplex is used for a response that starts before the whole request has
+// arrived. Otherwise the server would first consume the rest of the body. The
+// connection cannot be used for another request, because the rest of the body would be
+// in the way. So the response closes it.
 func (x *exchange) enableFullDuplex(h http.Header) {
-	_ = http.NewResponseController(&x.answer).EnableFullDuplex() // fails where it is not needed
+	_ = http.NewResponseController(&x.answer).EnableFullDuplex() // fails if it is not needed
 	h.Set("Connection", "close")
 }
 
-// fail answers when no instance did.
+// fail sends the error response if no instance responded.
 func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 	if x.answer.hijacked {
-		return // the connection is the app's and the client's, and has ended
+		return // the hijacked connection has already ended
 	}
 	fail := endpointFailure
 	switch {
-	case x.body != nil && x.body.late(): // the server takes it for a client that has gone
+	case x.body != nil && x.body.late(): // the context is cancelled as if the client had disconnected
 		fail = slowRequest
-	case req.Context().Err() != nil: // nobody reads it, and the instance is not to blame
+	case req.Context().Err() != nil: // the client has disconnected, which is not the instance's fault
 		endpointFailure.write(w)
 		x.answer.status = statusGone
 		return
@@ -367,7 +367,7 @@ func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 		fail = noEndpoints
 	case errors.As(err, new(*egress.Refused)):
 		fail = notAllowed
-	case x.via != nil && x.serviceEntry == nil && (x.body == nil || !x.body.broken()): // the service did not answer
+	case x.via != nil && x.serviceEntry == nil && (x.body == nil || !x.body.broken()): // the service did not respond
 	case len(x.tried) == 0, x.body != nil && x.body.broken():
 		fail = badRequest
 	}
@@ -394,18 +394,18 @@ func (x *exchange) finish(req *http.Request) {
 	x.router.lines.put(x.access(req))
 }
 
-// answer notes what the client gets.
+// answer records the response to the client.
 type answer struct {
 	http.ResponseWriter
 	status   int
 	bytes    int64
 	hijacked bool
 	exchange *exchange
-	leave    func() // when the hijacked connection is done with; nil: there is none
+	leave    func() // called when the hijacked connection has ended (nil: none)
 }
 
-// WriteHeader notes the status, unless another follows. That the body may come is
-// said by the server when it is read: said here, too, the client would hear it twice.
+// WriteHeader records the final status. It drops 100 Continue: the server sends that
+// when the body is read, and the client would get it twice.
 func (a *answer) WriteHeader(status int) {
 	if status == http.StatusContinue {
 		return
@@ -422,7 +422,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Hijack gives the connection away: the protocol was switched.
+// Hijack takes over the connection after a protocol switch.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	if err != nil {
@@ -436,8 +436,8 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, nil
 }
 
-// bufferedConn is a connection whose client spoke before the switch was granted. The proxy
-// reads from the connection alone.
+// bufferedConn is a connection whose client sent data before the switch was granted.
+// The proxy reads only from the connection.
 type bufferedConn struct {
 	net.Conn
 	buffered *bufio.Reader
@@ -450,18 +450,19 @@ func (e *bufferedConn) Read(p []byte) (int, error) {
 	return e.Conn.Read(p)
 }
 
-// CloseWrite ends one direction, where the connection can.
+// CloseWrite closes one direction, if the connection supports it.
 func (e *bufferedConn) CloseWrite() error { return closeWrite(e.Conn) }
 
-// Unwrap leads http.ResponseController to what this type does not have.
+// Unwrap gives http.ResponseController access to the methods that this type does not
+// have.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 const bufferSize = 32 << 10
 
-// buffers lends the proxy its copy buffers.
+// buffers provides the proxy's copy buffers.
 type buffers struct{ pool sync.Pool }
 
-// Get lends a buffer.
+// Get returns a buffer.
 func (b *buffers) Get() []byte {
 	if p, ok := b.pool.Get().(*[bufferSize]byte); ok {
 		return p[:]
@@ -469,5 +470,5 @@ func (b *buffers) Get() []byte {
 	return make([]byte, bufferSize)
 }
 
-// Put takes it back.
+// Put returns a buffer to the pool.
 func (b *buffers) Put(p []byte) { b.pool.Put((*[bufferSize]byte)(p)) }

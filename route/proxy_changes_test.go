@@ -14,8 +14,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// Requests that are under way finish when their instance is withdrawn; new ones go
-// elsewhere; afterwards no connection to it is left.
+// Requests in progress finish when their instance is withdrawn; new ones go to others.
+// Afterwards no connection to it is left.
 func TestWithdrawnWhileRequestsRun(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	entered, goOn := make(chan bool), make(chan bool)
@@ -61,7 +61,7 @@ func TestWithdrawnWhileRequestsRun(t *testing.T) {
 	}
 }
 
-// An idle connection would pin the network namespace of an instance that is gone.
+// An idle connection would pin the network namespace of a stopped instance.
 func TestIdleConnectionsEndWithTheInstance(t *testing.T) {
 	stop := ready("a", 0)
 	stop.State, stop.Ready = runtime.Stopping, false
@@ -77,14 +77,14 @@ func TestIdleConnectionsEndWithTheInstance(t *testing.T) {
 			t.Fatal("the connection was not kept")
 		}
 		w.router.Changed(st)
-		// At once: who removes the instance next does not wait.
+		// At once: the removal of the instance does not wait.
 		if n := w.openTo(idOf("a", 0)); n != 0 {
 			t.Errorf("%s: %d connections are open", name, n)
 		}
 	}
 }
 
-// A status that changes nothing for routes leaves the connections alone.
+// A status that changes nothing for routes does not close connections.
 func TestSameStatusKeepsConnections(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, says("x"))
@@ -99,8 +99,8 @@ func TestSameStatusKeepsConnections(t *testing.T) {
 	}
 }
 
-// While instances come and go and routes change, no request is lost as long as one
-// instance is there.
+// While instances start and stop and routes change, no request is lost as long as one
+// instance is ready.
 func TestChangesDropNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, routeTo("shop", "", "a"))

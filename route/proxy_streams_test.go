@@ -51,7 +51,7 @@ func TestWebSocketEcho(t *testing.T) {
 			t.Fatalf("got %q, %v, want %q", got, err, frame)
 		}
 	}
-	// The instance is withdrawn: the connection lives on until its ends part.
+	// The instance is withdrawn: the connection stays open until one side closes it.
 	w.router.Changed(crashed("a", 0))
 	if _, err := io.WriteString(c, "still"); err != nil {
 		t.Fatal(err)
@@ -66,8 +66,7 @@ func TestWebSocketEcho(t *testing.T) {
 	testkit.EventuallyTrue(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 }
 
-// An app that switches to something else than what was asked for leaves no
-// connection behind.
+// An app that switches to a protocol that was not requested leaves no connection open.
 func TestWrongUpgrade(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -87,7 +86,7 @@ func TestWrongUpgrade(t *testing.T) {
 	testkit.EventuallyTrue(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 }
 
-// Every piece goes through at once, in both directions, while both go on.
+// Data is forwarded at once in both directions, while both continue.
 func TestStreamsBothWays(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -125,7 +124,8 @@ func TestStreamsBothWays(t *testing.T) {
 	}
 }
 
-// A large answer of a known length is passed on while it is made, its header first.
+// A large response of known length is forwarded while the app writes it, starting with
+// its header.
 func TestLargeAnswerIsPassedOnAtOnce(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	goOn := make(chan bool)
@@ -172,8 +172,8 @@ func TestTrailersBothWays(t *testing.T) {
 	}
 }
 
-// A client that waits for 100 Continue gets it when the app wants the body, and the
-// answer alone when it does not.
+// A client that waits for 100 Continue gets it when the app reads the body. Otherwise
+// it gets only the response.
 func TestContinue(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -208,7 +208,7 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// An app may answer without reading what the client has not sent yet.
+// An app can respond without reading the body that the client has not sent yet.
 func TestAnswerBeforeTheBody(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -222,8 +222,8 @@ func TestAnswerBeforeTheBody(t *testing.T) {
 	}
 }
 
-// An app echoes a large body while it reads: not a byte is lost to the server's
-// own wish to have the body out of the way.
+// An app echoes a large body while it reads. The server does not consume any part of
+// the body itself.
 func TestLargeEcho(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, routeTo("shop", "", "a"))
@@ -240,8 +240,8 @@ func TestLargeEcho(t *testing.T) {
 	}
 }
 
-// A body that nobody read does not spoil the client's connection for its next
-// request: never a reset.
+// An unread body does not affect the client's next request on the connection, and never
+// causes a reset.
 func TestUnreadBodyDoesNotSpoilTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, routeTo("answers", "", "a"), routeTo("empty", "", "b"), routeTo("refuses", "", "c"), routeTo("breaks", "", "d"))
@@ -266,7 +266,7 @@ func TestUnreadBodyDoesNotSpoilTheConnection(t *testing.T) {
 	}
 }
 
-// What the client sends wrongly is not the instance's fault.
+// A malformed request body is not the instance's fault.
 func TestBrokenRequestBody(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, echoLate)
@@ -285,7 +285,7 @@ var echoLate = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(b)
 })
 
-// An answer that the app does not finish is seen to be unfinished.
+// The client can detect an incomplete response of the app.
 func TestAnswerBrokenOff(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -307,15 +307,15 @@ func TestAnswerBrokenOff(t *testing.T) {
 	}
 }
 
-// A client that goes away is not held against the instance, and is not asked for
-// elsewhere.
+// A client that disconnects is not counted as an instance failure, and its request is
+// not repeated.
 func TestClientThatDoesNotWait(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.run()
 	entered := make(chan context.CancelFunc, 1)
 	slow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		(<-entered)()
-		<-r.Context().Done() // the router has hung up
+		<-r.Context().Done() // the router has disconnected
 	})
 	w.instance("a", 0, slow)
 	w.instance("a", 1, slow)

@@ -37,7 +37,7 @@ func TestInstancesTakeTurns(t *testing.T) {
 	}
 }
 
-// A route with two apps shares its requests between their instances.
+// A route with two apps distributes its requests between their instances.
 func TestTwoDestinations(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a", "b"))
 	w.instance("a", 0, says("a"))
@@ -52,8 +52,8 @@ func TestTwoDestinations(t *testing.T) {
 	}
 }
 
-// The router's own answers are constant: the same body each time, with the name of
-// the failure in a header.
+// The router's own error responses are constant: the same body each time, with the name
+// of the failure in a header.
 func TestFailures(t *testing.T) {
 	var seen sync.Map
 	w := newWorld(t, routeTo("shop", "", "a"), routeTo("empty", "", "b"), routeTo("broken", "", "c"),
@@ -84,8 +84,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// An instance that takes no connection has seen nothing: any request may go to
-// another one, its body unread.
+// An instance that refuses the connection has received nothing. Any request can go to
+// another one, because its body is unread.
 func TestRefusedRequestGoesElsewhere(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		w := newWorld(t, routeTo("shop", "", "a"))
@@ -104,7 +104,7 @@ func TestRefusedRequestGoesElsewhere(t *testing.T) {
 	}
 }
 
-// At most three instances are asked: a request does not walk through all of a large
+// At most three instances are tried: a request does not try all instances of a large
 // app.
 func TestAttemptsAreBounded(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
@@ -123,7 +123,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-// A request that an instance has seen is repeated only when it is safe.
+// A request that an instance has received is repeated only if that is safe.
 func TestBrokenOffRequest(t *testing.T) {
 	for _, c := range []struct {
 		method string
@@ -155,7 +155,7 @@ func TestBrokenOffRequest(t *testing.T) {
 	}
 }
 
-// aim makes the next request begin at an instance.
+// aim makes the next request start at an instance.
 func (w *world) aim(host string, index uint32) {
 	w.router.table.Load().match(host+".dew.localhost", "/").turn.Store(index - 1)
 }
@@ -167,7 +167,7 @@ func bodyOf(s string) io.Reader {
 	return strings.NewReader(s)
 }
 
-// A connection that the instance closed while nobody used it costs no request.
+// No request is lost if the instance closed an idle connection.
 func TestKeptConnectionThatWasClosed(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	s := w.instance("a", 0, echo)
@@ -181,8 +181,8 @@ func TestKeptConnectionThatWasClosed(t *testing.T) {
 	}
 }
 
-// Nothing was sent on a connection that had just ended: the request is made again
-// with its body, whatever its method, though there is no other instance.
+// If the connection had just been closed, nothing was sent. The request is repeated
+// with its body, whatever its method, even without another instance.
 func TestNothingSent(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, echo)
@@ -200,8 +200,8 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-// A request that chose its instance just before the withdrawal is sent after it,
-// and leaves no connection behind.
+// A request that selected its instance just before the withdrawal is sent after it, and
+// leaves no connection open.
 func TestLateRequestLeavesNoConnection(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, says("late"))
@@ -290,8 +290,8 @@ func TestTraceOfTheClientIsKept(t *testing.T) {
 	}
 }
 
-// A destination with a port of its own uses only instances that were started with
-// it; the default is the first.
+// A destination with a port uses only instances that were started with it; the default
+// is the first port.
 func TestDestinationPort(t *testing.T) {
 	for _, c := range []struct {
 		wished int
@@ -317,7 +317,7 @@ func TestDestinationPort(t *testing.T) {
 }
 
 func TestOddRequests(t *testing.T) {
-	t.Parallel() // the server takes its time to refuse a large header
+	t.Parallel() // the server refuses a large header slowly
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, r.RequestURI) }))
 	for _, c := range []struct {
@@ -342,8 +342,8 @@ func TestOddRequests(t *testing.T) {
 			t.Errorf("%.80q: %d %q, want %d %q", c.lines, res.StatusCode, res.Header.Get("X-Cf-RouterError"), c.status, c.name)
 		}
 	}
-	// OPTIONS * is not answered by our own server: the app's says 200 to it, too,
-	// but only ours knows the request's id.
+	// The app must answer OPTIONS *, not the router's server. Both respond with 200,
+	// but only the router sets the request id.
 	res, err := http.ReadResponse(bufio.NewReader(w.raw("OPTIONS * HTTP/1.1", "Host: shop.dew.localhost")), nil)
 	if err != nil || res.Header.Get("X-Vcap-Request-Id") == "" {
 		t.Errorf("OPTIONS *: %v, %v", res, err)
@@ -377,7 +377,7 @@ func TestNewNeedsItsParts(t *testing.T) {
 	}
 }
 
-// The router's answers do not need a real server.
+// The router's responses do not need a real server.
 func TestWithoutServer(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, echo)

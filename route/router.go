@@ -1,13 +1,14 @@
-// Package route sends requests to instances: a table says which host and path
-// belongs to which processes, and the proxy in front asks one of their instances.
+// Package route is the router: it sends requests to instances. A table maps hosts and
+// paths to processes, and the proxy sends each request to one of their instances.
 //
 //	registry.Registry ── routes ──▶ table: host ─▶ longest path ─▶ destinations ─▶ pools
 //	runtime ──── statuses ───▶ pool (one per process): the instances that are ready
 //	request ─▶ table ─▶ pool ─▶ endpoint (one instance, its own connections) ─▶ app
 //	        └▶ access line ─▶ bounded queue ─▶ the app's log, as [RTR/0]
 //
-// Nothing here is remembered: the table is derived from desired state and facts. Readers
-// see snapshots, so a change of the table never makes a request wait or fail.
+// The router stores nothing: it derives the table from the desired state and the
+// instances. Readers see snapshots, so a change of the table never makes a request wait
+// or fail.
 package route
 
 import (
@@ -29,66 +30,66 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Registry has the desired routes. *registry.Registry is the real one.
+// Registry has the desired routes. *registry.Registry implements it.
 type Registry interface {
 	Apps() ([]app.App, error)
 	Processes(app string) ([]app.Process, error)
 	Domains() ([]app.Domain, error)
 	Routes() ([]app.Route, error)
-	// ListenRoutes calls fn after each change of a route, its destinations included.
+	// ListenRoutes calls fn after each change of a route, including its destinations.
 	ListenRoutes(fn func(route string))
 }
 
-// Config is what a Router needs.
+// Config configures a Router.
 type Config struct {
 	Registry Registry
-	// Instances is what is known about the slots of a process.
+	// Instances returns the status of the slots of a process.
 	Instances func(process string) []runtime.Status
 	// Dial connects from inside the instance's network namespace.
 	Dial func(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error)
-	// Sticky are the cookies that make a client's further requests go to the instance
-	// which gave them; empty: JSESSIONID.
+	// Sticky are the session cookies: later requests go to the instance that set them.
+	// If empty, the default is JSESSIONID.
 	Sticky []string
-	// Forget lets go of what destinations of a route replaced, where needed says that
-	// no instance needs it. Nil: it is kept.
+	// Forget drops the replaced destinations of a route for which needed returns false.
+	// If nil, they are kept.
 	Forget func(route string, needed func(d app.Destination) bool) error
-	// Services gives the service that the requests of a route go through, by the guid
-	// of the route; see Refresh. Nil: there are none.
+	// Services returns the route services by route guid; see Refresh. Nil: there are
+	// none.
 	Services func() (map[string]Service, error)
-	// Egress decides where restricted services may be.
+	// Egress limits the addresses of restricted services.
 	Egress egress.Policy
-	// Roots are the authorities that route services may have; nil: the machine's.
+	// Roots verify the certificates of route services; nil: the machine's.
 	Roots *x509.CertPool
-	// Log appends access lines to the log of an app. It is never called on the path
-	// of a request.
+	// Log appends access lines to the log of an app. It is never called while a request
+	// waits.
 	Log    func(app string, es ...logstream.Envelope) error
 	Logger *slog.Logger
 }
 
-// Stats counts what happened since the router was made.
+// Stats are counts since the router was created.
 type Stats struct {
-	Requests     uint64 // that were answered, also with an error
-	Failed       uint64 // that were answered by the router itself: no route, no instance, none that worked
-	Retries      uint64 // attempts at a further instance
-	LinesDropped uint64 // access lines that nobody will read
+	Requests     uint64 // responses, including errors
+	Failed       uint64 // error responses of the router itself: no route, no instance, no working instance
+	Retries      uint64 // attempts with a second or third instance
+	LinesDropped uint64 // access lines that were dropped
 }
 
-// Router keeps the table and serves requests by it.
+// Router has the routing table and handles requests.
 type Router struct {
 	c          Config
 	log        *slog.Logger
 	lines      *accessLog
-	proxy      httputil.ReverseProxy // what all requests have in common
-	wake       chan struct{}         // holds one: routes have changed
-	forgetWake chan struct{}         // holds one: something may be forgotten
-	ports      chan struct{}         // holds one: TCP routes may have changed
+	proxy      httputil.ReverseProxy // settings of all requests
+	wake       chan struct{}         // capacity 1: routes have changed
+	forgetWake chan struct{}         // capacity 1: replaced destinations may be dropped
+	ports      chan struct{}         // capacity 1: TCP routes may have changed
 
 	sticky           []string
-	idle             time.Duration // how long a connection that no request uses is kept
-	rate             inbound.Rate  // at which bodies must arrive
+	idle             time.Duration // maximum idle time of a connection
+	rate             inbound.Rate  // minimum rate of request bodies
 	signer           signer
-	serviceTransport *http.Transport   // to route services elsewhere
-	restricted       http.RoundTripper // the same, as Config.Egress allows
+	serviceTransport *http.Transport   // to external route services
+	restricted       http.RoundTripper // the same, limited by Config.Egress
 	unreachableLog   unreachableLog
 	adopted          atomic.Bool // all instances of an earlier daemon are known
 
@@ -100,12 +101,12 @@ type Router struct {
 	pools       map[processKey]*pool
 	live        map[runtime.SlotID]*endpoint   // the ready instances
 	changed     map[runtime.SlotID]bool        // slots that changed before all were read; nil from then on
-	withdrawn   map[runtime.SlotID][]*endpoint // instances that are withdrawn and may still be connected
+	withdrawn   map[runtime.SlotID][]*endpoint // withdrawn instances that may still have connections
 	failedPorts map[int]error                  // ports of TCP routes that cannot be opened
 	openPorts   map[int]bool                   // ports of TCP routes that are open
 }
 
-// New makes a Router that knows the routes of this moment. Run keeps it in step.
+// New returns a Router with the current routes. Run keeps them up to date.
 func New(c Config) (*Router, error) {
 	for name, missing := range map[string]bool{
 		"Registry": c.Registry == nil, "Instances": c.Instances == nil, "Dial": c.Dial == nil,
@@ -141,7 +142,7 @@ func New(c Config) (*Router, error) {
 	if len(r.sticky) == 0 {
 		r.sticky = []string{sessionCookie}
 	}
-	// Listening comes first: a route that is put while we read is read again.
+	// Listen first: a route that changes during the read is read again.
 	c.Registry.ListenRoutes(func(string) { post(r.wake) })
 	if err := r.readRoutes(); err != nil {
 		return nil, err
@@ -149,9 +150,9 @@ func New(c Config) (*Router, error) {
 	return r, nil
 }
 
-// Changed takes note of a slot's new status. From its return on no new request
-// goes to an instance that is not ready. It is quick and never waits for a
-// request, the disk or the network.
+// Changed handles a new status of a slot. After it returns, no new request goes to an
+// instance that is not ready. It is fast and never waits for a request, the disk or the
+// network.
 func (r *Router) Changed(st runtime.Status) {
 	r.mu.Lock()
 	if r.changed != nil {
@@ -171,9 +172,9 @@ func (r *Router) Changed(st runtime.Status) {
 	}
 }
 
-// ended are the instances of the slot that are no more, now that it has st. Those that
-// are withdrawn only and still connected, such as gone, are remembered. The caller
-// holds r.mu.
+// ended returns the instances of the slot that have ended according to st. It remembers
+// instances that are only withdrawn and still connected, such as gone. The caller holds
+// r.mu.
 func (r *Router) ended(st runtime.Status, gone *endpoint) (out []*endpoint) {
 	all := r.withdrawn[st.Slot]
 	if gone != nil {
@@ -196,7 +197,7 @@ func (r *Router) ended(st runtime.Status, gone *endpoint) (out []*endpoint) {
 	return out
 }
 
-// Stats is a copy of the counts.
+// Stats returns a copy of the counts.
 func (r *Router) Stats() Stats {
 	return Stats{
 		Requests:     r.requests.Load(),
@@ -206,15 +207,15 @@ func (r *Router) Stats() Stats {
 	}
 }
 
-// Reload reads the routes and their services again, now.
+// Reload reads the routes and their services again, synchronously.
 func (r *Router) Reload() error { return r.readRoutes() }
 
-// Refresh reads the routes and their services again, soon.
+// Refresh makes Run read the routes and their services again.
 func (r *Router) Refresh() { post(r.wake) }
 
-// Run keeps the table in step with the routes, asks once for the instances that
-// were there before, and writes the access lines, until ctx ends. Requests are
-// served before and after by what is known then.
+// Run updates the table when routes change, reads the existing instances once, and
+// writes the access lines, until ctx is cancelled. Requests before and after that use
+// the current table.
 func (r *Router) Run(ctx context.Context) error {
 	var writer sync.WaitGroup
 	writer.Go(func() { r.lines.run(ctx) })
@@ -234,10 +235,11 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 }
 
-// retryPause is between two attempts to read what could not be read.
+// retryPause is the pause between two attempts to read.
 const retryPause = time.Second
 
-// try repeats read until it succeeds or ctx ends. Meanwhile the old table serves.
+// try repeats read until it succeeds or ctx is cancelled. Until then the old table is
+// used.
 func (r *Router) try(ctx context.Context, complaint string, read func() error) {
 	for {
 		err := read()
@@ -253,7 +255,7 @@ func (r *Router) try(ctx context.Context, complaint string, read func() error) {
 	}
 }
 
-// readRoutes makes a new table of the desired routes.
+// readRoutes creates a new table from the desired routes.
 func (r *Router) readRoutes() error {
 	routes, err := r.c.Registry.Routes()
 	if err != nil {
@@ -287,7 +289,7 @@ func (r *Router) readRoutes() error {
 	return nil
 }
 
-// readInstances asks for every slot once. What a slot said itself is newer.
+// readInstances reads every slot once. A status that a slot reported itself is newer.
 func (r *Router) readInstances() error {
 	apps, err := r.c.Registry.Apps()
 	if err != nil {
@@ -318,8 +320,8 @@ func (r *Router) placeUnchanged(sts []runtime.Status) {
 	}
 }
 
-// place makes the pools agree with st and returns the endpoint that is no longer
-// to be used. The caller holds r.mu.
+// place updates the pools for st and returns the endpoint that must no longer be used.
+// The caller holds r.mu.
 func (r *Router) place(st runtime.Status) (gone *endpoint) {
 	old := r.live[st.Slot]
 	if old != nil && old.serves(st) {
@@ -337,7 +339,7 @@ func (r *Router) place(st runtime.Status) (gone *endpoint) {
 	return old
 }
 
-// pool finds or makes the pool of a process. The caller holds r.mu.
+// pool returns the pool of a process, and creates it if needed. The caller holds r.mu.
 func (r *Router) pool(k processKey) *pool {
 	p := r.pools[k]
 	if p == nil {
@@ -347,8 +349,8 @@ func (r *Router) pool(k processKey) *pool {
 	return p
 }
 
-// closeIdle lets go of the connections that no request uses: they would pin the
-// network namespaces of instances that outlive us.
+// closeIdle closes the idle connections: they would pin the network namespaces of
+// instances that outlive the daemon.
 func (r *Router) closeIdle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -360,7 +362,7 @@ func (r *Router) closeIdle() {
 	}
 }
 
-// post leaves a mark in a channel that holds one.
+// post sends to a channel of capacity 1 without blocking.
 func post(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// quiet is a router without servers, in virtual time.
+// quiet returns a router without servers, in virtual time.
 func quiet(t *testing.T, reg *fakeRegistry, change func(*Config)) (*Router, func()) {
 	t.Helper()
 	w := &world{t: t, registry: reg, lines: make(chan string, 10)}
@@ -55,7 +55,7 @@ func TestRouteChangesAreFollowed(t *testing.T) {
 		reg := &fakeRegistry{domains: twoDomains}
 		r, stop := quiet(t, reg, func(*Config) {})
 		defer stop()
-		r.Changed(ready("a", 0)) // before any route leads there
+		r.Changed(ready("a", 0)) // before any route has it as a destination
 		if got := leadsTo(r, "shop"); got != "nowhere" {
 			t.Errorf("leads to %s", got)
 		}
@@ -75,7 +75,7 @@ func TestRouteChangesAreFollowed(t *testing.T) {
 	})
 }
 
-// While the routes cannot be read the old table serves.
+// While the routes cannot be read, the old table is used.
 func TestUnreadableRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := &fakeRegistry{domains: twoDomains, routes: []app.Route{routeTo("shop", "", "a")}}
@@ -111,8 +111,8 @@ func TestUnreadableAtTheBeginning(t *testing.T) {
 	}
 }
 
-// Instances that were there before the router are asked for; what a slot has said
-// itself meanwhile is newer than what is read.
+// Instances that started before the router are read. A status that a slot reports in
+// between is newer than the read one.
 func TestInstancesFoundAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := &fakeRegistry{
@@ -124,7 +124,7 @@ func TestInstancesFoundAtStart(t *testing.T) {
 		made := make(chan *Router)
 		r, stop := quiet(t, reg, func(c *Config) {
 			c.Instances = func(process string) []runtime.Status {
-				if process == "b" { // it ends just after it was looked at
+				if process == "b" { // it stops just after it was read
 					r := <-made
 					r.Changed(crashed("b", 0))
 				}
@@ -148,13 +148,9 @@ func TestInstancesFoundAtStart(t *testing.T) {
 	})
 }
 
-// The registry of the daemon tells of its changes in a way that the router follows.
+// The router follows the changes of the daemon's real registry.
 func TestRealRegistry(t *testing.T) {
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1}))(t)
 	reg := registry.New(db)
 	space, err := reg.EnsureDefaults("dew.localhost")
 	if err != nil {

@@ -10,41 +10,41 @@ import (
 	"time"
 )
 
-// A server that reads the end of a request otherwise than its client, or than the
-// app behind it, takes for a request what was meant as a body. net/http is kind to
-// some requests that can be read in two ways, so a screen before it looks at the
-// bytes as they come in and lets only those through that have one meaning:
+// If a server and its client or app disagree about the end of a request, the server
+// mistakes a body for a request (request smuggling). net/http accepts some requests
+// that are ambiguous. So a screen checks the incoming bytes first and accepts only
+// requests with one meaning:
 //
 //	head ──▶ Content-Length n ─▶ n bytes ────────────────────────▶ head …
 //	     ├─▶ chunked ─▶ size ─▶ bytes ─▶ … ─▶ 0 ─▶ trailer ──────▶ head …
 //	     ├─▶ neither ───────────────────────────────────────────▶ head …
 //	     └─▶ HTTP/2, or Upgrade: all that follows as it is
 //
-// Nothing is kept but a line that has come in part. What is refused is made something
-// that net/http refuses with 400; the connection ends with it.
+// It stores only an incomplete line. A refused request is replaced by data that
+// net/http refuses with 400, which also closes the connection.
 
-// writePatience is how long a client may take nothing of what it is sent.
+// writePatience is how long a client can block without reading its response.
 const writePatience = 2 * time.Minute
 
-// maxLine bounds a line of a head. The server's own bound of the whole is smaller.
+// maxLine limits a line of a head. The server's own limit for the whole head is
+// smaller.
 const maxLine = 2 * maxHeader
 
-// errUnclear says that a body has no clear end.
+// errUnclear means that a body has no clear end.
 var errUnclear = errors.New("the request has no clear end")
 
-// spoiled is what the server gets instead of a line that is refused: something that
-// it refuses, too.
+// spoiled returns the replacement of a refused line, which the server also refuses.
 func (s *screen) spoiled() []byte {
 	switch {
 	case s.part == partSize, s.part == partEnd:
-		return []byte("z\r\n") // no number, no line end
-	case len(s.line) > 0: // its beginning was read already
+		return []byte("z\r\n") // neither a number nor a line end
+	case len(s.line) > 0: // the start of the line was already read
 		return []byte("\r\n:\r\n\r\n")
 	}
 	return []byte(":\r\n\r\n")
 }
 
-// Screen puts a screen before every connection of a listener.
+// Screen puts a screen in front of every connection of a listener.
 func Screen(l net.Listener) net.Listener { return screened{l} }
 
 type screened struct{ net.Listener }
@@ -58,37 +58,37 @@ func (s screened) Accept() (net.Conn, error) {
 	return &screen{Conn: c}, nil
 }
 
-// part is where in a request a screen is.
+// part is the position of a screen in a request.
 type part int
 
 const (
 	partLine    part = iota // the request line
 	partHeader              // lines of the header
-	partBody                // bytes of a known number
+	partBody                // a known number of bytes
 	partSize                // the line before a chunk
-	partEnd                 // the line end behind a chunk
-	partTrailer             // lines behind the last chunk
-	partAny                 // whatever it is
-	partOver                // it was refused
+	partEnd                 // the line end after a chunk
+	partTrailer             // lines after the last chunk
+	partAny                 // anything
+	partOver                // refused
 )
 
-// screen is a connection whose requests have one meaning each.
+// screen is a connection that accepts only unambiguous requests.
 type screen struct {
 	net.Conn
-	secure bool // what is read here came over TLS
+	secure bool // the data came over TLS
 
-	// Only who reads uses these.
+	// Only the reader uses these.
 	part   part
-	line   []byte // what has come of a line
-	left   int64  // of the body or chunk
-	first  bool   // a request came before
+	line   []byte // the received part of a line
+	left   int64  // remaining bytes of the body or chunk
+	first  bool   // a request was received before
 	head   head
-	unread []byte // to be given to the reader before anything else
+	unread []byte // to be read before anything else
 
-	until atomic.Int64 // deadline of writing
+	until atomic.Int64 // write deadline
 }
 
-// head is what a head says about the end of its request.
+// head has the data of a head that determines the end of the request.
 type head struct {
 	old     bool // HTTP/1.0
 	length  int64
@@ -97,7 +97,7 @@ type head struct {
 	upgrade bool
 }
 
-// Read gives what came in and may be read.
+// Read returns received data that passed the check.
 func (s *screen) Read(p []byte) (int, error) {
 	if len(s.unread) > 0 {
 		n := copy(p, s.unread)
@@ -122,7 +122,7 @@ func (s *screen) Read(p []byte) (int, error) {
 	return s.Read(p)
 }
 
-// scan follows what came in; false: good is how much of it may be read.
+// scan checks received data. If it returns false, only good bytes of it can be read.
 func (s *screen) scan(p []byte) (good int, ok bool) {
 	for at := 0; at < len(p); {
 		switch s.part {
@@ -158,7 +158,7 @@ func (s *screen) scan(p []byte) (good int, ok bool) {
 	return len(p), true
 }
 
-// afterBody is where a body or a chunk has ended.
+// afterBody is called at the end of a body or a chunk.
 func (s *screen) afterBody() {
 	if s.head.chunked {
 		s.part = partEnd
@@ -169,7 +169,7 @@ func (s *screen) afterBody() {
 
 func (s *screen) nextHead() { s.part, s.first, s.head = partLine, true, head{} }
 
-// take looks at a whole line; false: it is refused.
+// take checks a complete line. It returns false if the line is refused.
 func (s *screen) take(line []byte) bool {
 	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || bytes.ContainsAny(line, "\r\x00") {
@@ -199,8 +199,7 @@ func (s *screen) take(line []byte) bool {
 	return false
 }
 
-// takeRequest looks at the first line. What is wrong with it otherwise the server
-// tells.
+// takeRequest checks the request line. The server reports other errors in it.
 func (s *screen) takeRequest(line []byte) bool {
 	if !s.first && string(line) == "PRI * HTTP/2.0" {
 		s.part = partAny
@@ -211,8 +210,8 @@ func (s *screen) takeRequest(line []byte) bool {
 	return bytes.Count(line, []byte(" ")) == 2 && !bytes.ContainsRune(line, '\t')
 }
 
-// field takes a line of a header apart. One that goes on with the line before is
-// refused: not all read that alike.
+// field splits a line of a header. It refuses a continuation line, because not all
+// servers parse it in the same way.
 func field(line []byte) (name, value []byte, ok bool) {
 	name, value, ok = bytes.Cut(line, []byte(":"))
 	return name, bytes.Trim(value, " \t"), ok && len(name) > 0 && !bytes.ContainsAny(name, " \t")
@@ -231,21 +230,21 @@ func (s *screen) takeField(line []byte) bool {
 		}
 		s.head.length, s.head.has = int64(n), true
 	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-		s.head.chunked = true // the server refuses other encodings, and ends the connection
+		s.head.chunked = true // the server refuses other encodings and closes the connection
 	case bytes.EqualFold(name, []byte("Upgrade")):
 		s.head.upgrade = true
 	}
 	return true
 }
 
-// headEnds decides what follows.
+// headEnds determines what follows the head.
 func (s *screen) headEnds() bool {
 	h := s.head
 	switch {
 	case h.chunked && (h.has || h.old):
 		return false
 	case h.upgrade:
-		s.part = partAny // no further request comes: see ServeHTTP
+		s.part = partAny // no further request follows: see ServeHTTP
 	case h.chunked:
 		s.part = partSize
 	case h.length > 0:
@@ -256,7 +255,7 @@ func (s *screen) headEnds() bool {
 	return true
 }
 
-// takeSize looks at the line before a chunk: a number, and perhaps extensions.
+// takeSize checks the line before a chunk: a number, and optional extensions.
 func (s *screen) takeSize(line []byte) bool {
 	number, _, _ := bytes.Cut(line, []byte(";"))
 	number = bytes.TrimRight(number, " \t")
@@ -271,8 +270,8 @@ func (s *screen) takeSize(line []byte) bool {
 	return true
 }
 
-// Write bounds the time in which the client takes nothing. The deadline is far away,
-// so it is moved now and then only.
+// Write limits the time in which the client reads nothing. The deadline is far away, so
+// it is updated only at intervals.
 func (s *screen) Write(p []byte) (int, error) {
 	if now := time.Now(); s.until.Load() < now.Add(writePatience/2).UnixNano() {
 		until := now.Add(writePatience)
@@ -284,17 +283,17 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// SetWriteDeadline is for who knows better.
+// SetWriteDeadline replaces the deadline that Write sets.
 func (s *screen) SetWriteDeadline(t time.Time) error {
 	s.until.Store(0)
 	return s.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline is the same for both directions.
+// SetDeadline does the same for both directions.
 func (s *screen) SetDeadline(t time.Time) error {
 	s.until.Store(0)
 	return s.Conn.SetDeadline(t)
 }
 
-// CloseWrite ends one direction, where the connection can.
+// CloseWrite closes one direction, if the connection supports it.
 func (s *screen) CloseWrite() error { return closeWrite(s.Conn) }

@@ -20,7 +20,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// pieces is a connection on which a text comes in pieces.
+// pieces is a connection that returns a text in pieces.
 type pieces struct {
 	net.Conn
 	text string
@@ -36,8 +36,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// requests reads as many requests as there are, as a server does: method, target and
-// body of each, and the error of the last.
+// requests parses all requests as a server does. It returns the method, target and body
+// of each, and the last error.
 func requests(r io.Reader) (out []string, err error) {
 	br := bufio.NewReader(r)
 	for {
@@ -53,7 +53,7 @@ func requests(r io.Reader) (out []string, err error) {
 	}
 }
 
-// What has one meaning comes through as it is, however it is cut.
+// Unambiguous requests pass unchanged, however they are split.
 func TestScreenLetsThrough(t *testing.T) {
 	text := "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n" +
 		"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nGET /" +
@@ -73,7 +73,7 @@ func TestScreenLetsThrough(t *testing.T) {
 	}
 }
 
-// unclear are requests that can be read in more than one way.
+// unclear are ambiguous requests.
 var unclear = map[string]string{
 	"two ways to end":         "POST / HTTP/1.1\r\nHost: shop.dew.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 	"the other way round":     "POST / HTTP/1.1\r\nHost: shop.dew.localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n",
@@ -102,8 +102,8 @@ var unclear = map[string]string{
 	"a folded trailer":        "POST / HTTP/1.1\r\nHost: shop.dew.localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: a\r\n b\r\n\r\n",
 }
 
-// Requests that are not clear are refused, wherever they are cut, and nothing behind
-// them is read.
+// Ambiguous requests are refused, however they are split, and nothing after them is
+// read.
 func TestScreenRefuses(t *testing.T) {
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"
 	for name, text := range unclear {
@@ -117,8 +117,8 @@ func TestScreenRefuses(t *testing.T) {
 	}
 }
 
-// The clients get 400 and the connection ends; the app sees nothing of what is hidden,
-// and others nothing at all.
+// The clients get 400 and the connection is closed. The app does not receive the hidden
+// request, and other clients are not affected.
 func TestUnclearRequests(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -135,8 +135,8 @@ func TestUnclearRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
-		// A good request before it is answered as ever.
+		_ = c.SetDeadline(time.Now().Add(testkit.Patience))
+		// A valid request before it gets its normal response.
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"+text+"GET /hidden HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n")
 		br := bufio.NewReader(c)
 		for _, want := range []int{200, 400} {
@@ -153,8 +153,8 @@ func TestUnclearRequests(t *testing.T) {
 	}
 }
 
-// A request that asks to switch is the last on its connection, unless it is granted:
-// nobody looks at what comes behind it.
+// A request with an upgrade is the last on its connection unless the upgrade is
+// granted: data after it is not checked.
 func TestUpgradeHidesNothing(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -178,7 +178,7 @@ func TestUpgradeHidesNothing(t *testing.T) {
 	}
 }
 
-// The same over TLS, where the screen is behind it; apps are told that it was TLS.
+// The screen also works after TLS, and apps see that the request came over TLS.
 func TestScreenBehindTLS(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -219,7 +219,7 @@ func TestScreenBehindTLS(t *testing.T) {
 	}
 }
 
-// stuck is a connection whose client takes nothing, and whose deadlines are seen.
+// stuck is a connection whose client reads nothing. It records the deadlines.
 type stuck struct {
 	net.Conn
 	deadline time.Time
@@ -234,8 +234,8 @@ func (s *stuck) SetWriteDeadline(t time.Time) error {
 
 func (s *stuck) Write(p []byte) (int, error) { return len(p), nil }
 
-// A client has two minutes to take something, after each write anew; a long stream is
-// not cut.
+// A client has two minutes to read something after each write; a long stream is not
+// interrupted.
 func TestSlowReaderIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &stuck{}
@@ -259,8 +259,8 @@ func TestSlowReaderIsBounded(t *testing.T) {
 	})
 }
 
-// Whatever comes in, a server behind the screen sees the requests that the screen
-// sees, and no other: no end is read in two ways.
+// For any input, a server after the screen sees exactly the requests that the screen
+// sees: no end of a request is ambiguous.
 func FuzzScreen(f *testing.F) {
 	for _, text := range unclear {
 		f.Add([]byte(text+"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 5)
@@ -283,7 +283,7 @@ func FuzzScreen(f *testing.F) {
 				break
 			}
 			end := in.n - br.Buffered()
-			// A screen that gets no more than this must be between two requests.
+			// A screen that gets only this data must be between two requests.
 			alone := &screen{Conn: &pieces{text: string(text[:min(end, len(text))]), size: max(1, size)}}
 			if b, err := io.ReadAll(alone); err != nil || alone.part != partLine || len(alone.line) > 0 || !bytes.Equal(b, text[:end]) {
 				t.Fatalf("the server ends a request after %q, the screen is in part %d, %v", text[:min(end, len(text))], alone.part, err)
@@ -308,8 +308,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A body may come slowly, and not at all only for a while. The time in which the app
-// does not read is not the client's.
+// A body can arrive slowly, and can pause only for a while. The time in which the app
+// does not read does not count.
 func TestSlowBodyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := &slowBody{}
@@ -360,11 +360,11 @@ func TestSlowBodyIsBounded(t *testing.T) {
 	})
 }
 
-// slowBody is a body and the client that sends it.
+// slowBody is a body with the client that sends it.
 type slowBody struct {
 	http.ResponseWriter
 	deadline time.Time
-	after    time.Duration // until the next byte comes
+	after    time.Duration // until the next byte arrives
 	last     bool
 }
 
@@ -385,8 +385,8 @@ func (s *slowBody) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// A client that sends a body too slowly gets an answer that says so,
-// and the instance is rid of it.
+// A client that sends a body too slowly gets an error response, and the instance no
+// longer waits for it.
 func TestSlowBodyIsAnswered(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.router.rate = inbound.Rate{Patience: 200 * time.Millisecond, BytesPerSecond: 500}
@@ -408,7 +408,7 @@ func TestSlowBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// A client that stops in the middle of a body is hung up on.
+// A client that stops in the middle of a body is disconnected.
 func TestBodyThatStops(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, echoLate)

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Limits towards clients. There is none on the time of a whole request: long
-// polls, streams and upgraded connections last as long as both ends want.
+// Limits for clients. The time of a whole request is not limited: long polls, streams
+// and upgraded connections last as long as both ends want.
 const (
 	headerTimeout = 10 * time.Second
 	keepAlive     = 2 * time.Minute
 	maxHeader     = 64 << 10
 )
 
-// Server makes the HTTP server in front of the router. A client gets ten seconds to
-// send its header and two minutes between requests. It speaks HTTP/1.1, and HTTP/2
-// to clients that begin with it.
+// Server returns the HTTP server for the router. A client has ten seconds to send its
+// header and two minutes between requests. It supports HTTP/1.1, and HTTP/2 for clients
+// that start with it.
 func Server(h http.Handler) *http.Server {
 	speaks := new(http.Protocols)
 	speaks.SetHTTP1(true)
-	speaks.SetHTTP2(true) // where there is TLS
+	speaks.SetHTTP2(true) // over TLS
 	speaks.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Protocols:                    speaks,
@@ -31,7 +31,7 @@ func Server(h http.Handler) *http.Server {
 		ReadHeaderTimeout:            headerTimeout,
 		IdleTimeout:                  keepAlive,
 		MaxHeaderBytes:               maxHeader,
-		DisableGeneralOptionsHandler: true, // OPTIONS * is for the app
+		DisableGeneralOptionsHandler: true, // the app must answer OPTIONS *
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if s, ok := c.(*screen); ok && s.secure {
 				return context.WithValue(ctx, secureKey{}, true)
@@ -46,23 +46,23 @@ type secureKey struct{}
 
 func overTLS(ctx context.Context) bool { return ctx.Value(secureKey{}) != nil }
 
-// Secure speaks TLS on a listener. Connections that agree on HTTP/2 come out as they
-// are, others behind a screen.
+// Secure returns a listener with TLS. HTTP/2 connections are returned directly, others
+// with a screen.
 func Secure(l net.Listener, cfg *tls.Config) net.Listener {
 	s := &secured{Listener: l, cfg: cfg, ready: make(chan net.Conn), done: make(chan struct{})}
 	go s.run()
 	return s
 }
 
-// secured hands out connections when they have agreed: a client that takes its time
-// keeps nobody.
+// secured returns connections after their handshake: a slow client blocks no other
+// client.
 type secured struct {
 	net.Listener
 	cfg   *tls.Config
 	ready chan net.Conn
 	done  chan struct{} // closed with the listener
 	once  sync.Once
-	err   error // of the listener; set before done is closed
+	err   error // of the listener, set before done is closed
 }
 
 func (s *secured) run() {
@@ -84,11 +84,11 @@ func (s *secured) stop(err error) {
 }
 
 func (s *secured) agree(c net.Conn) {
-	// The screen below bounds the time in which the client takes nothing.
+	// The screen below TLS limits the time in which the client reads nothing.
 	t := tls.Server(&screen{Conn: c, part: partAny}, s.cfg)
-	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // a connection that has none has ended
+	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // fails only if the connection has ended
 	if err := t.Handshake(); err != nil {
-		_ = c.Close() // nothing was said that could get lost
+		_ = c.Close() // no data can be lost
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
@@ -99,11 +99,11 @@ func (s *secured) agree(c net.Conn) {
 	select {
 	case s.ready <- out:
 	case <-s.done:
-		_ = c.Close() // nothing was said that could get lost
+		_ = c.Close() // no data can be lost
 	}
 }
 
-// Accept waits for the next connection that has agreed.
+// Accept waits for the next connection with a completed handshake.
 func (s *secured) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.ready:
@@ -113,7 +113,7 @@ func (s *secured) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener.
+// Close closes the listener.
 func (s *secured) Close() error {
 	s.stop(net.ErrClosed)
 	return s.Listener.Close()

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Serves tells whether the router answers HTTP requests for a host by a route.
+// Serves reports whether the router has an HTTP route for a host.
 func (r *Router) Serves(host string) bool { return r.table.Load().serves(host) }
 
-// ServesPort tells whether a TCP route has the domain and the port, and the port is
-// open and the router's: another program may have it.
+// ServesPort reports whether a TCP route has the domain and the port, and the router
+// has opened the port: another program may use it.
 func (r *Router) ServesPort(host, port string) bool {
 	n, err := strconv.Atoi(port)
 	if err != nil {
@@ -21,7 +21,8 @@ func (r *Router) ServesPort(host, port string) bool {
 	return e != nil && e.host == hostKey(host) && r.openPorts[n]
 }
 
-// Hosts tells which hosts a router over the registry serves, as the routes are now.
+// Hosts returns a function that reports which hosts a router with this registry would
+// serve with its current routes.
 func Hosts(reg Registry) (serves func(host string) bool, err error) {
 	routes, err := reg.Routes()
 	if err != nil {

@@ -26,8 +26,8 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// A TCP route serves its port at its own domain, once the port is open: another
-// program may have it.
+// A TCP route serves its port at its own domain, once the port is open: another program
+// may use it.
 func TestServesPort(t *testing.T) {
 	t.Parallel()
 	rt := app.Route{GUID: "tcp", Domain: "t", Port: 20001, Destinations: []app.Destination{{App: "shop-app", ProcessType: app.Web}}}
@@ -55,9 +55,9 @@ func TestServesPort(t *testing.T) {
 			t.Errorf("%s:%d: %v, want %v", host, port, got, want)
 		}
 	}
-	serves(false, "tcp.example", rt.Port) // nobody has tried
+	serves(false, "tcp.example", rt.Port) // not tried yet
 	d.update(t.Context())
-	serves(false, "tcp.example", rt.Port) // another program has it
+	serves(false, "tcp.example", rt.Port) // another program uses it
 	taken = false
 	d.update(t.Context())
 	serves(true, "TCP.example", rt.Port)

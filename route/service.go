@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// A route that is bound to a route service gets its requests through it:
+// The requests of a route that is bound to a route service go through the service:
 //
 //	client ─▶ router ─(signed)─▶ service ─(the same signature)─▶ router ─▶ app
 //
-// The service answers by itself, or sends the request on to the URL that it was told,
-// with the signature, which says that the router had sent it.
+// The service responds itself, or forwards the request to the URL in its header. The
+// signature proves that the router had sent it.
 const (
 	forwardedHeader = "X-Cf-Forwarded-Url"
 	signatureHeader = "X-Cf-Proxy-Signature"
 	metadataHeader  = "X-Cf-Proxy-Metadata"
 
-	// signatureLife is how long a service may keep a request.
+	// signatureLife is how long a service can hold a request.
 	signatureLife = time.Minute
 	serviceDial   = 5 * time.Second
 )
@@ -39,21 +39,21 @@ var (
 	badService   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The URL of the Route Service cannot be used.\n", "no-store"}
 )
 
-// Service is what the requests of a route go through.
+// Service is a route service.
 type Service struct {
 	URL string
-	// Restricted says that Config.Egress decides whether the service may be there.
+	// Restricted says that Config.Egress decides whether the URL is allowed.
 	Restricted bool
 }
 
-// boundService is a Service whose URL was read. A URL that cannot be used is nil:
-// such a route must not be open.
+// boundService is a Service with a parsed URL. An unusable URL is nil: requests of such
+// a route must not bypass the service.
 type boundService struct {
 	url        *url.URL
 	restricted bool
 }
 
-// services says which service the requests of a route go through, by its guid.
+// services returns the route services by route guid.
 func (r *Router) services() (map[string]boundService, error) {
 	if r.c.Services == nil {
 		return nil, nil
@@ -74,7 +74,7 @@ func (r *Router) services() (map[string]boundService, error) {
 	return out, nil
 }
 
-// bind notes the services of routes.
+// bind sets the services of routes.
 func (t *table) bind(services map[string]boundService) {
 	if len(services) == 0 {
 		return
@@ -95,8 +95,8 @@ func (e *entry) bind(services map[string]boundService) {
 	e.service, e.restricted = bound.url, bound.restricted
 }
 
-// viaRouteService decides whether a request goes to the route's service first. It returns
-// false when it goes nowhere.
+// viaRouteService decides whether a request goes to the route's service first. It
+// returns false if the request cannot be sent at all.
 func (x *exchange) viaRouteService(t *table, req *http.Request) (failure, bool) {
 	if !x.entry.serviced {
 		return failure{}, true
@@ -114,23 +114,23 @@ func (x *exchange) viaRouteService(t *table, req *http.Request) (failure, bool) 
 		return noSwitch, false
 	}
 	x.via = x.entry.service
-	// A service that is an app here is asked without leaving.
+	// A service that is an app on this machine is reached without leaving the router.
 	x.serviceEntry = t.match(x.via.Host, x.via.Path)
 	return failure{}, true
 }
 
-// dropServiceHeaders removes what only the router and route services tell each
-// other. It has been read by then, and an app must not take a client's word for it.
+// dropServiceHeaders removes the headers between the router and route services. They
+// are already evaluated, and an app must not trust such headers from a client.
 func dropServiceHeaders(req *http.Request) {
 	for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
 		req.Header.Del(name)
 	}
 }
 
-// calledFor is what a signature is for.
+// calledFor returns the request data that is signed.
 func calledFor(req *http.Request) string { return req.Host + "\x00" + req.RequestURI }
 
-// toService makes the request one to the route's service.
+// toService turns the request into one to the route's service.
 func (x *exchange) toService(in, out *http.Request) {
 	signature, metadata := x.router.signer.sign(calledFor(in))
 	out.Header.Set(forwardedHeader, x.forward.proto+"://"+in.Host+in.RequestURI)
@@ -143,7 +143,7 @@ func (x *exchange) toService(in, out *http.Request) {
 	}
 }
 
-// askService sends the request to a service that is elsewhere.
+// askService sends the request to an external service.
 func (x *exchange) askService(out *http.Request) (*http.Response, error) {
 	req := new(http.Request)
 	*req = *out
@@ -169,8 +169,8 @@ func (x *exchange) askService(out *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// newServiceTransport makes the way to services elsewhere. Roots are the authorities that
-// their certificates may have; nil: the machine's.
+// newServiceTransport returns the transport to external services. Roots verify their
+// certificates; nil: the machine's.
 func newServiceTransport(roots *x509.CertPool) *http.Transport {
 	dialer := net.Dialer{Timeout: serviceDial}
 	return &http.Transport{
@@ -186,25 +186,26 @@ func newServiceTransport(roots *x509.CertPool) *http.Transport {
 	}
 }
 
-// signer signs what is sent to services. Its key lives as long as the router.
+// signer signs requests to services. Its key lasts as long as the router.
 type signer struct{ key []byte }
 
 func newSigner() signer {
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	return signer{key}
 }
 
-// sign returns the signature of what a request is for, and when that was.
+// sign returns the signature of a request, and metadata with its time.
 func (s signer) sign(what string) (signature, metadata string) {
 	m := make([]byte, 8, 24)
 	binary.BigEndian.PutUint64(m, uint64(time.Now().UnixNano()))
 	m = m[:cap(m)]
-	_, _ = rand.Read(m[8:]) // no two are the same
+	_, _ = rand.Read(m[8:]) // makes each one unique
 	return base64.RawURLEncoding.EncodeToString(s.mac(m, what)), base64.RawURLEncoding.EncodeToString(m)
 }
 
-// verifies tells whether a signature is ours, for that, and not too old.
+// verifies reports whether a signature is the router's own, for that request, and not
+// too old.
 func (s signer) verifies(signature, metadata, what string) bool {
 	got, err := base64.RawURLEncoding.DecodeString(signature)
 	m, merr := base64.RawURLEncoding.DecodeString(metadata)

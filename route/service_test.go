@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// guard is a route service: it lets those through who know the word, by sending the
-// request on as it was told, after change had a look at it.
+// guard is a route service. It forwards requests with the right password to the given
+// URL, after change has modified them.
 func (w *world) guard(change func(req *http.Request)) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "word" {
@@ -50,7 +50,7 @@ func (w *world) guard(change func(req *http.Request)) http.Handler {
 	})
 }
 
-// bindTo leads the requests of all routes but that of "guard" through a service.
+// bindTo binds all routes except that of "guard" to a service.
 func (w *world) bindTo(service string, roots *x509.CertPool) {
 	w.t.Helper()
 	w.router.c.Services = func() (map[string]Service, error) {
@@ -68,7 +68,7 @@ func (w *world) bindTo(service string, roots *x509.CertPool) {
 	}
 }
 
-// guarded is an app that tells what it got.
+// guarded is an app that checks and reports the headers it got.
 func guarded(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
@@ -116,7 +116,7 @@ func TestRouteService(t *testing.T) {
 	}
 }
 
-// Whoever did not come through the service does not come in.
+// Requests that did not come through the service are refused.
 func TestRouteServiceForged(t *testing.T) {
 	for name, change := range map[string]func(req *http.Request){
 		"another path":     func(req *http.Request) { req.URL.Path = "/admin" },
@@ -152,7 +152,7 @@ func TestRouteServiceForged(t *testing.T) {
 
 func TestRouteServiceFails(t *testing.T) {
 	t.Parallel()
-	const gone = "http://127.0.0.1:1" // no test is ever given that port
+	const gone = "http://127.0.0.1:1" // no test ever listens on that port
 	strange := httptest.NewTLSServer(says("come in"))
 	t.Cleanup(strange.Close)
 	for _, tt := range []struct {
@@ -185,7 +185,8 @@ func TestRouteServiceFails(t *testing.T) {
 	}
 }
 
-// When the services cannot be read the old table stays: no route becomes open.
+// If the services cannot be read, the old table stays, so that no route bypasses its
+// service.
 func TestRouteServicesUnread(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "shop-app"))
 	w.instance("shop-app", 0, says("open to all"))
@@ -217,8 +218,8 @@ func TestSealAges(t *testing.T) {
 	})
 }
 
-// What only routers and route services say to each other does not reach an app from a
-// client, whether or not the route is bound to a service.
+// Headers between routers and route services do not reach an app from a client, whether
+// or not the route is bound to a service.
 func TestClientHeadersDropped(t *testing.T) {
 	t.Parallel()
 	dropped := []string{"X-Forwarded-Client-Cert", "X-CF-Proxy-Signature", "X-CF-Proxy-Metadata", "X-CF-Forwarded-Url"}
@@ -232,7 +233,7 @@ func TestClientHeadersDropped(t *testing.T) {
 		names := dropped
 		if bound {
 			w.bindTo("https://guard.dew.localhost/check", nil)
-			names = dropped[:1] // the others are the service's way in
+			names = dropped[:1] // a service needs the others
 		}
 		req := w.request(http.MethodGet, "shop", "/", nil)
 		req.Header.Set("Authorization", "word")
@@ -255,8 +256,8 @@ func TestClientHeadersDropped(t *testing.T) {
 	}
 }
 
-// A service whose URL a user chose is asked where the policy allows it. Clients do
-// not get to know what is at the address.
+// dewd contacts a service whose URL a user set only where the policy allows it. Clients
+// do not see what is at the address.
 func TestRouteServicesOfUsersAreRestricted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, routeTo("shop", "", "shop-app"))
@@ -264,7 +265,7 @@ func TestRouteServicesOfUsersAreRestricted(t *testing.T) {
 	var met atomic.Bool
 	there := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { met.Store(true) }))
 	t.Cleanup(there.Close)
-	const gone = "http://127.0.0.1:1" // no test is ever given that port
+	const gone = "http://127.0.0.1:1" // no test ever listens on that port
 	var answers []string
 	for _, service := range []string{there.URL, gone, "https://localhost:1", "http://169.254.169.254/latest"} {
 		w.bindTo(service, nil)

@@ -13,18 +13,17 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// table is the desired routes, as a snapshot that never changes. Only the
-// pools that it points to do.
+// table is an immutable snapshot of the desired routes. Only its pools change.
 type table struct {
-	hosts  map[string]*paths        // by host in lower case; one for all names below a domain begins with "*."
-	anyOf  bool                     // there is such a one
-	inside map[string][]destination // by full name: what apps reach without the router
+	hosts  map[string]*paths        // by host in lower case; a wildcard host starts with "*."
+	anyOf  bool                     // there is a wildcard host
+	inside map[string][]destination // by full name: destinations that apps reach without the router
 	zones  []string                 // internal domains
 	ports  map[int]*entry           // of TCP routes
-	former []former                 // what was replaced and is not forgotten
+	former []former                 // routes with replaced destinations
 }
 
-// former is a route that has a destination which replaced another.
+// former is a route with a destination that replaced another.
 type former struct {
 	route        string // guid
 	destinations []app.Destination
@@ -41,29 +40,29 @@ type paths struct {
 type entry struct {
 	route        string // guid
 	host         string
-	path         string // without a slash at the end; empty: all paths
+	path         string // without a slash at the end (empty: all paths)
 	destinations []destination
-	serviced     bool     // its requests go through a service
-	service      *url.URL // of that service; nil: it cannot be used
-	restricted   bool     // Config.Egress decides whether the service may be there
+	serviced     bool     // bound to a route service
+	service      *url.URL // of that service (nil: it cannot be used)
+	restricted   bool     // Config.Egress decides whether the service is allowed
 	least        bool     // the instance with the fewest requests gets the next one
 	turn         atomic.Uint32
 }
 
-// destination is one process that a route leads to.
+// destination is one process that a route sends requests to.
 type destination struct {
 	app.Destination
 	pool *pool
 }
 
-// newTable sorts the routes of this moment. poolOf finds the pool of a process.
+// newTable returns a table of these routes. poolOf returns the pool of a process.
 func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) *pool) *table {
 	names := make(map[string]app.Domain, len(domains))
 	for _, d := range domains {
 		names[d.GUID] = d
 	}
-	// One address can be written as host and domain in two ways: the older route has
-	// it.
+	// One address can be split into host and domain in two ways: the older route has
+	// priority.
 	routes = slices.Clone(routes)
 	slices.SortFunc(routes, func(a, b app.Route) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.GUID, b.GUID))
@@ -77,7 +76,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 	for _, rt := range routes {
 		domain, ok := names[rt.Domain]
 		if !ok || len(rt.Destinations) == 0 {
-			continue // a route that leads nowhere is as good as unknown
+			continue // a route without destinations is treated as unknown
 		}
 		if slices.ContainsFunc(rt.Destinations, func(d app.Destination) bool { return len(d.Former) > 0 }) {
 			t.former = append(t.former, former{rt.GUID, rt.Destinations})
@@ -109,7 +108,7 @@ func newEntry(rt app.Route, host string, poolOf func(processKey) *pool) *entry {
 		d.ProcessType = cmp.Or(d.ProcessType, app.Web)
 		e.destinations = append(e.destinations, destination{d, poolOf(processKey{app: d.App, kind: d.ProcessType})})
 	}
-	// Not always the first instance after a change of the table.
+	// Do not always start with the first instance after a change of the table.
 	e.turn.Store(rand.Uint32())
 	return e
 }
@@ -130,12 +129,12 @@ func (t *table) add(host string, e *entry) {
 	}
 }
 
-// anyPrefix begins the host of a route for all names below a domain.
+// anyPrefix is the start of a wildcard host.
 const anyPrefix = app.AnyHost + "."
 
-// match finds the route of a request: the host without its port and without
-// regard to case, then the longest path. What no route names is for the route of
-// all names below the nearest domain that has one.
+// match returns the route of a request: by host without its port and ignoring case,
+// then by longest path. A host without a route uses the wildcard route of the nearest
+// domain.
 func (t *table) match(host, path string) *entry {
 	host = hostKey(host)
 	if e := t.hosts[host].match(path); e != nil || !t.anyOf {
@@ -153,7 +152,7 @@ func (t *table) match(host, path string) *entry {
 	}
 }
 
-// match finds the route with the longest path that the path lies below.
+// match returns the route with the longest path that is a prefix of path.
 func (ps *paths) match(path string) *entry {
 	switch {
 	case ps == nil:
@@ -162,7 +161,7 @@ func (ps *paths) match(path string) *entry {
 		return ps.all
 	}
 	end := len(path)
-	if end > ps.longest { // a long path shall cost no more than a route's
+	if end > ps.longest { // longer paths cannot match, and must not cost time
 		end = strings.LastIndexByte(path[:ps.longest+1], '/')
 	}
 	for ; end > 0; end = strings.LastIndexByte(path[:end], '/') {
@@ -173,14 +172,14 @@ func (ps *paths) match(path string) *entry {
 	return ps.all
 }
 
-// serves tells whether a route has the host.
+// serves reports whether a route has the host.
 func (t *table) serves(host string) bool {
 	host = hostKey(host)
 	return t.hosts[host] != nil || t.match(host, "/") != nil
 }
 
-// hostKey is a Host header as the table has it: without port, brackets and the
-// dot of a full name, in lower case.
+// hostKey returns a Host header as the key of the table: without port, brackets and
+// trailing dot, in lower case.
 func hostKey(host string) string {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		host, _, _ = strings.Cut(inner, "]")
@@ -190,20 +189,21 @@ func hostKey(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// target is one instance, and where and how a route reaches it.
+// target is one instance with the port and protocol that a route uses.
 type target struct {
 	endpoint *endpoint
 	port     int
 	protocol string
 }
 
-// address is the literal one, so that no name is ever looked up for a request.
+// address returns the literal address, so that no request needs a DNS lookup.
 func (t target) address() string {
 	return netip.AddrPortFrom(t.endpoint.address, uint16(t.port)).String()
 }
 
-// reach is where the destination is reached at an instance. One that was started
-// without its port is reached as before; false: not at all.
+// reach returns how to reach the destination at an instance. An instance that was
+// started without the new port uses the replaced destination. It returns false if there
+// is none.
 func (d *destination) reach(ep *endpoint) (target, bool) {
 	at, ok := d.At(ep.ports)
 	if at.Port == 0 {
@@ -212,8 +212,8 @@ func (d *destination) reach(ep *endpoint) (target, bool) {
 	return target{endpoint: ep, port: at.Port, protocol: at.Protocol}, ok
 }
 
-// pick takes an instance that is not among tried: the next in turn, or of those
-// with the fewest requests the next in turn. It returns false when there is none.
+// pick returns the next instance that is not in tried: in round-robin order, or the one
+// with the fewest requests. It returns false if there is none.
 func (e *entry) pick(tried []*endpoint) (picked target, ok bool) {
 	var room [8]target
 	all := e.targets(room[:0])
@@ -236,8 +236,8 @@ func (e *entry) pick(tried []*endpoint) (picked target, ok bool) {
 	return picked, ok
 }
 
-// find takes an instance that a client asked for. It returns false when the route
-// does not lead there now.
+// find returns an instance that a client selected. It returns false if it is currently
+// not a destination of the route.
 func (e *entry) find(wanted func(ep *endpoint) bool) (target, bool) {
 	for i := range e.destinations {
 		d := &e.destinations[i]
@@ -250,7 +250,7 @@ func (e *entry) find(wanted func(ep *endpoint) bool) (target, bool) {
 	return target{}, false
 }
 
-// targets appends where the route leads now to all.
+// targets appends the current targets of the route to all.
 func (e *entry) targets(all []target) []target {
 	for i := range e.destinations {
 		d := &e.destinations[i]
@@ -263,12 +263,12 @@ func (e *entry) targets(all []target) []target {
 	return all
 }
 
-// processKey names the process of an app that a destination means.
+// processKey identifies the process of a destination.
 type processKey struct {
 	app, kind string
 }
 
-// pool are the ready instances of a process.
+// pool has the ready instances of a process.
 type pool struct {
 	list atomic.Pointer[[]*endpoint] // a snapshot, by slot; replaced under Router.mu
 }

@@ -91,7 +91,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// The same address, written in two ways: the route that was there first has it.
+// If two routes have the same address, the older one has priority.
 func TestOlderRouteWins(t *testing.T) {
 	domains := []app.Domain{{GUID: "d", Name: "dew.localhost"}, {GUID: "e", Name: "shop.dew.localhost"}}
 	older, newer := routeTo("", "", "older"), routeTo("shop", "", "newer")
@@ -105,7 +105,7 @@ func TestOlderRouteWins(t *testing.T) {
 	}
 }
 
-// FuzzMatch compares the table with the rule, said slowly.
+// FuzzMatch compares the table with a simple implementation of the rule.
 func FuzzMatch(f *testing.F) {
 	f.Add("Shop.dew.localhost:80", "/api/v2/x", "shop", "/api")
 	f.Add("[::1]:80", "/", "a", "/")
@@ -129,8 +129,8 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// slowMatch looks at every route and keeps the one with the longest path; among
-// equals the first by guid, as they are all of one age.
+// slowMatch checks every route and returns the one with the longest path. Among equals
+// it is the first by guid, because all have the same age.
 func slowMatch(routes []app.Route, host, path string) string {
 	names := []string{hostKey(host)}
 	for rest := names[0]; strings.Contains(rest, "."); {
@@ -163,8 +163,8 @@ func slowMatchName(routes []app.Route, host, path string) string {
 	return best
 }
 
-// Whatever the order of changes, the table offers exactly the ready instances of
-// the processes that routes lead to, and keeps nothing else.
+// In any order of changes, the table has exactly the ready instances of the processes
+// with routes, and nothing else.
 func TestTableAgreesWithTheWorld(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -238,7 +238,7 @@ func checkTable(t *testing.T, r *Router, truth map[runtime.SlotID]runtime.Status
 		}
 		got := map[runtime.InstanceID]bool{}
 		e := r.table.Load().match("shop.dew.localhost", rt.Path)
-		for range 12 { // at most that many instances: each gets its turn
+		for range 12 { // at most this number of instances: each one is selected
 			if e == nil || len(rt.Destinations) == 0 {
 				break
 			}
@@ -252,7 +252,7 @@ func checkTable(t *testing.T, r *Router, truth map[runtime.SlotID]runtime.Status
 	}
 }
 
-// checkPools looks for pools that no route leads to and no instance is in.
+// checkPools looks for pools without routes and without instances.
 func checkPools(t *testing.T, r *Router) {
 	t.Helper()
 	used := map[*pool]bool{}
@@ -274,7 +274,7 @@ func checkPools(t *testing.T, r *Router) {
 	}
 }
 
-// manyRoutes are 1,000 routes to one app.
+// manyRoutes returns 1,000 routes to one app.
 func manyRoutes() []app.Route {
 	var out []app.Route
 	for i := range 250 {

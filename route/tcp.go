@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// portRetry is how long a port that cannot be opened is left alone. It belongs to
-	// another program, which may end.
+	// portRetry is the time until a port that cannot be opened is tried again. Another
+	// program uses it, and may exit.
 	portRetry = 5 * time.Second
-	// maxLines bounds the connections over TCP routes.
+	// maxLines limits the connections over TCP routes.
 	maxLines = 4096
-	// acceptPause is after a connection could not be taken: mostly there are too many
-	// open files.
+	// acceptPause is the pause after a failed accept: usually there are too many open
+	// files.
 	acceptPause = 100 * time.Millisecond
-	// lastWords is how long a client may go on when the instance has said all.
+	// lastWords is how long a client can continue after the instance has closed its
+	// side.
 	lastWords = 5 * time.Minute
 )
 
 // ListenFunc opens a port, on one or several addresses.
 type ListenFunc func(port int) ([]net.Listener, error)
 
-// ServeTCP keeps the port of every TCP route open and leads its connections to the
-// instances in turn, until ctx ends. A port that cannot be opened is tried again.
+// ServeTCP opens the port of every TCP route and distributes its connections to the
+// instances, until ctx is cancelled. It retries ports that cannot be opened.
 func (r *Router) ServeTCP(ctx context.Context, listen ListenFunc) error {
 	d := &tcpListeners{router: r, listen: listen, open: map[int][]net.Listener{}, free: make(chan struct{}, maxLines)}
 	defer d.lines.Wait()
@@ -45,8 +46,8 @@ func (r *Router) ServeTCP(ctx context.Context, listen ListenFunc) error {
 	}
 }
 
-// PortError is the reason why nothing answers on the port of a TCP route; empty: something does,
-// or the route leads nowhere.
+// PortError returns the reason why the port of a TCP route is not open. It is empty if
+// the port is open or the route has no destinations.
 func (r *Router) PortError(port int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,12 +62,12 @@ type tcpListeners struct {
 	router *Router
 	listen ListenFunc
 	open   map[int][]net.Listener
-	free   chan struct{}  // holds one for each connection
+	free   chan struct{}  // capacity: the maximum number of connections
 	lines  sync.WaitGroup // all goroutines
 }
 
-// update opens and closes ports as the table says, and tells whether one could not be
-// opened.
+// update opens and closes ports according to the table, and reports whether one could
+// not be opened.
 func (d *tcpListeners) update(ctx context.Context) (again bool) {
 	wanted := d.router.table.Load().ports
 	for port := range d.open {
@@ -93,7 +94,7 @@ func (d *tcpListeners) update(ctx context.Context) (again bool) {
 	return again
 }
 
-// note keeps why a port could not be opened, and says it once in the log.
+// note stores why a port could not be opened, and logs it once.
 func (r *Router) note(port int, e *entry, err error) {
 	r.mu.Lock()
 	old := r.failedPorts[port]
@@ -115,7 +116,7 @@ func (r *Router) note(port int, e *entry, err error) {
 	}
 }
 
-// forgetPorts lets go of what is known of ports that no route has.
+// forgetPorts drops the data of ports without a route.
 func (r *Router) forgetPorts(wanted map[int]*entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +144,7 @@ func (d *tcpListeners) leave() {
 	}
 }
 
-// accept takes the connections of a port until its listener is closed.
+// accept accepts the connections of a port until its listener is closed.
 func (d *tcpListeners) accept(ctx context.Context, port int, l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -163,7 +164,7 @@ func (d *tcpListeners) accept(ctx context.Context, port int, l net.Listener) {
 		case d.free <- struct{}{}:
 		default:
 			d.router.failed.Add(1)
-			c.Close() // as good as a machine that has no room
+			c.Close() // too many connections
 			continue
 		}
 		d.lines.Go(func() {
@@ -173,7 +174,8 @@ func (d *tcpListeners) accept(ctx context.Context, port int, l net.Listener) {
 	}
 }
 
-// serveConn connects a client to an instance, and ends with it.
+// serveConn connects a client to an instance, and returns when the connection is
+// closed.
 func (r *Router) serveConn(ctx context.Context, port int, client net.Conn) {
 	r.requests.Add(1)
 	defer client.Close()
@@ -189,7 +191,7 @@ func (r *Router) serveConn(ctx context.Context, port int, client net.Conn) {
 	defer instance.endpoint.release()
 	instance.endpoint.exchanges.Add(1)
 	defer instance.endpoint.exchanges.Add(-1)
-	defer func() { _ = instance.Close() }() // all was copied, or nobody wants it
+	defer func() { _ = instance.Close() }() // everything was copied, or a side failed
 	hangUp := func() { client.Close() }
 	instance.dropped.Store(&hangUp)
 	stop := context.AfterFunc(ctx, instance.drop)
@@ -197,7 +199,8 @@ func (r *Router) serveConn(ctx context.Context, port int, client net.Conn) {
 	copyBothWays(client, instance)
 }
 
-// connectTCP connects to the next instance that takes the connection; nil: none does.
+// connectTCP connects to the next instance that accepts the connection. It returns nil
+// if none does.
 func (r *Router) connectTCP(ctx context.Context, e *entry) *instanceConn {
 	var tried []*endpoint
 	for len(tried) < maxAttempts {
@@ -219,12 +222,12 @@ func (r *Router) connectTCP(ctx context.Context, e *entry) *instanceConn {
 	return nil
 }
 
-// copyBothWays copies both ways. When one side has said all, the other side is told and
-// may go on; when something fails, both are closed.
+// copyBothWays copies both ways. When one side closes its direction, the other side
+// gets that and can continue. When something fails, both are closed.
 func copyBothWays(client net.Conn, instance *instanceConn) {
 	var there sync.WaitGroup
 	there.Go(func() {
-		// The bare connection: so the kernel copies, where it can.
+		// The bare connection, so that the kernel can copy.
 		if _, err := io.Copy(instance.Conn, client); err != nil || instance.CloseWrite() != nil {
 			instance.drop()
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// tcpRoute is the route of a port to the web process of each app.
+// tcpRoute returns the route of a port to the web process of each app.
 func tcpRoute(port int, apps ...string) app.Route {
 	rt := routeTo("", "", apps...)
 	rt.GUID, rt.Port = fmt.Sprint(port), port
@@ -27,7 +27,7 @@ func tcpRoute(port int, apps ...string) app.Route {
 	return rt
 }
 
-// harbour opens the ports of TCP routes at addresses that are free.
+// harbour opens the ports of TCP routes at free addresses.
 type harbour struct {
 	mu    sync.Mutex
 	at    map[int]string
@@ -62,7 +62,7 @@ func (h *harbour) address(port int) string {
 	return h.at[port]
 }
 
-// serveTCP opens the ports until the test ends; the function ends it before.
+// serveTCP opens the ports until the test ends or the function is called.
 func (w *world) serveTCP(h *harbour) (stop func()) {
 	h.at = map[int]string{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,20 +87,16 @@ func (w *world) call(h *harbour, port int) *net.TCPConn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		w.t.Fatal(err)
 	}
 	return c.(*net.TCPConn)
 }
 
-// tcpInstance is an instance that speaks something else than HTTP.
+// tcpInstance starts an instance that uses another protocol than HTTP.
 func (w *world) tcpInstance(guid string, index int, serve func(c *net.TCPConn)) {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(w.t)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -119,7 +115,7 @@ func (w *world) tcpInstance(guid string, index int, serve func(c *net.TCPConn)) 
 	w.router.Changed(ready(guid, index))
 }
 
-// repeats says what it hears, until its end, and then goodbye.
+// repeats echoes its input until the end, and then sends goodbye.
 func repeats(c *net.TCPConn) {
 	_, _ = io.Copy(c, c)
 	_, _ = io.WriteString(c, " goodbye")
@@ -136,8 +132,8 @@ func wantEcho(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// Connections are led to the instances in turn, in both directions; one direction
-// may end before the other.
+// Connections are distributed to the instances in turn, in both directions. One
+// direction can end before the other.
 func TestTCPRoute(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	for i := range 3 {
@@ -182,8 +178,8 @@ func TestTCPRouteCarriesMuch(t *testing.T) {
 	}
 }
 
-// An instance that takes no connection has heard nothing: another is asked. Where
-// there is none the client is hung up on, and the app's log says why.
+// An instance that refuses a connection has received nothing: another is tried. If
+// there is none, the client is disconnected, and the app's log says why.
 func TestTCPRouteWithoutInstance(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"), tcpRoute(20001, "b"), tcpRoute(20002, "c"))
 	w.refuses("a", 0)
@@ -204,7 +200,7 @@ func TestTCPRouteWithoutInstance(t *testing.T) {
 	}
 }
 
-// Ports come and go with their routes. What is connected stays.
+// Ports are opened and closed with their routes. Existing connections stay.
 func TestTCPPortsFollowRoutes(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.run()
@@ -228,7 +224,7 @@ func TestTCPPortsFollowRoutes(t *testing.T) {
 	}
 }
 
-// A port that another program has is told, and taken when it is free.
+// A port that another program uses is reported, and opened when it is free.
 func TestTCPPortTaken(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.run()
@@ -240,7 +236,7 @@ func TestTCPPortTaken(t *testing.T) {
 		t.Errorf("line = %s", line)
 	}
 	h.set(nil)
-	post(w.router.ports) // as the time that passes would
+	post(w.router.ports) // instead of waiting for the retry
 	wantEcho(t, w.call(&h, 20000), "hello")
 	if got := w.router.PortError(20000); got != "" {
 		t.Errorf("trouble = %q", got)
@@ -252,8 +248,9 @@ func TestTCPPortTaken(t *testing.T) {
 	testkit.EventuallyTrue(t, "a route that is gone has no trouble", func() bool { return w.router.PortError(20001) == "" })
 }
 
-// A connection ends with its instance: at once when that is no more, and while it
-// stops as soon as it has said all. One that stops may finish.
+// A connection is closed at once when its instance has ended. While the instance stops,
+// the connection is closed when the instance closes its side, and can finish until
+// then.
 func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 	stopping := ready("a", 0)
 	stopping.State, stopping.Ready = runtime.Stopping, false
@@ -291,8 +288,8 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 		}
 		testkit.EventuallyTrue(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
-	// The instance has closed its side before it is known to have crashed, and the
-	// client does nothing: no connection may stay.
+	// The instance has closed its side before its crash is known, and the client does
+	// nothing: no connection can stay open.
 	end := func(c net.Conn) {
 		if _, err := io.WriteString(c, "enough"); err != nil {
 			t.Fatal(err)
@@ -313,7 +310,7 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 	}
 }
 
-// What is open is closed when the daemon leaves.
+// Open connections are closed when the daemon exits.
 func TestTCPEndsWithTheDaemon(t *testing.T) {
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.tcpInstance("a", 0, repeats)

@@ -20,14 +20,14 @@ import (
 
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
-	leafLife      = 90 * 24 * time.Hour // what clients still accept
-	leafRenewal   = 30 * 24 * time.Hour // before its end
+	leafLife      = 90 * 24 * time.Hour // short enough for all clients
+	leafRenewal   = 30 * 24 * time.Hour // before it expires
 	clockSkew     = time.Hour
 	maxLeaves     = 1024
 )
 
-// GivenCertificate is the TLS configuration for a certificate in two files, which
-// are read again when they have changed.
+// GivenCertificate returns the TLS configuration for a certificate in two files, which
+// are read again after a change.
 func GivenCertificate(certFile, keyFile string) (*tls.Config, error) {
 	g := &given{certFile: certFile, keyFile: keyFile}
 	if _, err := g.certificate(nil); err != nil {
@@ -45,11 +45,11 @@ type given struct {
 	certFile, keyFile string
 
 	mu   sync.Mutex // guards the fields below
-	read time.Time  // time of the certificate's file
+	read time.Time  // modification time of the certificate's file
 	cert *tls.Certificate
 }
 
-// certificate gives what the files hold now, or held when they could last be read.
+// certificate returns the certificate in the files, or the last one that could be read.
 func (g *given) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,7 +60,7 @@ func (g *given) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, lerr := tls.LoadX509KeyPair(g.certFile, g.keyFile)
 	if err := errors.Join(err, lerr); err != nil {
 		if g.cert != nil {
-			return g.cert, nil // half of a renewal: the other file comes soon
+			return g.cert, nil // half of a renewal: the other file follows soon
 		}
 		return nil, fmt.Errorf("cannot load the certificate: %w", err)
 	}
@@ -68,8 +68,8 @@ func (g *given) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return g.cert, nil
 }
 
-// Authority signs certificates for the names of routes. Who trusts its certificate
-// trusts them all.
+// Authority signs certificates for the hosts of routes. A client that trusts its
+// certificate trusts them all.
 type Authority struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
@@ -80,9 +80,9 @@ type Authority struct {
 	leaves map[string]*tls.Certificate
 }
 
-// OpenAuthority opens the authority in a folder, and makes it at the first time:
-// router-ca.pem is for clients, router-ca.key for nobody. It signs for the names
-// that named tells.
+// OpenAuthority opens the authority in a folder, and creates it on the first start:
+// router-ca.pem is for clients, router-ca.key is secret. It signs for the hosts for
+// which named returns true.
 func OpenAuthority(dir string, named func(host string) bool) (*Authority, error) {
 	a := &Authority{named: named, now: time.Now, leaves: map[string]*tls.Certificate{}}
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "router-ca.pem"), filepath.Join(dir, "router-ca.key"))
@@ -100,7 +100,8 @@ func OpenAuthority(dir string, named func(host string) bool) (*Authority, error)
 	return a, nil
 }
 
-// Config is the TLS configuration of a listener with certificates of the authority.
+// Config returns the TLS configuration of a listener with certificates of the
+// authority.
 func (a *Authority) Config() *tls.Config {
 	return serverTLS(func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return a.leaf(hello.ServerName) })
 }
@@ -123,7 +124,7 @@ func (a *Authority) make(dir string) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make the router's authority: %w", err)
 	}
-	// The key is first: without a certificate beside it the next start makes both anew.
+	// Write the key first: without a certificate, the next start creates both again.
 	return errors.Join(
 		writePEM(filepath.Join(dir, "router-ca.key"), "PRIVATE KEY", secret, 0o600),
 		writePEM(filepath.Join(dir, "router-ca.pem"), "CERTIFICATE", der, 0o644),
@@ -145,7 +146,7 @@ func writePEM(path, kind string, der []byte, mode os.FileMode) error {
 	return nil
 }
 
-// leaf gives the certificate for a name, made when it is first asked for.
+// leaf returns the certificate for a host. It is created on first use.
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	host = hostKey(host)
 	if host == "" || !a.named(host) {
@@ -157,7 +158,7 @@ func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 		return c, nil
 	}
 	if len(a.leaves) >= maxLeaves {
-		clear(a.leaves) // a route for all names has as many as clients can think of
+		clear(a.leaves) // a wildcard route has an unlimited number of hosts
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -194,7 +195,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// Named tells whether there is a route for a host, whatever the path.
+// Named reports whether there is a route for a host, with any path.
 func (r *Router) Named(host string) bool { return r.table.Load().named(host) }
 
 func (t *table) named(host string) bool {

@@ -11,16 +11,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
-// secure puts a TLS listener before the router and gives a client that trusts pool
-// and goes there whatever the name.
+// secure adds a TLS listener to the router. It returns a client that trusts pool and
+// connects there for any host.
 func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	s := Server(w.router)
 	s.TLSConfig = c.Clone()
 	go func() { _ = s.Serve(Secure(l, c)) }()
@@ -32,7 +31,7 @@ func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 		},
 	}
 	w.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patience}
+	return &http.Client{Transport: tr, Timeout: testkit.Patience}
 }
 
 func trust(t *testing.T, file string) *x509.CertPool {
@@ -48,8 +47,8 @@ func trust(t *testing.T, file string) *x509.CertPool {
 	return pool
 }
 
-// Names of routes have certificates that who trusts the authority accepts; others
-// have none. A later daemon is the same authority.
+// Hosts of routes get certificates that are valid for clients that trust the authority;
+// other hosts get none. A later daemon uses the same authority.
 func TestAuthority(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"), routeTo("*.any", "/x", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -94,7 +93,8 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// Certificates are made once, renewed before their end, and not kept without bound.
+// Certificates are created once, renewed before they expire, and their number is
+// limited.
 func TestLeaves(t *testing.T) {
 	a, err := OpenAuthority(t.TempDir(), func(string) bool { return true })
 	if err != nil {
@@ -143,7 +143,7 @@ func TestGivenCertificate(t *testing.T) {
 	if err != nil || got.Leaf.SerialNumber.Cmp(a.cert.SerialNumber) != 0 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	// Another pair takes its place; half of it changes nothing.
+	// A new pair replaces it; half of a pair changes nothing.
 	other := t.TempDir()
 	b, err := OpenAuthority(other, func(string) bool { return true })
 	if err != nil {

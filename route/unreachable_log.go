@@ -14,13 +14,13 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// unreachableLogInterval is how often the log of an app says about one instance and port
-// that nobody listens there.
+// unreachableLogInterval is the minimum time between two messages in an app's log that
+// the port of an instance refuses connections.
 const unreachableLogInterval = time.Minute
 
-// unreachableLog remembers which lines it wrote lately.
+// unreachableLog records which lines were written recently.
 type unreachableLog struct {
-	mu      sync.Mutex // guards said
+	mu      sync.Mutex // guards written
 	written map[unreachableKey]time.Time
 }
 
@@ -30,7 +30,7 @@ type unreachableKey struct {
 	port     int
 }
 
-// due tells whether to write the line now, and forgets old ones.
+// due reports whether to write the line now, and drops old records.
 func (c *unreachableLog) due(what unreachableKey, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,9 +49,9 @@ func (c *unreachableLog) due(what unreachableKey, now time.Time) bool {
 	return true
 }
 
-// logUnreachable writes into the app's log why an instance could not be reached, when it
-// refuses: mostly because it listens where only its own container can reach it.
-// The client learns nothing of it, and does not wait for it.
+// logUnreachable writes into the app's log why an instance refuses connections: usually
+// it listens on an address that only its own container can reach. The client does not
+// see the reason, and does not wait for it.
 func (r *Router) logUnreachable(ctx context.Context, t target, err error) {
 	if !errors.Is(err, syscall.ECONNREFUSED) || !r.unreachableLog.due(unreachableKey{t.endpoint.instance, t.port}, time.Now()) {
 		return
@@ -65,7 +65,7 @@ func (r *Router) logUnreachable(ctx context.Context, t target, err error) {
 		probe := health.Port(dial, netip.AddrPortFrom(ep.address, uint16(t.port)))
 		failed, ok := errors.AsType[*health.Failure](probe(ctx, dialTimeout))
 		if !ok {
-			return // it listens by now
+			return // it is listening now
 		}
 		r.lines.put(&access{app: ep.process.app, note: fmt.Sprintf("cannot reach instance %d of process %s on port %d: %s", ep.slot.Index, ep.process.kind, t.port, failed.Reason)})
 	}()

@@ -22,9 +22,10 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
-// fakeRegistry holds routes in memory.
+// fakeRegistry has routes in memory.
 type fakeRegistry struct {
 	mu        sync.Mutex
 	apps      []app.App
@@ -65,7 +66,7 @@ func (f *fakeRegistry) ListenRoutes(fn func(string)) {
 	f.listeners = append(f.listeners, fn)
 }
 
-// set changes the registry as a commit would, and tells the listeners.
+// set changes the registry like a commit, and calls the listeners.
 func (f *fakeRegistry) set(change func()) {
 	f.mu.Lock()
 	change()
@@ -76,7 +77,7 @@ func (f *fakeRegistry) set(change func()) {
 	}
 }
 
-// routeTo is the route host.dew.localhost/path to the web process of each app.
+// routeTo returns the route host.dew.localhost/path to the web process of each app.
 func routeTo(host, path string, apps ...string) app.Route {
 	rt := app.Route{GUID: host + path, Domain: "d", Host: host, Path: path}
 	for _, a := range apps {
@@ -93,18 +94,18 @@ type world struct {
 	registry *fakeRegistry
 	router   *Router
 	front    *httptest.Server
-	lines    chan string // access lines, when Run is running
+	lines    chan string // access lines, while Run is running
 
 	mu    sync.Mutex
-	hosts map[runtime.InstanceID]string // where an instance really listens; none: refuses
+	hosts map[runtime.InstanceID]string // the real address of an instance (none: refuses)
 	dials map[runtime.InstanceID]int
-	open  map[runtime.InstanceID]int // connections
-	bad   []string                   // dials that should not have been
+	open  map[runtime.InstanceID]int // number of connections
+	bad   []string                   // unexpected dials
 
-	refusal  error             // of instances that take no connection; nil: errRefused
-	loopback map[string]string // what answers on the loopback address of all instances
+	refusal  error             // error of instances that refuse connections (nil: errRefused)
+	loopback map[string]string // servers on the loopback address of all instances
 
-	newest *countedConn // that was dialled
+	newest *countedConn // the last dialled connection
 }
 
 func newWorld(t testing.TB, routes ...app.Route) *world {
@@ -122,7 +123,7 @@ func newWorld(t testing.TB, routes ...app.Route) *world {
 		t.Fatal(err)
 	}
 	w.router = r
-	r.idle = patience // what is kept is there still, however slow the machine is
+	r.idle = testkit.Patience // idle connections stay open, even on a slow machine
 	w.front = httptest.NewUnstartedServer(nil)
 	w.front.Config = Server(r)
 	w.front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
@@ -212,7 +213,7 @@ func (w *world) dialsTo(id runtime.InstanceID) int {
 type countedConn struct {
 	net.Conn
 	closed func()
-	broken atomic.Bool // writing fails, reading does not tell yet
+	broken atomic.Bool // writes fail, reads do not notice it yet
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
@@ -222,10 +223,10 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// CloseWrite ends one direction.
+// CloseWrite closes one direction.
 func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// SyscallConn leads to the socket.
+// SyscallConn returns the socket.
 func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }
@@ -243,7 +244,7 @@ func addressOf(id runtime.InstanceID) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 201, id[0], id[len(id)-1]})
 }
 
-// ready is the status of a running instance of the app's web process.
+// ready returns the status of a running instance of the app's web process.
 func ready(guid string, index int) runtime.Status {
 	id := idOf(guid, index)
 	return runtime.Status{
@@ -252,14 +253,14 @@ func ready(guid string, index int) runtime.Status {
 	}
 }
 
-// crashed is the same instance after a process of it has ended.
+// crashed returns the status of the same instance after a crash.
 func crashed(guid string, index int) runtime.Status {
 	st := ready(guid, index)
 	st.State, st.Ready = runtime.Crashed, false
 	return st
 }
 
-// instance starts a server as an instance of an app and tells the router.
+// instance starts a server as an instance of an app and adds it to the router.
 func (w *world) instance(guid string, index int, h http.Handler) *httptest.Server {
 	w.t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -273,14 +274,14 @@ func (w *world) instance(guid string, index int, h http.Handler) *httptest.Serve
 	return s
 }
 
-// refuses makes an instance that is in the table and takes no connection.
+// refuses adds an instance to the table that refuses connections.
 func (w *world) refuses(guid string, index int) { w.router.Changed(ready(guid, index)) }
 
 func says(text string) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, text) })
 }
 
-// breaksOff takes requests and hangs up.
+// breaksOff accepts requests and closes the connection.
 func breaksOff(seen *sync.Map) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		seen.Store(r.Method, true)
@@ -288,7 +289,7 @@ func breaksOff(seen *sync.Map) http.Handler {
 	})
 }
 
-// request makes a request for http://<host>.dew.localhost<path>.
+// request returns a request for http://<host>.dew.localhost<path>.
 func (w *world) request(method, host, path string, body io.Reader) *http.Request {
 	w.t.Helper()
 	req, err := http.NewRequest(method, w.front.URL+path, body)
@@ -299,7 +300,7 @@ func (w *world) request(method, host, path string, body io.Reader) *http.Request
 	return req
 }
 
-// do gives status and body, which must come.
+// do sends a request and returns the response and its body.
 func (w *world) do(req *http.Request) (*http.Response, string) {
 	w.t.Helper()
 	res, err := w.front.Client().Do(req)
@@ -319,7 +320,8 @@ func (w *world) get(host, path string) (*http.Response, string) {
 	return w.do(w.request(http.MethodGet, host, path, nil))
 }
 
-// raw is a bare connection to the router, for what clients do not do by themselves.
+// raw returns a bare connection to the router, for requests that HTTP clients do not
+// send.
 func (w *world) raw(lines ...string) net.Conn {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.front.Listener.Addr().String())
@@ -327,7 +329,7 @@ func (w *world) raw(lines ...string) net.Conn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
@@ -335,7 +337,3 @@ func (w *world) raw(lines ...string) net.Conn {
 	}
 	return c
 }
-
-// patience bounds the waits of these tests. It is no measurement: only a hang
-// takes that long.
-const patience = 2 * time.Minute

@@ -2,9 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 )
 
@@ -40,60 +37,4 @@ type CrashKeeper interface {
 type KeepableContainer interface {
 	// KeepFiles makes Delete keep the files, for those who ask why it crashed.
 	KeepFiles(crashed time.Time)
-}
-
-// dropLimit is far more than it takes to remove what is kept of an app.
-const dropLimit = 2 * time.Minute
-
-// Crashed lists what is kept of crashed instances of a process, newest first.
-func (s *Supervisor) Crashed(process string) []CrashFiles {
-	return slices.DeleteFunc(s.AllCrashed(), func(files CrashFiles) bool { return files.Slot.Process != process })
-}
-
-// AllCrashed lists what is kept of crashed instances of all processes, newest
-// first.
-func (s *Supervisor) AllCrashed() []CrashFiles {
-	if keeper, ok := s.c.Engine.(CrashKeeper); ok {
-		return keeper.CrashFiles()
-	}
-	return nil
-}
-
-// ExecCrashed opens a session on a copy of the files of an instance that crashed,
-// with the environment of the named sidecar, or of main where the name is empty.
-func (s *Supervisor) ExecCrashed(ctx context.Context, id InstanceID, sidecar string, spec ExecSpec) (Session, error) {
-	keeper, ok := s.c.Engine.(CrashKeeper)
-	if !ok {
-		return nil, fmt.Errorf("crashed instance %s: %w", id, ErrNoInstance)
-	}
-	select {
-	case <-s.settled: // before, a sweep would take the copy for a stray one
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	return keeper.ExecCrashFiles(ctx, id, sidecar, spec)
-}
-
-// keepFiles makes the deletion of a crashed instance keep its files.
-func keepFiles(in *Instance) {
-	if k, ok := in.container.(KeepableContainer); ok {
-		k.KeepFiles(in.record.CrashedAt)
-	}
-}
-
-// dropCrashed removes what is kept of a process that is no more, beside what else
-// there is to do.
-func (s *Supervisor) dropCrashed(ctx context.Context, process string) {
-	keeper, ok := s.c.Engine.(CrashKeeper)
-	if !ok || len(s.Crashed(process)) == 0 {
-		return
-	}
-	s.running.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, dropLimit)
-		defer cancel()
-		// The next daemon tries again; one that leaves has nothing to complain of.
-		if err := keeper.DropCrashFiles(ctx, process); err != nil && !errors.Is(err, context.Canceled) {
-			s.c.Logger.Error("cannot remove what is kept of crashed instances", "process", process, "err", err)
-		}
-	})
 }

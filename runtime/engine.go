@@ -1,11 +1,17 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"syscall"
 
+	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 )
 
@@ -71,6 +77,9 @@ type Container interface {
 // known about the instance, and asking again later is the way out.
 var ErrUnavailable = errors.New("container service unavailable")
 
+// ErrNoInstance says that there is nothing running where somebody asked.
+var ErrNoInstance = errors.New("no such instance")
+
 // StartError says that an instance cannot start, whose fault it is and why.
 type StartError struct {
 	Exec   string // empty: the container itself
@@ -81,3 +90,46 @@ type StartError struct {
 
 func (e *StartError) Error() string { return "cannot start: " + e.Reason }
 func (e *StartError) Unwrap() error { return e.Err }
+
+// AdoptError says which instances an engine found and could not take over. All other
+// instances are taken over: the engine returns their containers with this error.
+type AdoptError struct{ Left []Unadopted }
+
+func (e *AdoptError) Error() string {
+	var texts []string
+	for _, u := range e.Left {
+		texts = append(texts, u.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unadopted is an instance that an engine could not take over. It may still run.
+type Unadopted struct {
+	Instance InstanceID
+	App      string     // guid; empty where nobody knows
+	Slot     SlotID     // zero where nobody knows
+	Task     string     // guid of a one-off task; empty: it is none
+	Address  netip.Addr // invalid where nobody knows
+	Err      error
+	// Retry tries again to take the instance over. The container is nil if nothing is left
+	// of the instance.
+	Retry func(ctx context.Context) (Container, error)
+	// Remove removes everything of the instance.
+	Remove func(ctx context.Context) error
+}
+
+func (u Unadopted) Error() string {
+	return fmt.Sprintf("cannot take over instance %s of app %s: %v", u.Instance, cmp.Or(u.App, "unknown"), u.Err)
+}
+
+// SourceStaging is the log source of what buildpacks print.
+const SourceStaging = "STG"
+
+// StagingContainer is a Container of KindStaging.
+type StagingContainer interface {
+	Container
+	// Written tells how much is in the writable layer.
+	Written(ctx context.Context) (bytes, files int64, err error)
+	// Pack writes a tar of files, once the processes have ended.
+	Pack(ctx context.Context, w io.Writer, p droplet.Packing) error
+}

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -82,33 +81,6 @@ type Streams struct {
 type SessionEnd struct {
 	Code int    // 128+signal when killed
 	Why  string // not empty: not by itself, and this is why
-}
-
-// Exec opens a session beside a process of a running instance.
-func (s *Supervisor) Exec(ctx context.Context, t ExecTarget, spec ExecSpec) (Session, error) {
-	container, err := s.containerAt(t.Process, t.Index)
-	if err != nil {
-		return nil, err
-	}
-	exec, err := execOf(container.Spec(), t.Sidecar)
-	if err != nil {
-		return nil, err
-	}
-	return container.Exec(ctx, exec, spec)
-}
-
-// execOf is the exec of a sidecar, or of main where the name is empty.
-func execOf(s Spec, sidecar string) (string, error) {
-	var names []string
-	for _, p := range s.Processes {
-		if p.Name == sidecar {
-			return p.Exec, nil
-		}
-		if p.Name != "" {
-			names = append(names, "'"+p.Name+"'")
-		}
-	}
-	return "", fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, ErrNoInstance, strings.Join(append(names, "main"), ", "))
 }
 
 // MergeEnv is base with the variables of over in place of its own of the same

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,18 +22,5 @@ func TestMergeEnv(t *testing.T) {
 		if diff := cmp.Diff(MergeEnv(tt.base, tt.over), tt.want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", tt.name, diff)
 		}
-	}
-}
-
-func TestExecOf(t *testing.T) {
-	s := Spec{Processes: []ProcessSpec{{Exec: MainExec}, {Exec: SidecarExec(0), Name: "config server"}}}
-	for sidecar, want := range map[string]string{"": MainExec, "config server": "sidecar-0"} {
-		if got, err := execOf(s, sidecar); got != want || err != nil {
-			t.Errorf("execOf(%q) = %q, %v; want %q", sidecar, got, err, want)
-		}
-	}
-	_, err := execOf(s, "proxy")
-	if want := "sidecar 'proxy': no such instance (there are 'config server', main)"; !errors.Is(err, ErrNoInstance) || err.Error() != want {
-		t.Errorf("error = %v, want %s", err, want)
 	}
 }

@@ -56,14 +56,14 @@ const (
 // clockError is how far the kernel's times of two deaths can be off.
 const clockError = 200 * time.Microsecond
 
-// first chooses the exit that names the crash: the smallest time. Those that are
+// FirstExit chooses the exit that names the crash: the smallest time. Those that are
 // closer to it than together count as one moment, and then a leaf where the
 // kernel killed goes before one without. Among the rest the kernel's own times
 // decide where all have one, otherwise a sidecar goes before main. When the
 // container's own first process ended, it took all others along and their times
 // mean nothing: it goes before everything. The exit that names the crash has the
 // time of the whole moment, so that no follower is earlier.
-func first(exits []Exit, together time.Duration) (Exit, Order) {
+func FirstExit(exits []Exit, together time.Duration) (Exit, Order) {
 	earliest := earliestOf(exits)
 	e, order := firstOf(exits, earliest, together)
 	e.At = earliest
@@ -140,9 +140,9 @@ const (
 	codeNotFound      = 127
 )
 
-// classify says what an exit of a starting instance means: a shell's "not found"
+// ClassifyExit says what an exit of a starting instance means: a shell's "not found"
 // is a start that failed, and the record says why in words.
-func classify(e Exit, phase Phase) Exit {
+func ClassifyExit(e Exit, phase Phase) Exit {
 	if phase != PhaseStarting || e.Cause != CauseExited || e.OOM {
 		return e
 	}

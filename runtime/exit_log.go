@@ -17,10 +17,17 @@ type ExitLog struct {
 	kept    uint64 // per slot
 }
 
+// DefaultCrashRecords is how many exit records a slot keeps by default: enough for the
+// visible history of a crash loop, little enough for thousands of slots.
+const DefaultCrashRecords = 100
+
 // NewExitLog opens the exit records in db, of which every slot keeps the newest;
-// kept 0: the default of Policy.
+// kept 0: DefaultCrashRecords.
 func NewExitLog(db *store.DB, kept int) *ExitLog {
-	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits"), kept: uint64(or(kept, defaultCrashRecords))}
+	if kept <= 0 {
+		kept = DefaultCrashRecords
+	}
+	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits"), kept: uint64(kept)}
 }
 
 // Add keeps a new record, gives it its number and drops the oldest beyond the

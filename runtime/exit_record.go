@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/dewrun/dew/logstream"
 )
 
 // Phase is the part of its life in which an instance ended.
@@ -93,39 +95,39 @@ func (r ExitRecord) Line() string {
 	return fmt.Sprintf("App instance exited with guid %s payload: %s", r.App, bytes.TrimSpace(b.Bytes()))
 }
 
-// count is the number of crashes in a row that this record stands for, as far as
+// CrashesInARow is the number of crashes in a row that this record stands for, as far as
 // the next one is concerned.
-func (r ExitRecord) count() int {
+func (r ExitRecord) CrashesInARow() int {
 	if r.Forgiven {
 		return 0
 	}
 	return r.CrashCount
 }
 
-// has tells whether the record knows the end of exec already.
-func (r ExitRecord) has(exec string) bool {
-	if r.First.Exec == exec && r.First.ended() {
+// Has tells whether the record knows the end of exec already.
+func (r ExitRecord) Has(exec string) bool {
+	if r.First.Exec == exec && r.First.Ended() {
 		return true
 	}
 	return len(only(r.Followers, func(e Exit) bool { return e.Exec == exec })) > 0
 }
 
-// ended tells whether e is the end of a process. An unhealthy instance has a first
+// Ended tells whether e is the end of a process. An unhealthy instance has a first
 // Exit too, but its process lives until it is signalled.
-func (e Exit) ended() bool {
+func (e Exit) Ended() bool {
 	return e.Cause != CauseUnhealthy && e.Cause != CauseStartTimeout
 }
 
-// follow adds the end of another process. It ended because of the first, unless
+// Follow adds the end of another process. It ended because of the first, unless
 // the clocks cannot tell, or tell otherwise: then its own cause stands.
-func (r *ExitRecord) follow(e Exit, together time.Duration) {
+func (r *ExitRecord) Follow(e Exit, together time.Duration) {
 	certain := r.First.Cause == CauseInitExited
 	switch d := e.At.Sub(r.First.At); {
-	case !r.First.ended() && e.Exec == r.First.Exec:
+	case !r.First.Ended() && e.Exec == r.First.Exec:
 		e.Cause = r.First.Cause
 	case e.Cause == CauseInitExited && !certain:
 		r.Order = OrderLate // it took the first one along, and became known after it
-	case !r.First.ended() || certain || d >= together:
+	case !r.First.Ended() || certain || d >= together:
 		e.Cause = CausePeerExited
 	case d <= -together:
 		r.Order = OrderLate
@@ -133,4 +135,12 @@ func (r *ExitRecord) follow(e Exit, together time.Duration) {
 		r.Order = OrderTogether
 	}
 	r.Followers = append(r.Followers, e)
+}
+
+// Mark notes where in the log the last lines of exec are.
+func (r *ExitRecord) Mark(exec string, lines []logstream.Envelope) {
+	if len(lines) == 0 || lines[0].Seq == 0 {
+		return
+	}
+	r.Lines = append(r.Lines, Lines{Exec: exec, From: lines[0].Seq, To: lines[len(lines)-1].Seq})
 }

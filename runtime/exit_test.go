@@ -54,7 +54,7 @@ func TestFirstToEnd(t *testing.T) {
 		{"exact behind a lost one", []Exit{lost("sidecar-1", 0), exact("main", 1*ms), exact("sidecar-0", 3*ms)}, "main", OrderTogether},
 		{"lost is never named before one with a status", []Exit{lost("sidecar-0", 0), exit("main", 1*ms)}, "main", OrderTogether},
 	} {
-		got, order := first(c.exits, 5*ms)
+		got, order := FirstExit(c.exits, 5*ms)
 		if got.Exec != c.want || order != c.order {
 			t.Errorf("%s: first = %s, order %q, want %s, %q", c.name, got.Exec, order, c.want, c.order)
 		}
@@ -84,16 +84,16 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 			}
 			exits = append(exits, e)
 		}
-		want, order := first(exits, defaultTogether)
+		want, order := FirstExit(exits, 5*time.Millisecond)
 		named := exits[slices.IndexFunc(exits, func(e Exit) bool { return e.Exec == want.Exec })]
 		for _, e := range exits {
-			if want.Cause != CauseInitExited && named.At.Sub(e.At) >= defaultTogether {
+			if want.Cause != CauseInitExited && named.At.Sub(e.At) >= 5*time.Millisecond {
 				t.Fatalf("first of %v is %s, but %s ended 5 ms before", exits, want.Exec, e.Exec)
 			}
 		}
 		for range 10 {
 			r.Shuffle(len(exits), func(i, j int) { exits[i], exits[j] = exits[j], exits[i] })
-			if got, o := first(exits, defaultTogether); got != want || o != order {
+			if got, o := FirstExit(exits, 5*time.Millisecond); got != want || o != order {
 				t.Fatalf("first of %v = %s %q, in another order %s %q", exits, got.Exec, o, want.Exec, order)
 			}
 		}
@@ -151,7 +151,7 @@ func TestClassify(t *testing.T) {
 		{Exit{Code: 127, OOM: true, Cause: CauseOutOfMemory}, PhaseStarting, CauseOutOfMemory, ""},
 		{Exit{Code: 1, Cause: CauseExited}, PhaseStarting, CauseExited, ""},
 	} {
-		got := classify(c.exit, c.phase)
+		got := ClassifyExit(c.exit, c.phase)
 		if got.Cause != c.cause || got.Detail != c.detail {
 			t.Errorf("classify(%d, %s) = %s %q, want %s %q", c.exit.Code, c.phase, got.Cause, got.Detail, c.cause, c.detail)
 		}
@@ -213,11 +213,11 @@ func TestFollow(t *testing.T) {
 		{"beside sick main", exit("main", CauseUnhealthy, 0), exit("sidecar-0", CauseExited, 1*ms), CausePeerExited, ""},
 	} {
 		r := ExitRecord{First: c.first}
-		r.follow(c.next, 5*ms)
+		r.Follow(c.next, 5*ms)
 		if got := r.Followers[0].Cause; got != c.cause || r.Order != c.order {
 			t.Errorf("%s: cause %s, order %q, want %s, %q", c.name, got, r.Order, c.cause, c.order)
 		}
-		if !r.has(c.next.Exec) {
+		if !r.Has(c.next.Exec) {
 			t.Errorf("%s: the record does not know the end of %s", c.name, c.next.Exec)
 		}
 	}
@@ -232,7 +232,7 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := SlotID{Process: "app-1", Index: 1}
-	for n := range defaultCrashRecords + 7 {
+	for n := range DefaultCrashRecords + 7 {
 		r := testRecord()
 		r.Slot, r.CrashCount = id, n+1
 		if got, err := l.Add(r); err != nil || got.Number != uint64(n+1) {
@@ -240,11 +240,11 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 		}
 	}
 	rs, err := l.Slot(id)
-	if err != nil || len(rs) != defaultCrashRecords {
-		t.Fatalf("kept %d records, %v, want %d", len(rs), err, defaultCrashRecords)
+	if err != nil || len(rs) != DefaultCrashRecords {
+		t.Fatalf("kept %d records, %v, want %d", len(rs), err, DefaultCrashRecords)
 	}
-	if rs[0].Number != 8 || rs[len(rs)-1].Number != defaultCrashRecords+7 {
-		t.Errorf("kept %d to %d, want 8 to %d", rs[0].Number, rs[len(rs)-1].Number, defaultCrashRecords+7)
+	if rs[0].Number != 8 || rs[len(rs)-1].Number != DefaultCrashRecords+7 {
+		t.Errorf("kept %d to %d, want 8 to %d", rs[0].Number, rs[len(rs)-1].Number, DefaultCrashRecords+7)
 	}
 	if rs, err := l.Slot(other.Slot); err != nil || len(rs) != 1 {
 		t.Errorf("the other slot has %d records, %v, want 1", len(rs), err)
@@ -287,7 +287,7 @@ func TestExitLogForgives(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, ok, err := l.Newest(r.Slot)
-	if err != nil || !ok || got.count() != 0 || got.CrashCount != 1 {
+	if err != nil || !ok || got.CrashesInARow() != 0 || got.CrashCount != 1 {
 		t.Errorf("newest = %+v, %v, %v, want a count that starts over", got, ok, err)
 	}
 }

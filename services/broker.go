@@ -8,117 +8,120 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// Broker gives service instances and bindings. services/osb speaks OSB 2.17;
-// services/builtin is the built-in one. Every method may be asked again for the
-// same guid, and then goes on or tells how it ended.
+// Broker provides service instances and bindings. Package services/osb implements it
+// for the Open Service Broker API 2.17, services/builtin for the built-in services.
+// Every method can be called again for the same guid: it then continues the operation
+// or returns its result.
 type Broker interface {
-	// Catalog is what there is to have.
+	// Catalog returns the offerings of the broker.
 	Catalog(ctx context.Context) ([]CatalogOffering, error)
-	// Instance creates, updates or deletes one, as r.Action says.
+	// Instance creates, updates or deletes a service instance, depending on r.Action.
 	Instance(ctx context.Context, r InstanceRequest) (Progress, error)
-	// Binding creates or deletes one.
+	// Binding creates or deletes a binding, depending on r.Action.
 	Binding(ctx context.Context, r BindingRequest) (Progress, error)
-	// LastOperation tells how far that is which an earlier call left in progress.
+	// LastOperation returns the progress of an operation that an earlier call left in
+	// progress.
 	LastOperation(ctx context.Context, r LastOperationRequest) (Progress, error)
-	// FetchBinding returns a binding whose creation was asynchronous, or whose
-	// parameters somebody asks for.
+	// FetchBinding returns a binding that was created asynchronously, or whose
+	// parameters are requested.
 	FetchBinding(ctx context.Context, r BindingRequest) (BindingData, error)
 }
 
-// InstanceFetcher is a Broker that tells what it knows of an instance: those of offerings
-// with InstancesRetrievable.
+// InstanceFetcher is a Broker that can return its data of an instance. Only offerings
+// with InstancesRetrievable support it.
 type InstanceFetcher interface {
 	FetchInstance(ctx context.Context, r InstanceRequest) (FetchedInstance, error)
 }
 
-// FetchedInstance is what a broker knows of an instance.
+// FetchedInstance is a broker's data of an instance.
 type FetchedInstance struct {
 	Dashboard  string
 	Parameters json.RawMessage
 }
 
-// Action is what a broker is asked to do.
+// Action is the kind of operation that a broker is requested to run.
 type Action string
 
-// What a broker may be asked to do.
+// The actions of a broker.
 const (
 	Create Action = "create"
 	Update Action = "update"
 	Delete Action = "delete"
 )
 
-// State is how far an operation is.
+// State is the state of an operation.
 type State string
 
 // The states of an operation.
 const (
-	Initial    State = "initial" // nobody was asked yet
+	Initial    State = "initial" // not yet sent to the broker
 	InProgress State = "in progress"
 	Succeeded  State = "succeeded"
 	Failed     State = "failed"
 )
 
-// Context is where an instance is, for the broker to know.
+// Context tells the broker in which org and space an instance is.
 type Context struct {
 	Org, OrgName     string // guid and name
 	Space, SpaceName string
 	InstanceName     string
 }
 
-// InstanceRequest asks for something to happen to a service instance.
+// InstanceRequest is a request to create, update or delete a service instance.
 type InstanceRequest struct {
 	Action              Action
 	Instance            string // guid
-	Offering, Plan      string // the broker's own ids, of its catalog
-	PreviousPlan        string // of an update
-	PreviousMaintenance string // of an update
+	Offering, Plan      string // ids in the broker's catalog
+	PreviousPlan        string // for an update
+	PreviousMaintenance string // for an update
 	Parameters          json.RawMessage
 	Context             Context
 	MaintenanceVersion  string
-	By                  app.Actor // who wants it
+	By                  app.Actor // the user who requested it
 }
 
-// BindingRequest asks for something to happen to a binding.
+// BindingRequest is a request to create or delete a binding.
 type BindingRequest struct {
 	Action         Action
 	Binding        string // guid
 	Instance       string // guid
-	Offering, Plan string // the broker's own ids, of its catalog
-	App            string // guid; empty: a key or a route
-	Route          string // as users write it, without a scheme; empty: no route binding
+	Offering, Plan string // ids in the broker's catalog
+	App            string // guid (empty for a key or a route binding)
+	Route          string // as users write it, without a scheme; empty if not a route binding
 	Name           string
 	Parameters     json.RawMessage
 	Context        Context
 	By             app.Actor
 }
 
-// LastOperationRequest asks how far an operation is. Binding is empty for one of an instance.
+// LastOperationRequest asks for the state of an operation. Binding is empty for an
+// operation of an instance.
 type LastOperationRequest struct {
 	Action            Action
 	Instance, Binding string // guids
-	Offering, Plan    string // the broker's own ids
-	Operation         string // what the broker called it
+	Offering, Plan    string // ids in the broker's catalog
+	Operation         string // the broker's id of the operation
 	By                app.Actor
 }
 
-// Progress is how far a broker is with what it was asked to do.
+// Progress is the state of an operation at a broker.
 type Progress struct {
 	State       State
-	Description string        // shown to users while and after
-	Operation   string        // the broker's word for it, given back to Last
-	RetryAfter  time.Duration // 0: as the poller likes
+	Description string        // shown to users during and after the operation
+	Operation   string        // the broker's id of the operation, passed to LastOperation
+	RetryAfter  time.Duration // 0: the poller chooses
 	Dashboard   string
-	Binding     *BindingData // of a synchronous binding
-	Gone        bool         // a delete found nothing: fine
+	Binding     *BindingData // of a binding that was created synchronously
+	Gone        bool         // a delete found nothing, which counts as success
 }
 
-// BindingData is what a binding gives.
+// BindingData is the content of a binding.
 type BindingData struct {
 	Credentials  json.RawMessage // an object
 	SyslogDrain  string
 	RouteService string
 	VolumeMounts json.RawMessage // an array
-	Parameters   json.RawMessage // of Fetch only
+	Parameters   json.RawMessage // set by FetchBinding only
 }
 
 // CatalogOffering is an offering in a broker's catalog.
@@ -139,20 +142,20 @@ type CatalogOffering struct {
 type CatalogPlan struct {
 	ID, Name, Description    string
 	Paid                     bool
-	Bindable, PlanUpdateable *bool           // nil: as the offering says
+	Bindable, PlanUpdateable *bool           // nil: inherited from the offering
 	Metadata                 json.RawMessage // an object: displayName, bullets, costs …
-	MaxPolling               time.Duration   // 0: as the platform likes
+	MaxPolling               time.Duration   // 0: the limit of the marketplace
 	Maintenance              Maintenance
 	Schemas                  Schemas
 }
 
-// Maintenance is the version of what a plan gives. Without a version there is none.
+// Maintenance is the maintenance version of a plan. It is unset if Version is empty.
 type Maintenance struct {
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
 }
 
-// Schemas are the JSON schemas of parameters. One that is empty allows everything.
+// Schemas are the JSON schemas of parameters. An empty schema allows all parameters.
 type Schemas struct {
 	InstanceCreate json.RawMessage `json:"instance_create,omitempty"`
 	InstanceUpdate json.RawMessage `json:"instance_update,omitempty"`
@@ -162,14 +165,14 @@ type Schemas struct {
 // CodeConcurrency is the code of a BrokerError whose request can succeed later.
 const CodeConcurrency = "ConcurrencyError"
 
-// BrokerError is why a broker did not do what it was asked. An error of another
-// type counts as one with Orphan.
+// BrokerError is the reason why a broker did not run an operation. An error of another
+// type is handled like a BrokerError with Orphan set.
 type BrokerError struct {
-	Status      int    // of the HTTP answer; 0: there was none
+	Status      int    // of the HTTP response (0: no response)
 	Code        string // "AsyncRequired", "ConcurrencyError" …; often empty
 	Description string // a sentence for users
-	// Orphan says that the broker may have made something nevertheless, which has to
-	// be taken back.
+	// Orphan says that the broker may still have created something, which dewd must
+	// delete.
 	Orphan bool
 }
 

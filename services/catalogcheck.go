@@ -15,7 +15,7 @@ const (
 	maxDescription = 10_000
 )
 
-// CheckCatalog tells all that is wrong with a catalog, one sentence a line.
+// CheckCatalog returns all errors of a catalog, one sentence per line.
 func CheckCatalog(os []CatalogOffering) error {
 	c := catalogCheck{plans: map[string]string{}}
 	if len(os) == 0 {
@@ -43,7 +43,7 @@ func CheckCatalog(os []CatalogOffering) error {
 	return CatalogInvalid(c.wrong...)
 }
 
-// CatalogInvalid is the error for a catalog of a broker that breaks the rules.
+// CatalogInvalid returns the error for an invalid broker catalog.
 func CatalogInvalid(wrong ...string) error {
 	return &Refused{
 		Status: http.StatusBadGateway, Code: 270012, Title: "CF-ServiceBrokerCatalogInvalid",
@@ -51,7 +51,7 @@ func CatalogInvalid(wrong ...string) error {
 	}
 }
 
-// catalogCheck collects what is wrong with a catalog.
+// catalogCheck collects the errors of a catalog.
 type catalogCheck struct {
 	wrong []string
 	plans map[string]string // names by id, of all offerings

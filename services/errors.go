@@ -7,12 +7,12 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// ErrNotFound says that there is no such broker, offering, plan, instance, binding
-// or operation.
+// ErrNotFound is returned if the broker, offering, plan, instance, binding or operation
+// does not exist.
 var ErrNotFound = app.ErrNotFound
 
-// Invalid says which key of a request is invalid, in the words of Cloud Foundry: an
-// unprocessable request. Several of them come joined.
+// Invalid is the error for an invalid key of a request (422 Unprocessable Entity), with
+// Cloud Foundry's message. Several of them can be joined.
 type Invalid struct {
 	Key    string // "name", "parameters"
 	Detail string
@@ -20,9 +20,9 @@ type Invalid struct {
 
 func (e *Invalid) Error() string { return e.Detail }
 
-// Refused is a refusal for which the platform has a code and a title.
+// Refused is an error for which Cloud Foundry has a code and a title.
 type Refused struct {
-	Status int    `json:"status"` // of the HTTP answer
+	Status int    `json:"status"` // of the HTTP response
 	Code   int    `json:"code"`
 	Title  string `json:"title"` // "CF-AsyncServiceInstanceOperationInProgress"
 	Detail string `json:"detail"`
@@ -30,12 +30,12 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Detail }
 
-// NewInvalid is the error for a key of a request.
+// NewInvalid returns the error for an invalid key of a request.
 func NewInvalid(key, format string, args ...any) error {
 	return &Invalid{Key: key, Detail: fmt.Sprintf(format, args...)}
 }
 
-// ErrBusy is the error while an operation of a service instance is in progress.
+// ErrBusy returns the error for a service instance that has an operation in progress.
 func ErrBusy(instance string) error {
 	return &Refused{
 		Status: http.StatusConflict, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress",

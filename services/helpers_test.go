@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// detail is what a refusal says; "" for none.
+// detail returns the message of a refusal, or "" if there is no error.
 func detail(t *testing.T, err error) string {
 	t.Helper()
 	switch {

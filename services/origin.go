@@ -1,14 +1,14 @@
 package services
 
-// Origin is who chose a URL that dewd connects to.
+// Origin is the kind of user who set a URL that dewd connects to.
 type Origin string
 
-// Who may have chosen a URL. The empty Origin is that of a URL from before dewd kept
-// it: it goes on to work.
+// The origins of a URL. A URL that was stored before dewd recorded origins has an empty
+// Origin and stays unrestricted.
 const (
 	ByAdmin Origin = "admin"
-	ByUser  Origin = "user" // dewd connects to it as egress.Policy allows
+	ByUser  Origin = "user" // dewd connects to it only as egress.Policy allows
 )
 
-// Restricted tells whether dewd connects to the URL only as egress.Policy allows.
+// Restricted reports whether dewd connects to the URL only as egress.Policy allows.
 func (o Origin) Restricted() bool { return o == ByUser }

@@ -7,7 +7,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// LastOperation is the newest thing that was done to a record, as users see it.
+// LastOperation is the latest operation on a record, as users see it.
 type LastOperation struct {
 	Type        Action    `json:"type"`
 	State       State     `json:"state"`
@@ -16,13 +16,13 @@ type LastOperation struct {
 	UpdatedAt   time.Time `json:"updated_at"`
 }
 
-// Is tells whether the last operation is of a type and in a state.
+// Is reports whether the last operation has this type and state.
 func (l LastOperation) Is(a Action, s State) bool { return l.Type == a && l.State == s }
 
-// Busy tells whether the operation has not ended.
+// Busy reports whether the operation is still in progress.
 func (l LastOperation) Busy() bool { return l.State == Initial || l.State == InProgress }
 
-// BrokerState is whether the catalog of a broker is known.
+// BrokerState says whether dewd has the catalog of a broker.
 type BrokerState string
 
 // The states of a broker.
@@ -33,18 +33,18 @@ const (
 	Deleting              BrokerState = "delete in progress"
 )
 
-// BuiltinBroker is the name and the guid of the broker that is always there.
+// BuiltinBroker is the name and the guid of the built-in broker.
 const BuiltinBroker = "dew"
 
-// ServiceBroker is who gives service instances.
+// ServiceBroker is a registered provider of service instances.
 type ServiceBroker struct {
 	GUID      string       `json:"guid"`
 	Name      string       `json:"name"`
-	URL       string       `json:"url,omitempty"` // empty: the built-in one
+	URL       string       `json:"url,omitempty"` // empty for the built-in broker
 	Username  string       `json:"username,omitempty"`
 	Password  string       `json:"password,omitempty"`
-	SkipTLS   bool         `json:"skip_tls,omitempty"` // its certificate is not checked
-	Space     string       `json:"space,omitempty"`    // guid; empty: for all
+	SkipTLS   bool         `json:"skip_tls,omitempty"` // do not verify its certificate
+	Space     string       `json:"space,omitempty"`    // guid; empty: available in all spaces
 	SetBy     Origin       `json:"url_set_by,omitempty"`
 	State     BrokerState  `json:"state"`
 	Metadata  app.Metadata `json:"metadata,omitzero"`
@@ -52,14 +52,14 @@ type ServiceBroker struct {
 	UpdatedAt time.Time    `json:"updated_at"`
 }
 
-// Builtin tells whether it is the broker that is always there.
+// Builtin reports whether b is the built-in broker.
 func (b ServiceBroker) Builtin() bool { return b.GUID == BuiltinBroker }
 
-// Offering is a service that a broker has.
+// Offering is a service that a broker offers.
 type Offering struct {
 	GUID                 string          `json:"guid"`
 	Broker               string          `json:"broker"` // guid
-	ID                   string          `json:"id"`     // the broker's own
+	ID                   string          `json:"id"`     // in the broker's catalog
 	Name                 string          `json:"name"`   // the label in VCAP_SERVICES
 	Description          string          `json:"description"`
 	Tags                 []string        `json:"tags,omitempty"`
@@ -78,12 +78,12 @@ type Offering struct {
 	UpdatedAt            time.Time       `json:"updated_at"`
 }
 
-// Plan is one way to have an offering.
+// Plan is a variant of an offering, such as a size.
 type Plan struct {
 	GUID           string          `json:"guid"`
 	Broker         string          `json:"broker"`   // guid
 	Offering       string          `json:"offering"` // guid
-	ID             string          `json:"id"`       // the broker's own
+	ID             string          `json:"id"`       // in the broker's catalog
 	Name           string          `json:"name"`
 	Description    string          `json:"description"`
 	Free           bool            `json:"free,omitempty"`
@@ -108,63 +108,63 @@ type Cost struct {
 	Unit     string  `json:"unit"`
 }
 
-// VisibilityType is who may have a plan.
+// VisibilityType says which users can use a plan.
 type VisibilityType string
 
-// Who may have a plan.
+// The types of visibility.
 const (
 	Public       VisibilityType = "public"
-	Admin        VisibilityType = "admin"        // nobody but administrators
+	Admin        VisibilityType = "admin"        // administrators only
 	Organization VisibilityType = "organization" // some orgs
 	SpaceOnly    VisibilityType = "space"        // the space of its broker
 )
 
-// Visibility is who may have a plan.
+// Visibility says which users can use a plan.
 type Visibility struct {
 	Type  VisibilityType `json:"type"`
 	Orgs  []string       `json:"orgs,omitempty"`  // guids, with Organization
 	Space string         `json:"space,omitempty"` // guid, with SpaceOnly
 }
 
-// InstanceType is who made a service instance.
+// InstanceType says whether a broker or a user provides a service instance.
 type InstanceType string
 
-// Who made a service instance.
+// The types of service instances.
 const (
-	Managed      InstanceType = "managed" // a broker
+	Managed      InstanceType = "managed" // created by a broker
 	UserProvided InstanceType = "user-provided"
 )
 
-// Instance is a service that somebody has.
+// Instance is a service instance.
 type Instance struct {
 	GUID         string          `json:"guid"`
 	Type         InstanceType    `json:"type"`
 	Name         string          `json:"name"`
 	Space        string          `json:"space"`          // guid
-	Plan         string          `json:"plan,omitempty"` // guid, of a managed one
+	Plan         string          `json:"plan,omitempty"` // guid, of a managed instance
 	Tags         []string        `json:"tags,omitempty"`
 	Dashboard    string          `json:"dashboard,omitempty"`
-	Maintenance  string          `json:"maintenance,omitempty"`   // the version that it has
-	Credentials  json.RawMessage `json:"credentials,omitempty"`   // of a user-provided one, an object
-	SyslogDrain  string          `json:"syslog_drain,omitempty"`  // of a user-provided one
-	RouteService string          `json:"route_service,omitempty"` // of a user-provided one
+	Maintenance  string          `json:"maintenance,omitempty"`   // its maintenance version
+	Credentials  json.RawMessage `json:"credentials,omitempty"`   // of a user-provided instance, an object
+	SyslogDrain  string          `json:"syslog_drain,omitempty"`  // of a user-provided instance
+	RouteService string          `json:"route_service,omitempty"` // of a user-provided instance
 	DrainSetBy   Origin          `json:"syslog_drain_set_by,omitempty"`
 	RouteSetBy   Origin          `json:"route_service_set_by,omitempty"`
-	SharedWith   []string        `json:"shared_with,omitempty"` // guids of further spaces
+	SharedWith   []string        `json:"shared_with,omitempty"` // guids of other spaces
 	Last         LastOperation   `json:"last"`
 	Metadata     app.Metadata    `json:"metadata,omitzero"`
 	CreatedAt    time.Time       `json:"created_at"`
 	UpdatedAt    time.Time       `json:"updated_at"`
 }
 
-// BindingType is what a service instance is bound to.
+// BindingType says what a service instance is bound to.
 type BindingType string
 
-// What a service instance may be bound to.
+// The types of bindings.
 const (
 	AppBinding   BindingType = "app"
-	KeyBinding   BindingType = "key"   // nothing: credentials for people
-	RouteBinding BindingType = "route" // its requests go through the service
+	KeyBinding   BindingType = "key"   // bound to nothing: credentials for users
+	RouteBinding BindingType = "route" // the service handles the requests of the route
 )
 
 // Binding is the right to use a service instance, with the credentials for it.
@@ -178,7 +178,7 @@ type Binding struct {
 	Credentials  json.RawMessage `json:"credentials,omitempty"`
 	SyslogDrain  string          `json:"syslog_drain,omitempty"`
 	RouteService string          `json:"route_service,omitempty"`
-	SetBy        Origin          `json:"url_set_by,omitempty"` // of the drain or the route service
+	SetBy        Origin          `json:"url_set_by,omitempty"` // for the URL of the log drain or route service
 	VolumeMounts json.RawMessage `json:"volume_mounts,omitempty"`
 	Last         LastOperation   `json:"last"`
 	Metadata     app.Metadata    `json:"metadata,omitzero"`
@@ -186,44 +186,44 @@ type Binding struct {
 	UpdatedAt    time.Time       `json:"updated_at"`
 }
 
-// Usable tells whether the binding works: it was made, and nobody takes it away.
+// Usable reports whether the binding works: it was created and is not being deleted.
 func (b Binding) Usable() bool {
 	return b.Last.Type != Delete && !b.Last.Busy() && !b.Last.Is(Create, Failed)
 }
 
-// Kind is what an operation is about.
+// Kind is the type of the record that an operation changes.
 type Kind string
 
-// What an operation may be about.
+// The kinds of operations.
 const (
 	OfInstance Kind = "service_instance"
 	OfBinding  Kind = "service_binding"
 	OfBroker   Kind = "service_broker"
 )
 
-// Operation is something that was asked for and takes longer than the answer. It
-// is kept for a day after its end. It has no secrets.
+// Operation is an asynchronous operation. It is stored until a day after it finished.
+// It contains no secrets.
 type Operation struct {
 	GUID        string      `json:"guid"`
 	Kind        Kind        `json:"kind"`
-	Binding     BindingType `json:"binding,omitempty"` // of Kind OfBinding
+	Binding     BindingType `json:"binding,omitempty"` // for Kind OfBinding
 	Record      string      `json:"record"`            // guid of the instance, binding or broker
 	Action      Action      `json:"action"`
 	State       State       `json:"state"`
-	Accepted    bool        `json:"accepted,omitempty"` // the broker has taken it and works on it: POLLING, as the platform says
+	Accepted    bool        `json:"accepted,omitempty"` // the broker accepted it and works on it (Cloud Foundry's job state POLLING)
 	Description string      `json:"description,omitempty"`
 	Warnings    []string    `json:"warnings,omitempty"`
-	Failure     *Refused    `json:"failure,omitempty"` // why it failed, in the platform's words
+	Failure     *Refused    `json:"failure,omitempty"` // the reason if it failed, as Cloud Foundry reports it
 	By          app.Actor   `json:"by,omitzero"`
 	CreatedAt   time.Time   `json:"created_at"`
 	UpdatedAt   time.Time   `json:"updated_at"`
 }
 
-// Ended tells whether there is nothing more to wait for.
+// Ended reports whether the operation succeeded or failed.
 func (o Operation) Ended() bool { return o.State == Succeeded || o.State == Failed }
 
-// Frozen is what services an app sees.
+// Frozen is the service data that an app receives.
 type Frozen struct {
-	JSON  string   // the value of VCAP_SERVICES; empty: nothing is bound
+	JSON  string   // the value of VCAP_SERVICES; empty if the app has no bindings
 	Names []string // of the service instances, sorted
 }

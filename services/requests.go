@@ -11,17 +11,17 @@ import (
 // NewBinding describes a binding to create.
 type NewBinding struct {
 	Type       BindingType
-	Name       string // of a key; may be empty for an app binding
+	Name       string // of a key; optional for an app binding
 	Instance   string // guid
 	App        string // guid, of an app binding
 	Route      string // guid, of a route binding
 	Parameters json.RawMessage
-	Multiple   bool // the app may have further bindings to the same instance
+	Multiple   bool // the app can have several bindings to the instance
 	Metadata   app.Metadata
 	By         app.Actor
 }
 
-// BindingFilter chooses bindings. An empty list chooses all.
+// BindingFilter selects bindings. An empty list selects all.
 type BindingFilter struct {
 	GUIDs, Names             []string
 	Types                    []BindingType
@@ -33,39 +33,39 @@ type BindingFilter struct {
 	Labels                   app.Selector
 }
 
-// Drain is where the lines of an app are to be sent as well.
+// Drain is a log drain of an app.
 type Drain struct {
 	App  string // guid
-	URL  string // may have secrets in it
+	URL  string // can contain secrets
 	Name string // of the service instance
-	// Restricted says that the URL is not an administrator's; see egress.Policy.
+	// Restricted says that no administrator set the URL; see egress.Policy.
 	Restricted bool
 }
 
-// RouteService is what the requests of a route go through.
+// RouteService is a service that handles the requests of a route.
 type RouteService struct {
 	URL string
-	// Restricted says that the URL is not an administrator's; see egress.Policy.
+	// Restricted says that no administrator set the URL; see egress.Policy.
 	Restricted bool
 }
 
-// InstanceChange describes an update of an instance. Nil fields stay as they are.
+// InstanceChange describes an update of an instance. Nil fields do not change.
 type InstanceChange struct {
 	Name        *string
 	Tags        *[]string
 	Plan        *string // guid
 	Parameters  json.RawMessage
 	Maintenance *string // the version to upgrade to
-	// For user-provided ones.
+	// For user-provided instances only.
 	Credentials  json.RawMessage
 	SyslogDrain  *string
 	RouteService *string
-	SetBy        Origin // who chose them
+	SetBy        Origin // the origin of the URLs
 	Metadata     app.MetadataChange
 	By           app.Actor
 }
 
-// OnlyMetadata tells whether nothing but metadata changes.
+// OnlyMetadata reports whether the update changes only metadata.
 func (c InstanceChange) OnlyMetadata() bool {
 	return c.Name == nil && c.Tags == nil && c.Plan == nil && c.Parameters == nil && c.Maintenance == nil &&
 		c.Credentials == nil && c.SyslogDrain == nil && c.RouteService == nil
@@ -76,34 +76,34 @@ type NewInstance struct {
 	Type       InstanceType
 	Name       string
 	Space      string // guid
-	Plan       string // guid, of a managed one
+	Plan       string // guid, of a managed instance
 	Parameters json.RawMessage
 	Tags       []string
-	// The rest but metadata is for user-provided ones.
+	// The following fields, except metadata, are for user-provided instances.
 	Credentials  json.RawMessage
 	SyslogDrain  string
 	RouteService string
-	SetBy        Origin // who chose the syslog drain and the route service
+	SetBy        Origin // the origin of the syslog drain and the route service
 	Metadata     app.Metadata
 	By           app.Actor
 }
 
-// InstanceFilter chooses instances. An empty list chooses all.
+// InstanceFilter selects instances. An empty list selects all.
 type InstanceFilter struct {
 	GUIDs, Names     []string
 	Type             InstanceType // empty: both
-	Spaces, Orgs     []string     // guids; also of spaces that it is shared with
+	Spaces, Orgs     []string     // guids; include spaces that the instance is shared with
 	Plans, PlanNames []string
 	Labels           app.Selector
 }
 
-// Viewer is who looks at the marketplace: plans that are none of theirs are not
-// there for them.
+// Viewer is the user who lists the marketplace. Plans that the user cannot use are
+// hidden.
 type Viewer struct {
-	Orgs, Spaces []string // guids of where they are
+	Orgs, Spaces []string // guids of the user's orgs and spaces
 }
 
-// Sees tells whether a plan is there for the viewer.
+// Sees reports whether the viewer can see a plan.
 func (v *Viewer) Sees(p Plan) bool {
 	if v == nil || p.Visibility.Type == Public {
 		return true
@@ -112,25 +112,25 @@ func (v *Viewer) Sees(p Plan) bool {
 		slices.ContainsFunc(v.Spaces, func(s string) bool { return p.Visibility.In("", s) })
 }
 
-// OfferingFilter chooses offerings. An empty list chooses all.
+// OfferingFilter selects offerings. An empty list selects all.
 type OfferingFilter struct {
 	GUIDs, Names, IDs    []string
 	Brokers, BrokerNames []string
-	Orgs, Spaces         []string // guids of where it can be had
+	Orgs, Spaces         []string // guids of orgs and spaces where it is available
 	Available            *bool
-	Viewer               *Viewer // nil: sees all
+	Viewer               *Viewer // nil: can see all
 	Labels               app.Selector
 }
 
-// PlanFilter chooses plans. An empty list chooses all.
+// PlanFilter selects plans. An empty list selects all.
 type PlanFilter struct {
 	GUIDs, Names, IDs        []string
 	Offerings, OfferingNames []string // guids, names
 	Brokers, BrokerNames     []string
 	Instances                []string // guids of instances that have the plan
-	Orgs, Spaces             []string // guids of where the plan can be had
+	Orgs, Spaces             []string // guids of orgs and spaces where the plan is available
 	Available                *bool
-	Viewer                   *Viewer // nil: sees all
+	Viewer                   *Viewer // nil: can see all
 	Labels                   app.Selector
 }
 
@@ -139,7 +139,7 @@ type StoredURL struct {
 	Kind string // "service broker", "log drain" or "route service"
 	GUID string // of the service broker or service instance
 	Name string
-	URL  *url.URL // may have secrets in it
+	URL  *url.URL // can contain secrets
 }
 
 // NewBroker describes a broker to register.
@@ -147,29 +147,29 @@ type NewBroker struct {
 	Name, URL          string
 	Username, Password string
 	SkipTLS            bool
-	Space              string // guid; empty: for all
-	SetBy              Origin // who chose the URL
+	Space              string // guid; empty: available in all spaces
+	SetBy              Origin // the origin of the URL
 	Metadata           app.Metadata
 	By                 app.Actor
 }
 
-// BrokerChange describes an update of a broker. Nil fields stay as they are.
+// BrokerChange describes an update of a broker. Nil fields do not change.
 type BrokerChange struct {
 	Name, URL          *string
 	Username, Password *string
-	SetBy              Origin // who chose the URL
+	SetBy              Origin // the origin of the URL
 	Metadata           app.MetadataChange
 	By                 app.Actor
 }
 
-// BrokerFilter chooses brokers. An empty list chooses all.
+// BrokerFilter selects brokers. An empty list selects all.
 type BrokerFilter struct {
 	GUIDs, Names []string
-	Spaces       []string // guids, of space-scoped ones
+	Spaces       []string // guids, of space-scoped brokers
 	Labels       app.Selector
 }
 
-// Usage is how many apps of a space that an instance is shared with are bound to it.
+// Usage is the number of apps in a space that are bound to an instance shared with it.
 type Usage struct {
 	Space string // guid
 	Apps  int

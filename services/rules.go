@@ -14,10 +14,11 @@ import (
 	"github.com/dewrun/dew/drain"
 )
 
-// maxText bounds what a broker says to users, in bytes.
+// maxText is the maximum length of a broker's text for users, in bytes.
 const maxText = 8 << 10
 
-// CheckRequires tells whether a binding gives only what its offering says that it may.
+// CheckRequires checks that a binding returns only data that its offering declared with
+// "requires".
 func (b BindingData) CheckRequires(requires []string) error {
 	what := ""
 	switch {
@@ -33,7 +34,7 @@ func (b BindingData) CheckRequires(requires []string) error {
 	return &BrokerError{Orphan: true, Description: "The service is not registered as a " + what + ". Please contact the service provider."}
 }
 
-// Shorten bounds what a broker says to users.
+// Shorten truncates a broker's text for users to maxText.
 func Shorten(s string) string {
 	if len(s) <= maxText {
 		return s
@@ -45,14 +46,14 @@ func Shorten(s string) string {
 	return cut + "...This message has been truncated due to size."
 }
 
-// Limits of the platform.
+// Limits of Cloud Foundry.
 const (
 	MaxName = 255
-	maxTags = 2048 // letters of all tags
+	maxTags = 2048 // characters of all tags together
 	MaxURL  = 2048
 )
 
-// What an offering may require.
+// The permissions that an offering can require.
 const (
 	requiresSyslog = "syslog_drain"
 	RequiresRoute  = "route_forwarding"
@@ -80,7 +81,7 @@ func CheckTags(name string, tags []string) error {
 	return nil
 }
 
-// DrainSchemes says which URLs of log drains are allowed.
+// DrainSchemes is the message that names the allowed URLs of log drains.
 const DrainSchemes = "must be a URL with the scheme " + drain.Schemes
 
 // CheckDrain checks the URL of a log drain.
@@ -91,7 +92,7 @@ func CheckDrain(address string) error {
 	return nil
 }
 
-// CheckRouteService checks where requests may be sent.
+// CheckRouteService checks the URL of a route service.
 func CheckRouteService(service string) error {
 	if service == "" {
 		return nil
@@ -106,7 +107,7 @@ func CheckRouteService(service string) error {
 	return nil
 }
 
-// IsRefusal tells an error that a user can do something about.
+// IsRefusal reports whether err is an error that a user can fix.
 func IsRefusal(err error) bool { return isA[*Invalid](err) || isA[*Refused](err) }
 
 func isA[T error](err error) bool {
@@ -114,15 +115,15 @@ func isA[T error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// AvailableIn tells whether apps of a space may be bound to the instance.
+// AvailableIn reports whether apps of a space can be bound to the instance.
 func (i Instance) AvailableIn(space string) bool {
 	return i.Space == space || slices.Contains(i.SharedWith, space)
 }
 
-// DefaultMaxPolling bounds operations of plans that say nothing.
+// DefaultMaxPolling limits operations of plans without a maximum polling duration.
 const DefaultMaxPolling = 7 * 24 * time.Hour
 
-// In tells whether a plan can be had in a space of an org.
+// In reports whether a plan is available in a space of an org.
 func (v Visibility) In(org, space string) bool {
 	switch v.Type {
 	case Public:
@@ -136,11 +137,12 @@ func (v Visibility) In(org, space string) bool {
 	return false
 }
 
-// FilterSpaces are the spaces that a filter names, and those of the orgs that it names.
+// FilterSpaces are the spaces that a filter names, and the spaces of the orgs that it
+// names.
 type FilterSpaces struct{ Spaces, InOrgs []app.Space }
 
-// AvailableIn tells whether a plan can be had in one of the places that a filter names.
-// What everybody can have is had anywhere.
+// AvailableIn reports whether a plan is available in one of the spaces or orgs of a
+// filter. A public plan is available everywhere.
 func (p Plan) AvailableIn(f PlanFilter, at FilterSpaces) bool {
 	if p.Visibility.Type == Public {
 		return true
@@ -151,8 +153,8 @@ func (p Plan) AvailableIn(f PlanFilter, at FilterSpaces) bool {
 		(len(f.Spaces) == 0 || slices.ContainsFunc(at.Spaces, in))
 }
 
-// CheckObject checks what must be a JSON object, of a bounded size. Nothing and null are
-// nothing.
+// CheckObject checks that raw is a JSON object of limited size. It returns nil for an
+// empty value and for null.
 func CheckObject(key string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -167,7 +169,7 @@ func CheckObject(key string, raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// maxObject bounds parameters and credentials, in bytes.
+// maxObject limits parameters and credentials, in bytes.
 const maxObject = 1 << 20
 
 // CheckBrokerURL checks the URL of a service broker.

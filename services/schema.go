@@ -11,21 +11,21 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// maxSchema bounds a schema, in bytes.
+// maxSchema limits a schema, in bytes.
 const maxSchema = 64 << 10
 
-// semver is a version as semver.org tells it.
+// semver matches a version as defined by semver.org.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// noFetching refuses to load schemas that a schema refers to: brokers do not make
-// the daemon read files or other servers.
+// noFetching refuses to load schemas that a schema refers to. Brokers must not make the
+// daemon read files or contact other servers.
 type noFetching struct{}
 
 func (noFetching) Load(string) (any, error) {
 	return nil, errors.New("No external references are allowed") //nolint:staticcheck // the platform's words
 }
 
-// compile reads a schema. An empty one is nil.
+// compile parses a schema. It returns nil for an empty schema.
 func compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -57,12 +57,13 @@ func compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// maxSteps bounds how many schemas one value is checked with: references that are
-// used twice, by what is used twice, double with every floor.
+// maxSteps limits the number of schemas that one value is checked against. Nested
+// references can double that number at every level.
 const maxSteps = 10_000
 
-// steps counts the schemas that one value is checked with, up to a little more than
-// maxSteps. known has what was counted before; one that is being counted is 1.
+// steps counts the schemas that one value is checked against. It stops counting shortly
+// after maxSteps. The map known has the earlier results; a schema that is being counted
+// is 1.
 func steps(s *jsonschema.Schema, known map[*jsonschema.Schema]int) int {
 	if s == nil {
 		return 0
@@ -81,17 +82,17 @@ func steps(s *jsonschema.Schema, known map[*jsonschema.Schema]int) int {
 	return n
 }
 
-// checkSchema tells what is wrong with a schema.
+// checkSchema returns the error of an invalid schema.
 func checkSchema(raw json.RawMessage) error {
 	_, err := compile(raw)
 	return err
 }
 
-// CheckParameters tells which parameters a plan does not allow.
+// CheckParameters returns an error that names the parameters the plan does not allow.
 func CheckParameters(schema, parameters json.RawMessage) error {
 	s, err := compile(schema)
 	if err != nil {
-		return fmt.Errorf("cannot check parameters: %w", err) // it was checked when the catalog was read
+		return fmt.Errorf("cannot check parameters: %w", err) // already checked when the catalog was read
 	}
 	if s == nil {
 		return nil
@@ -110,7 +111,7 @@ func CheckParameters(schema, parameters json.RawMessage) error {
 	return err
 }
 
-// violations names every parameter that is wrong.
+// violations returns an error for every invalid parameter.
 func violations(wrong *jsonschema.ValidationError) error {
 	var all []error
 	for _, unit := range wrong.BasicOutput().Errors {

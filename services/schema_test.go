@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// doubling is a schema of floors, each of which is checked twice by the one above.
+// doubling returns a nested schema: each level checks the level below it twice.
 func doubling(floors int) json.RawMessage {
 	var b strings.Builder
 	for i := range floors {
@@ -16,7 +16,7 @@ func doubling(floors int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"definitions": {%s"a%d": {"type": "object"}}, "allOf": [{"$ref": "#/definitions/a0"}]}`, b.String(), floors))
 }
 
-// A small schema that would take years to check something is refused.
+// A small schema that would take years to check a value is refused.
 func TestSchemaSteps(t *testing.T) {
 	t.Parallel()
 	if err := checkSchema(doubling(4)); err != nil {

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ReadableJSON undoes the escapes that the store writes for browsers: &, < and > are
-// common in addresses and passwords.
+// ReadableJSON undoes the HTML escapes that the store writes: &, < and > are common in
+// addresses and passwords.
 func ReadableJSON(text []byte) string {
 	var out bytes.Buffer
 	for i := 0; i < len(text); i++ {
@@ -23,13 +23,13 @@ func ReadableJSON(text []byte) string {
 				continue
 			}
 		}
-		out.Write(text[i : i+2]) // also an escaped backslash, whose second half begins nothing
+		out.Write(text[i : i+2]) // includes an escaped backslash, which starts no other escape
 		i++
 	}
 	return out.String()
 }
 
-// AppVolumeMounts leaves of volume mounts what an app may know.
+// AppVolumeMounts removes from volume mounts the data that an app must not see.
 func AppVolumeMounts(raw json.RawMessage) ([]json.RawMessage, error) {
 	out := []json.RawMessage{}
 	if len(raw) == 0 {
@@ -55,7 +55,7 @@ func AppVolumeMounts(raw json.RawMessage) ([]json.RawMessage, error) {
 	return out, nil
 }
 
-// MergeTags is both lists without repetitions.
+// MergeTags returns both lists without duplicates.
 func MergeTags(a, b []string) (all []string) {
 	for _, s := range slices.Concat(a, b) {
 		if !slices.Contains(all, s) {

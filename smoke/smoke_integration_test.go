@@ -305,7 +305,7 @@ checks:
 	if code != 8 {
 		t.Errorf("status %d, want 8\n%s\n%s", code, out, talk)
 	}
-	for _, want := range []string{`dew: bad: the scope is another (app shop): $.scope is "some-service.admin", want "nobody"`, "logs, events and exit records are in smoke-bad.tar.gz"} {
+	for _, want := range []string{`dew: bad: the scope is another (app shop): $.scope is "some-service.admin", want "nobody"`, "Logs, events and exit records are in smoke-bad.tar.gz"} {
 		if !strings.Contains(talk, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, talk)
 		}
@@ -528,7 +528,7 @@ func TestSmokeMistakes(t *testing.T) {
 	}{
 		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, needs, build,"},
 		{[]string{"smoke", "nowhere"}, 2, "cannot find what to test"},
-		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force goes with dew smoke init"},
+		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force needs dew smoke init"},
 		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml is there already"},
 		{[]string{"smoke", "init", "bad", "--force"}, 0, "Wrote bad/smoke.yml"},
 		{[]string{"--run", "nowhere", "smoke", "bad"}, 6, "cannot reach dewd"},

@@ -12,30 +12,30 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// connection is one client that has logged in.
+// connection is the connection of a client that has logged in.
 type connection struct {
 	s     *Server
 	sc    *ssh.ServerConn
 	g     grant
 	log   *slog.Logger
 	began time.Time
-	last  atomic.Int64 // when something happened, in nanoseconds since began
+	last  atomic.Int64 // time of the last activity, in nanoseconds since began
 	work  sync.WaitGroup
-	room  chan struct{} // holds one for every channel
+	room  chan struct{} // capacity: the maximum number of channels
 }
 
 func newConnection(s *Server, sc *ssh.ServerConn) *connection {
-	g, _ := sc.Permissions.ExtraData[grantKey{}].(grant) // authenticate put it there
+	g, _ := sc.Permissions.ExtraData[grantKey{}].(grant) // set by authenticate
 	return &connection{
 		s: s, sc: sc, g: g, began: time.Now(), room: make(chan struct{}, s.limits.Channels),
 		log: s.log.With("peer", sc.RemoteAddr(), "user", g.who.Name, "app", g.app.GUID, "process", g.process.GUID, "index", g.index),
 	}
 }
 
-// closeTimeout is how long clients may take to read why they are disconnected.
+// closeTimeout is how long clients have to read the reason of a disconnect.
 const closeTimeout = 2 * time.Second
 
-// serve answers the client until it leaves, is gone, or must leave.
+// serve handles the client until it disconnects, is lost, or must be disconnected.
 func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	c.log.Info("ssh connection opened")
 	defer c.log.Info("ssh connection closed")
@@ -61,11 +61,11 @@ func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, req
 	guards.Wait()
 }
 
-// recoverPanic makes a bug in one channel the end of one connection.
+// recoverPanic makes a panic in one channel close only its connection.
 func (c *connection) recoverPanic() {
 	if p := recover(); p != nil {
 		c.log.Error("panic in an ssh channel", "panic", fmt.Sprint(p))
-		_ = c.sc.Close() // it is of no more use
+		_ = c.sc.Close() // it is no longer usable
 	}
 }
 
@@ -84,24 +84,24 @@ func (c *connection) open(ctx context.Context, nc ssh.NewChannel) {
 
 func (c *connection) refuse(nc ssh.NewChannel, reason ssh.RejectionReason, why string) {
 	c.log.Info("ssh channel refused", "type", nc.ChannelType(), "why", why)
-	_ = nc.Reject(reason, why) // a client that is gone needs no answer
+	_ = nc.Reject(reason, why) // the client may have disconnected
 }
 
-// answer answers the client's keep-alives. What else it may ask of the whole
-// connection, as listening on its behalf, is not done.
+// answer answers the client's keep-alives. It refuses all other global requests, such
+// as remote port forwarding.
 func (c *connection) answer(reqs <-chan *ssh.Request) {
 	for r := range reqs {
 		c.touch()
 		if r.WantReply {
-			_ = r.Reply(false, nil) // a client that is gone needs no answer
+			_ = r.Reply(false, nil) // the client may have disconnected
 		}
 	}
 }
 
-// watch closes the connection when its client is gone or idle, or may not be here
-// any more, or ctx ends.
+// watch closes the connection if its client is lost, idle or no longer allowed, or if
+// ctx is cancelled.
 func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	defer func() { _ = c.sc.Close() }() // it may be closed already
+	defer func() { _ = c.sc.Close() }() // it may already be closed
 	ticker := time.NewTicker(c.s.limits.Alive)
 	defer ticker.Stop()
 	for {
@@ -129,7 +129,7 @@ func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) 
 	}
 }
 
-// disconnect gives sessions a moment to tell their clients why they end.
+// disconnect gives sessions a moment to report the reason to their clients.
 func (c *connection) disconnect() {
 	done := make(chan struct{})
 	go func() { c.work.Wait(); close(done) }()
@@ -139,7 +139,7 @@ func (c *connection) disconnect() {
 	}
 }
 
-// alive asks the client whether it is there. Any answer will do.
+// alive checks whether the client responds. Any response is enough.
 func (c *connection) alive() bool {
 	answered := make(chan error, 1)
 	go func() {
@@ -150,21 +150,21 @@ func (c *connection) alive() bool {
 	case err := <-answered:
 		return err == nil
 	case <-time.After(c.s.limits.Answer):
-		return false // the answer never comes: closing the connection ends the question
+		return false // no response: closing the connection also ends the request
 	}
 }
 
 func (c *connection) touch()              { c.last.Store(int64(time.Since(c.began))) }
 func (c *connection) idle() time.Duration { return time.Since(c.began) - time.Duration(c.last.Load()) }
 
-// carry copies until the end of src, and notes that something happened.
+// carry copies until the end of src and records the activity.
 func (c *connection) carry(dst io.Writer, src io.Reader) error {
 	_, err := io.Copy(dst, touching{c, src})
 	return err
 }
 
-// touching is a reader that hides everything but Read: a copy would otherwise
-// pass by it.
+// touching is a reader that hides all methods except Read. Otherwise io.Copy would
+// bypass it.
 type touching struct {
 	c *connection
 	r io.Reader

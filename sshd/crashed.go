@@ -9,20 +9,20 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// crashedPrefix stands before the id of an instance that crashed, in the place of
-// an index: cf:<guid>/crashed-<instance>.
+// crashedPrefix precedes the id of a crashed instance in a login, instead of an index:
+// cf:<guid>/crashed-<instance>.
 const crashedPrefix = "crashed-"
 
-// errCrashed is the answer to forwards.
+// errCrashed is the error for forwards to a crashed instance.
 var errCrashed = errors.New("nothing runs in an instance that crashed: there is nothing to forward to")
 
-// parseCrashed reads the id of a crashed instance; false where there is none.
+// parseCrashed returns the id of a crashed instance, or false if text has none.
 func parseCrashed(text string) (runtime.InstanceID, bool) {
 	id, ok := strings.CutPrefix(text, crashedPrefix)
 	return runtime.InstanceID(id), ok && runtime.InstanceID(id).Valid()
 }
 
-// crashFiles finds what is kept of the crashed instance that a login names.
+// crashFiles returns the stored files of the crashed instance that a login names.
 func (s *Server) crashFiles(process string, id runtime.InstanceID) (runtime.CrashFiles, error) {
 	for _, files := range s.c.Instances.Crashed(process) {
 		if files.Instance == id {
@@ -32,8 +32,8 @@ func (s *Server) crashFiles(process string, id runtime.InstanceID) (runtime.Cras
 	return runtime.CrashFiles{}, fmt.Errorf("nothing is kept of instance %s", id)
 }
 
-// exec opens a session where the login leads: beside a process that runs, in a task,
-// or among what a crashed instance left.
+// exec opens a session for the login: in a running process, in a task, or on the files
+// of a crashed instance.
 func (c *connection) exec(ctx context.Context, spec runtime.ExecSpec) (runtime.Session, error) {
 	switch {
 	case c.g.task && (spec.Kind == runtime.ExecSocket || spec.Kind == runtime.ExecFiles):

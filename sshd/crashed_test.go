@@ -21,7 +21,7 @@ func (w *world) ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar 
 	return w.fake.ExecCrashFiles(ctx, id, sidecar, spec)
 }
 
-// crash leaves a crashed instance of the app, of index 3.
+// crash creates a crashed instance of the app, with index 3.
 func (w *world) crash() runtime.InstanceID {
 	w.t.Helper()
 	container, err := w.fake.Start(w.t.Context(), runtime.Spec{
@@ -42,8 +42,8 @@ func (w *world) crash() runtime.InstanceID {
 	return container.Spec().Instance
 }
 
-// What a crashed instance left is entered as an instance that runs is, by the same
-// people, and nothing is forwarded there.
+// The same users can log in to a crashed instance as to a running one. Forwards are
+// refused.
 func TestEnterCrashed(t *testing.T) {
 	w := newWorld(t, Limits{})
 	id := w.crash()

@@ -15,11 +15,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// dialTimeout bounds a connection inside an instance.
+// dialTimeout limits the time of a connect inside an instance.
 const dialTimeout = 10 * time.Second
 
-// openPort joins a channel to a port that is dialled inside the instance, its
-// loopback included.
+// openPort connects a channel to a port that is dialled inside the instance, including
+// its loopback.
 func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 	address, err := parsePort(nc.ExtraData())
 	if err != nil {
@@ -48,13 +48,13 @@ func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 	defer done()
 	go func() {
 		c.awaitEnd(joined, id)
-		_ = conn.Close() // it may be closed already
+		_ = conn.Close() // it may already be closed
 	}()
 	c.join(ch, end{Reader: conn, Writer: conn, close: func() error { return closeWrite(conn) }, abort: conn.Close})
 }
 
-// dial connects inside an instance. The health checks of all apps need the same
-// few threads for that: forwards to addresses that never answer leave them some.
+// dial connects inside an instance. Health checks of all apps use the same few threads,
+// so the number of waiting forwards is limited.
 func (s *Server) dial(ctx context.Context, id runtime.InstanceID, address string) (net.Conn, error) {
 	select {
 	case s.dials <- struct{}{}:
@@ -65,8 +65,8 @@ func (s *Server) dial(ctx context.Context, id runtime.InstanceID, address string
 	return s.c.Instances.Dial(ctx, id, "tcp", address)
 }
 
-// awaitEnd returns when the instance has ended, or ctx: a connection to somewhere
-// else would not notice, and keep the network of the instance from going.
+// awaitEnd returns when the instance has stopped or ctx is cancelled. A connection to
+// another host would not notice the stop, and would keep the instance's network in use.
 func (c *connection) awaitEnd(ctx context.Context, id runtime.InstanceID) {
 	look := time.NewTicker(c.s.limits.Alive)
 	defer look.Stop()
@@ -79,8 +79,8 @@ func (c *connection) awaitEnd(ctx context.Context, id runtime.InstanceID) {
 	}
 }
 
-// openSocket joins a channel to a UNIX socket of the instance. A process inside
-// connects to it: from outside a link could lead to a socket of the machine.
+// openSocket connects a channel to a UNIX socket of the instance. A process inside
+// connects to it, because from outside a link could lead to a socket of the machine.
 func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 	path, err := parseSocket(nc.ExtraData())
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return
 	}
-	defer func() { _ = ses.Close() }() // it tells the log itself what it could not do
+	defer func() { _ = ses.Close() }() // Close logs its own errors
 	ch, reqs, err := nc.Accept()
 	if err != nil {
 		return
@@ -114,17 +114,17 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 type end struct {
 	io.Reader
 	io.Writer
-	close func() error // ends what is written; what is read goes on
+	close func() error // closes the write side; reading continues
 	abort func() error
 }
 
-// join carries both ways until both are at their end. The end of one is handed
-// on, and the other goes on, as a connection would.
+// join copies both ways until both have ended. When one side ends, it closes that
+// direction, and the other continues, as in a TCP connection.
 func (c *connection) join(ch ssh.Channel, inner end) {
 	var ways sync.WaitGroup
 	ways.Go(func() {
 		if err := c.carry(inner, ch); err != nil {
-			_ = inner.abort() // nobody is left to write to
+			_ = inner.abort() // nothing can be written any more
 			return
 		}
 		_ = inner.close()
@@ -140,7 +140,8 @@ func (c *connection) join(ch ssh.Channel, inner end) {
 	_ = ch.Close()
 }
 
-// closeWrite ends one way of a connection, or both where it has but one.
+// closeWrite closes the write side of a connection, or the connection if it has only
+// one side.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -148,7 +149,7 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// parsePort reads the host and port that a client names.
+// parsePort parses the host and port in a client's request.
 func parsePort(payload []byte) (string, error) {
 	var m struct {
 		Host       string
@@ -170,7 +171,7 @@ func parsePort(payload []byte) (string, error) {
 	return net.JoinHostPort(host, strconv.FormatUint(uint64(m.Port), 10)), nil
 }
 
-// parseSocket reads the path of a UNIX socket that a client names.
+// parseSocket parses the path of a UNIX socket in a client's request.
 func parseSocket(payload []byte) (string, error) {
 	var m struct {
 		Path     string

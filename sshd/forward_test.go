@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A forward is dialled inside of the instance, in the client's words; the end of
-// one way leaves the other open.
+// A forward is dialled inside the instance, with the client's address. Closing one
+// direction leaves the other open.
 func TestForward(t *testing.T) {
 	w := newWorld(t, Limits{})
 	c := w.client("cf:" + appGUID + "/0")
@@ -66,7 +66,7 @@ func TestForwardRefused(t *testing.T) {
 		payload []byte
 		reason  ssh.RejectionReason
 	}{
-		{"direct-tcpip", port("127.0.0.1", 1), ssh.ConnectionFailed}, // nobody listens
+		{"direct-tcpip", port("127.0.0.1", 1), ssh.ConnectionFailed}, // no listener
 		{"direct-tcpip", port("", 80), ssh.ConnectionFailed},
 		{"direct-tcpip", port("a b", 80), ssh.ConnectionFailed},
 		{"direct-tcpip", port("localhost", 0), ssh.ConnectionFailed},
@@ -118,7 +118,7 @@ func FuzzParseForward(f *testing.F) {
 	})
 }
 
-// A forward ends with the instance, also one that leads out of it.
+// A forward is closed when the instance stops, even if it leads to another host.
 func TestForwardEndsWithInstance(t *testing.T) {
 	w := newWorld(t, Limits{Alive: 5 * time.Millisecond})
 	conn, err := w.client("cf:"+appGUID+"/0").Dial("tcp", "192.0.2.1:80")
@@ -133,7 +133,8 @@ func TestForwardEndsWithInstance(t *testing.T) {
 	}
 }
 
-// Forwards that wait for an answer are few: others need the same threads.
+// The number of forwards that wait for a connection is limited, because others need the
+// same threads.
 func TestLimitOfDials(t *testing.T) {
 	w := newWorld(t, Limits{Dials: 1})
 	w.s.dials <- struct{}{}

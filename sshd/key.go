@@ -14,14 +14,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Fingerprint is that of the host key: SHA-256 as base64 without padding and
-// without a prefix, 43 characters.
+// Fingerprint returns the fingerprint of the host key: SHA-256 as base64 without
+// padding and without a prefix, 43 characters.
 func (s *Server) Fingerprint() string {
 	return strings.TrimPrefix(ssh.FingerprintSHA256(s.signer.PublicKey()), "SHA256:")
 }
 
-// hostKey reads the key that clients know the server by, or makes it. It is one,
-// so that whatever a client prefers, it is the one it was told of.
+// hostKey reads the host key, or creates it. There is only one key, so that every
+// client gets the published one, whatever algorithm it prefers.
 func hostKey(file string) (ssh.Signer, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func hostKey(file string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// makeKey writes a new key whole or not at all, to last.
+// makeKey writes a new key atomically and durably.
 func makeKey(file string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

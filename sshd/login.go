@@ -16,13 +16,13 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// login is what a user name says: where somebody wants to go.
+// login is a parsed username: the target that a client wants to enter.
 type login struct {
-	guid    string // of a process, or of an app, whose web process is meant, or of a task
+	guid    string // of a process, of an app (its web process), or of a task
 	index   int
-	task    bool               // guid is a task's, and there is no index
-	crashed runtime.InstanceID // not empty: what it left is meant, and no index
-	sidecar string             // whose surroundings are wanted; empty: the process's own
+	task    bool               // guid is the guid of a task, and there is no index
+	crashed runtime.InstanceID // not empty: the login is for its files, and there is no index
+	sidecar string             // the sidecar to enter; empty: the process itself
 }
 
 const (
@@ -31,16 +31,16 @@ const (
 	maxIndex    = 1 << 20
 )
 
-// errTask is the answer to everything but the one session of a task.
+// errTask is the error for everything except the one session of a task.
 var errTask = errors.New("a task has one session, which runs its command: nothing is copied or forwarded")
 
 var errLogin = errors.New("the user must be cf:<guid of a process or app>/<index>")
 
-// taskLogin stands in the place of an index: cf:<guid of a task>/task.
+// taskLogin replaces the index in a login to a task: cf:<guid of a task>/task.
 const taskLogin = "task"
 
-// parseLogin reads cf:<guid>/<index>, and dew's own cf:<guid>/<index>/<sidecar>,
-// cf:<guid>/crashed-<instance> and cf:<guid>/task.
+// parseLogin parses cf:<guid>/<index> and dew's own formats
+// cf:<guid>/<index>/<sidecar>, cf:<guid>/crashed-<instance> and cf:<guid>/task.
 func parseLogin(user string) (login, error) {
 	rest, ok := strings.CutPrefix(user, loginPrefix)
 	guid, rest, cut := strings.Cut(rest, "/")
@@ -74,14 +74,14 @@ func validGUID(s string) bool {
 	return true
 }
 
-// grant is what a connection may do.
+// grant is the target that a connection can enter.
 type grant struct {
 	who     auth.Principal
 	app     app.App
 	process app.Process
 	index   int
-	task    bool               // process is a task's: its guid, and nothing else
-	crashed runtime.InstanceID // not empty: of an instance that crashed
+	task    bool               // process is that of a task: only its guid and app are set
+	crashed runtime.InstanceID // not empty: the crashed instance
 	sidecar string
 }
 
@@ -95,8 +95,8 @@ func (g grant) target() runtime.ExecTarget {
 
 type grantKey struct{}
 
-// authenticate turns a user name and a code into a grant. A wrong code is told
-// nothing; whoever has a good one is told why they may not enter.
+// authenticate checks a username and a one-time code, and returns a grant. For a wrong
+// code it gives no reason. With a valid code, the client gets the reason of a refusal.
 func (s *Server) authenticate(meta ssh.ConnMetadata, code []byte) (*ssh.Permissions, error) {
 	to, err := parseLogin(meta.User())
 	if err != nil {
@@ -114,11 +114,11 @@ func (s *Server) authenticate(meta ssh.ConnMetadata, code []byte) (*ssh.Permissi
 	return &ssh.Permissions{ExtraData: map[any]any{grantKey{}: g}}, nil
 }
 
-// errNobody is the answer for what does not exist and for what somebody may not
-// see alike.
+// errNobody is the error both for a process that does not exist and for one that the
+// user cannot see.
 var errNobody = errors.New("there is no such process, or you may not enter it")
 
-// grant finds what a login names and asks whether it may be entered.
+// grant finds the target of a login and checks whether the user can enter it.
 func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 	g := grant{who: who, index: to.index, task: to.task, crashed: to.crashed, sidecar: to.sidecar}
 	var err error
@@ -139,7 +139,7 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		g.index = files.Slot.Index
 		return g, err
 	}
-	if g.task { // whether it waits for a session is seen when one is opened
+	if g.task { // opening the session checks whether the task waits for one
 		return g, nil
 	}
 	if _, err := s.instance(g.place()); err != nil {
@@ -148,7 +148,8 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 	return g, nil
 }
 
-// process is the process that a login names. That of a task has its guid and its app.
+// process returns the process that a login names. For a task it has the task's guid and
+// app.
 func (s *Server) process(to login) (app.Process, error) {
 	if !to.task {
 		return s.c.Registry.Process(to.guid)
@@ -157,7 +158,7 @@ func (s *Server) process(to login) (app.Process, error) {
 	return app.Process{GUID: t.GUID, App: t.App, Type: "task"}, err
 }
 
-// stillAllowed tells why somebody who was let in may not stay.
+// stillAllowed returns an error if a logged-in user has lost the permission.
 func (s *Server) stillAllowed(g grant) error {
 	a, err := s.c.Registry.App(g.app.GUID)
 	if errors.Is(err, app.ErrNotFound) {
@@ -165,19 +166,19 @@ func (s *Server) stillAllowed(g grant) error {
 	}
 	if err != nil {
 		s.log.Warn("cannot tell whether somebody may stay", "app", g.app.GUID, "err", err)
-		return nil // the next look will tell
+		return nil // the next check repeats it
 	}
 	return s.c.Allow(g.who, a)
 }
 
-// runs tells whether an instance still does.
+// runs reports whether an instance is still running.
 func (s *Server) runs(process string, id runtime.InstanceID) bool {
 	return slices.ContainsFunc(s.c.Instances.Instances(process), func(st runtime.Status) bool {
 		return st.Instance == id && st.State == runtime.Running
 	})
 }
 
-// instance is the one that runs at a place.
+// instance returns the running instance at a place.
 func (s *Server) instance(at place) (runtime.InstanceID, error) {
 	switch {
 	case at.crashed != "":
@@ -197,7 +198,7 @@ func (s *Server) instance(at place) (runtime.InstanceID, error) {
 	return id, nil
 }
 
-// record writes down who came, in the log of the app and for the audit.
+// record records the access in the log of the app and in the audit events.
 func (s *Server) record(g grant, peer net.Addr, err error) {
 	if g.app.GUID == "" {
 		return

@@ -79,8 +79,8 @@ func FuzzParseLogin(f *testing.F) {
 	})
 }
 
-// Whoever is not let in is refused at the login, whatever the reason; with a good
-// code they are told it, and it is recorded.
+// A login without permission is refused, for whatever reason. With a valid code the
+// client gets the reason, and the refusal is recorded.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, Limits{})
 	for _, tt := range []struct {
@@ -120,7 +120,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A code opens the door once.
+// A one-time code is valid once.
 func TestCodeIsGoodOnce(t *testing.T) {
 	w := newWorld(t, Limits{})
 	user := "cf:" + workerGUID + "/0"
@@ -137,7 +137,7 @@ func TestCodeIsGoodOnce(t *testing.T) {
 	}
 }
 
-// A client may guess three times, then it must come again.
+// A client has three attempts per connection.
 func TestTriesAreCounted(t *testing.T) {
 	w := newWorld(t, Limits{Tries: 3})
 	asked := 0

@@ -1,12 +1,12 @@
-// Package sshd is the SSH door into an instance: shells, commands, files and
-// forwards, for those who have a one-time code.
+// Package sshd is the SSH server for instances. It provides shells, commands, file
+// transfer and port forwarding to users with a one-time code.
 //
 //	client ─▶ Server: handshake, code ─▶ connection ─┬▶ session: shell, exec, sftp ─▶ runtime.Session
 //	                                                 └▶ forward: a port or a socket ─▶ dialled inside the instance
 //
-// A session is a process beside those of the instance, with their environment,
-// folder and memory. It ends with its instance, with its client and with the
-// daemon, and its own end ends nothing else.
+// A session is an additional process in the instance, with the environment, folder and
+// memory limit of the others. It ends with its instance, with its client and with the
+// daemon. Its own exit affects nothing else.
 package sshd
 
 import (
@@ -27,64 +27,64 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Instances is what runs, as far as sessions and forwards reach it.
-// runtime.Supervisor is the real one.
+// Instances gives access to the running instances for sessions and forwards.
+// supervisor.Supervisor implements it.
 type Instances interface {
-	// Exec opens a session beside a process of a running instance.
+	// Exec opens a session next to a process of a running instance.
 	Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error)
 	// Attach opens the session of a task that was created to be attached to. The task
 	// ends with it.
 	Attach(ctx context.Context, task string, spec runtime.ExecSpec) (runtime.Session, error)
-	// Crashed is what is kept of crashed instances of a process, newest first.
+	// Crashed returns the stored files of crashed instances of a process, newest first.
 	Crashed(process string) []runtime.CrashFiles
-	// ExecCrashed opens a session on a copy of what a crashed instance left.
+	// ExecCrashed opens a session on a copy of the files of a crashed instance.
 	ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar string, spec runtime.ExecSpec) (runtime.Session, error)
-	// Instances is what is known of the slots of a process.
+	// Instances returns the status of the slots of a process.
 	Instances(process string) []runtime.Status
 	// Dial connects from inside a running instance.
 	Dial(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error)
 }
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
-	HostKey   string // file of the host key; made when it is not there
+	HostKey   string // file of the host key; created if missing
 	Registry  *registry.Registry
 	Instances Instances
-	// Redeem uses a one-time code up. auth.Server has the real one.
+	// Redeem consumes a one-time code. auth.Server implements it.
 	Redeem func(code string) (auth.Principal, error)
-	// Allow tells why somebody may not enter the instances of an app; nil: they may.
-	// It is asked again while they are inside.
+	// Allow returns an error if the user cannot enter the instances of an app. It is
+	// called again during the connection.
 	Allow func(p auth.Principal, a app.App) error
-	// Append puts lines into the log of an app.
+	// Append adds lines to the log of an app.
 	Append func(app string, es ...logstream.Envelope) error
-	// Record is told of everybody who came with a good code. It may be nil.
+	// Record is called for every login with a valid code. It can be nil.
 	Record func(Access)
 	Limits Limits
 	Logger *slog.Logger
 }
 
-// Access is somebody with a good code who was let in, or not.
+// Access is a login with a valid code, accepted or refused.
 type Access struct {
 	Who   auth.Principal
 	App   app.App
 	Type  string // of the process
 	Index int
-	Peer  string // their address
-	Err   error  // why they were not let in; nil: they were
+	Peer  string // the client's address
+	Err   error  // the reason of a refusal; nil: accepted
 }
 
-// Limits bound what clients may take. Zero is the default.
+// Limits limit the resources of clients. Zero means the default.
 type Limits struct {
-	Connections int           // that have logged in; 256
-	Handshakes  int           // that have not yet; 64
-	Sessions    int           // of one instance; 32
-	Channels    int           // of one connection, sessions and forwards; 128
-	Dials       int           // forwards that wait for an answer; 16
-	Tries       int           // of one connection to log in; 3
-	Handshake   time.Duration // from the first byte to the login; 30 s
-	Idle        time.Duration // without a byte of data or a word of the client; 1 h
-	Alive       time.Duration // between questions whether the client is there, and may be; 30 s
-	Answer      time.Duration // for its answer; 30 s
+	Connections int           // logged in (256)
+	Handshakes  int           // not logged in yet (64)
+	Sessions    int           // of one instance (32)
+	Channels    int           // of one connection, sessions and forwards (128)
+	Dials       int           // forwards that wait for a connection (16)
+	Tries       int           // login attempts of one connection (3)
+	Handshake   time.Duration // from the first byte to the login (30 s)
+	Idle        time.Duration // without data or requests from the client (1 h)
+	Alive       time.Duration // between checks that the client responds and is still allowed (30 s)
+	Answer      time.Duration // for the client's response (30 s)
 }
 
 func (l Limits) withDefaults() Limits {
@@ -111,29 +111,29 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Server is the door.
+// Server is the SSH server.
 type Server struct {
 	c           Config
 	log         *slog.Logger
 	limits      Limits
 	signer      ssh.Signer
 	config      *ssh.ServerConfig
-	handshakes  chan struct{} // holds one for every handshake
-	connections chan struct{} // holds one for every connection
-	dials       chan struct{} // holds one for every forward that waits for an answer
+	handshakes  chan struct{} // capacity: the maximum number of handshakes
+	connections chan struct{} // capacity: the maximum number of connections
+	dials       chan struct{} // capacity: the maximum number of forwards that wait for a connection
 	mu          sync.Mutex    // guards the field below
-	connected   map[place]int // sessions by instance
+	connected   map[place]int // number of sessions by instance
 }
 
-// place is where an instance stands.
+// place identifies an instance.
 type place struct {
 	process string
 	index   int
 	task    bool
-	crashed runtime.InstanceID // not empty: what it left
+	crashed runtime.InstanceID // not empty: the crashed instance
 }
 
-// New makes a Server and, the first time, its host key.
+// New creates a Server and, on the first start, its host key.
 func New(c Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"HostKey": c.HostKey == "", "Registry": c.Registry == nil, "Instances": c.Instances == nil, "Redeem": c.Redeem == nil,
@@ -162,9 +162,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve takes connections from l until ctx ends, then lets all of them go.
+// Serve accepts connections from l until ctx is cancelled, then closes all of them.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept then ends
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // makes Accept return
 	defer stop()
 	var guests sync.WaitGroup
 	defer guests.Wait()
@@ -178,7 +178,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("cannot take ssh connections: %w", err)
-		default: // out of files, say: later there may be some
+		default: // a temporary error, such as too many open files
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			s.log.Warn("cannot take an ssh connection, trying again", "err", err)
 			select {
@@ -190,10 +190,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// admit carries one connection from its first byte to its last.
+// admit handles one connection from start to end.
 func (s *Server) admit(ctx context.Context, raw net.Conn) {
 	defer raw.Close()
-	// One bug costs one connection.
+	// A panic affects only one connection.
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("panic in an ssh connection", "peer", raw.RemoteAddr(), "panic", fmt.Sprint(p))
@@ -204,7 +204,7 @@ func (s *Server) admit(ctx context.Context, raw net.Conn) {
 		s.log.Info("ssh connection refused", "peer", raw.RemoteAddr(), "err", err)
 		return
 	}
-	defer func() { _ = sc.Close() }() // it may be closed already
+	defer func() { _ = sc.Close() }() // it may already be closed
 	select {
 	case s.connections <- struct{}{}:
 		defer func() { <-s.connections }()
@@ -215,7 +215,7 @@ func (s *Server) admit(ctx context.Context, raw net.Conn) {
 	newConnection(s, sc).serve(ctx, chans, reqs)
 }
 
-// handshake agrees on keys and finds out who comes.
+// handshake negotiates the keys and authenticates the client.
 func (s *Server) handshake(ctx context.Context, raw net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	select {
 	case s.handshakes <- struct{}{}:
@@ -235,7 +235,7 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn) (*ssh.ServerConn, 
 	return sc, chans, reqs, raw.SetDeadline(time.Time{})
 }
 
-// enter counts one more session of an instance, unless there are enough.
+// enter counts a new session of an instance, unless the limit is reached.
 func (s *Server) enter(at place) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestNewNeedsEverything(t *testing.T) {
@@ -20,7 +22,7 @@ func TestNewNeedsEverything(t *testing.T) {
 	}
 }
 
-// Sessions of a client that vanishes, without a word or with one, end.
+// Sessions are closed when their client disconnects, cleanly or not.
 func TestClientVanishes(t *testing.T) {
 	w := newWorld(t, Limits{})
 	for _, leave := range []func(*ssh.Client, *ssh.Session) error{
@@ -40,9 +42,9 @@ func TestClientVanishes(t *testing.T) {
 	}
 }
 
-// A client that answers nothing any more is let go.
+// A client that no longer responds is disconnected.
 func TestSilentClient(t *testing.T) {
-	t.Parallel() // it waits for the real time: until then the client must have answered
+	t.Parallel() // runs in real time: until then the client must have responded
 	w := newWorld(t, Limits{Alive: 20 * time.Millisecond, Answer: 2 * time.Second})
 	raw, err := net.Dial("tcp", w.addr)
 	if err != nil {
@@ -64,10 +66,10 @@ func TestSilentClient(t *testing.T) {
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
 	deaf.stop()
 	w.eventually("the session ended", func() bool { return w.sessions() == 0 })
-	w.eventually("it is said", func() bool { return has(w.heard(), "ssh client is gone") })
+	w.eventually("it is said", func() bool { return has(w.said.String(), "ssh client is gone") })
 }
 
-// deafConn is a connection whose cable is cut at some time.
+// deafConn is a connection that stops delivering data at some point.
 type deafConn struct {
 	net.Conn
 	mu  sync.Mutex
@@ -85,17 +87,17 @@ func (d *deafConn) Write(b []byte) (int, error) {
 	return d.Conn.Write(b)
 }
 
-// A connection on which nothing happens is closed.
+// An idle connection is closed.
 func TestIdle(t *testing.T) {
 	w := newWorld(t, Limits{Idle: 50 * time.Millisecond, Alive: 10 * time.Millisecond})
 	c := w.client("cf:" + appGUID + "/0")
 	_ = c.Wait()
-	if !has(w.heard(), "ssh connection is idle") {
-		t.Errorf("the server said %s, want that the connection was idle", w.heard())
+	if !has(w.said.String(), "ssh connection is idle") {
+		t.Errorf("the server said %s, want that the connection was idle", w.said.String())
 	}
 }
 
-// Keep-alives are answered: clients that get no answer hang up.
+// Keep-alives are answered, because clients without an answer disconnect.
 func TestKeepAlive(t *testing.T) {
 	w := newWorld(t, Limits{})
 	c := w.client("cf:" + appGUID + "/0")
@@ -104,7 +106,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// When the daemon leaves, clients are told, and nothing stays.
+// When the daemon exits, clients get the reason, and all sessions are closed.
 func TestServerLeaves(t *testing.T) {
 	w := newWorld(t, Limits{})
 	ses := w.session(w.client("cf:" + appGUID + "/0"))
@@ -123,7 +125,7 @@ func TestServerLeaves(t *testing.T) {
 	}
 }
 
-// Whoever loses the right to be here leaves, and is told why.
+// A user who loses the permission is disconnected and gets the reason.
 func TestRightsEnd(t *testing.T) {
 	w := newWorld(t, Limits{Alive: 5 * time.Millisecond})
 	ses := w.session(w.client("cf:" + appGUID + "/0"))
@@ -148,7 +150,7 @@ func TestLimitOfSessions(t *testing.T) {
 	if open := (*ssh.OpenChannelError)(nil); !errors.As(err, &open) || open.Reason != ssh.ResourceShortage {
 		t.Errorf("a third session = %v, want it refused", err)
 	}
-	w.session(w.client("cf:" + workerGUID + "/0")) // another instance has room of its own
+	w.session(w.client("cf:" + workerGUID + "/0")) // another instance has its own limit
 	_ = first.Close()
 	w.eventually("there is room again", func() bool {
 		ses, err := c.NewSession()
@@ -176,15 +178,15 @@ func TestLimitOfConnections(t *testing.T) {
 	w.eventually("the first is in", func() bool { return len(w.s.connections) == 1 })
 	c, _, err := w.login("cf:"+appGUID+"/0", w.code("more"))
 	if err == nil {
-		_ = c.Wait() // it is closed again at once
+		_ = c.Wait() // it is closed at once
 	}
-	w.eventually("it is said", func() bool { return has(w.heard(), "there are too many") })
+	w.eventually("it is said", func() bool { return has(w.said.String(), "there are too many") })
 }
 
-// Whoever does not finish its handshake is let go, and does not keep others out
-// for ever.
+// A client that does not finish its handshake is disconnected, and does not block
+// others forever.
 func TestSlowHandshakes(t *testing.T) {
-	t.Parallel() // it waits for the real time: who is not slow must be done in less
+	t.Parallel() // runs in real time: faster clients must be done before
 	w := newWorld(t, Limits{Handshake: 3 * time.Second, Handshakes: 2})
 	var slow []net.Conn
 	for _, said := range []string{"", "SSH-2.0-slow\r\n", "", "SSH-2.0-slow\r\n"} {
@@ -202,7 +204,7 @@ func TestSlowHandshakes(t *testing.T) {
 	w.client("cf:" + appGUID + "/0")
 }
 
-// Garbage harms nobody.
+// Random input does no harm.
 func TestGarbage(t *testing.T) {
 	w := newWorld(t, Limits{})
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -224,14 +226,14 @@ func TestGarbage(t *testing.T) {
 		_ = c.Close()
 	}
 	w.client("cf:" + appGUID + "/0")
-	if has(w.heard(), "panic") {
-		t.Errorf("the server said:\n%s", w.heard())
+	if has(w.said.String(), "panic") {
+		t.Errorf("the server said:\n%s", w.said.String())
 	}
 }
 
-// A hundred clients at once are served or refused, each with an answer.
+// A hundred clients at once are all either served or refused with a reason.
 func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t, Limits{Handshakes: 100, Handshake: patience, Sessions: 30})
+	w := newWorld(t, Limits{Handshakes: 100, Handshake: testkit.Patience, Sessions: 30})
 	var served, refused sync.Map
 	var all sync.WaitGroup
 	for i := range 100 {

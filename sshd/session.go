@@ -15,23 +15,23 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// sessionChannel is one session channel: what the client asked for, then what runs.
+// sessionChannel is one session channel: its settings, then its running session.
 type sessionChannel struct {
 	c    *connection
 	ch   ssh.Channel
 	env  []string
 	size int // of env, in bytes
 	tty  *runtime.Terminal
-	run  runtime.Session // nil before it began
+	run  runtime.Session // nil before it starts
 	done sync.WaitGroup
 
-	answering sync.Mutex // held until a request is answered: the channel is not closed before
+	answering sync.Mutex // held until a request is answered, so that the channel is not closed before
 }
 
 const (
-	maxEnv     = 64 << 10 // bytes of variables that a client may send
+	maxEnv     = 64 << 10 // bytes of variables that a client can send
 	maxCommand = 128 << 10
-	ownStatus  = 255 // where it was not the command that failed
+	ownStatus  = 255 // exit status if dew failed and not the command
 )
 
 func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
@@ -56,30 +56,30 @@ func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
 	}
 }
 
-// end is when the client has closed the channel, or is gone.
+// end is called when the client has closed the channel or is lost.
 func (r *sessionChannel) end() {
 	if r.run != nil {
-		_ = r.run.Close() // it tells the log itself what it could not do
+		_ = r.run.Close() // Close logs its own errors
 	}
 	r.done.Wait()
-	_ = r.ch.Close() // mostly it is closed
+	_ = r.ch.Close() // usually already closed
 }
 
 func begins(kind string) bool { return kind == "shell" || kind == "exec" || kind == "subsystem" }
 
-// answer handles a request and tells the client. One that ends the session is told
-// that it was heard before the channel is closed.
+// answer handles a request and replies to the client. For a request that ends the
+// session, the reply is sent before the channel is closed.
 func (r *sessionChannel) answer(ctx context.Context, req *ssh.Request) bool {
 	r.answering.Lock()
 	defer r.answering.Unlock()
 	ok := r.handle(ctx, req)
 	if req.WantReply {
-		_ = req.Reply(ok, nil) // a client that is gone needs no answer
+		_ = req.Reply(ok, nil) // the client may have disconnected
 	}
 	return ok
 }
 
-// handle does what one request about the session asks for.
+// handle handles one request of the session.
 func (r *sessionChannel) handle(ctx context.Context, req *ssh.Request) bool {
 	switch req.Type {
 	case "shell", "exec", "subsystem":
@@ -102,7 +102,7 @@ func (r *sessionChannel) handle(ctx context.Context, req *ssh.Request) bool {
 	return false
 }
 
-// parseStart reads what is to run.
+// parseStart returns what to run.
 func parseStart(kind string, payload []byte) (runtime.ExecSpec, error) {
 	var m struct{ Value string }
 	if kind == "shell" {
@@ -130,7 +130,7 @@ func (r *sessionChannel) setEnv(payload []byte) bool {
 	return r.addEnv(m.Name, m.Value)
 }
 
-// addEnv notes a variable of the client, if it can be one.
+// addEnv adds a variable of the client, if it is valid.
 func (r *sessionChannel) addEnv(name, value string) bool {
 	size := len(name) + len(value) + 2
 	if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) || r.size+size > maxEnv {
@@ -169,8 +169,8 @@ func (r *sessionChannel) signal(payload []byte) bool {
 	return true
 }
 
-// begin runs what was asked for. The request is granted already: what goes wrong
-// now is told as a program would tell it.
+// begin starts the session. The request is already granted, so errors are reported like
+// those of a program.
 func (r *sessionChannel) begin(ctx context.Context, req *ssh.Request) {
 	spec, err := parseStart(req.Type, req.Payload)
 	if err != nil {
@@ -193,8 +193,8 @@ func (r *sessionChannel) begin(ctx context.Context, req *ssh.Request) {
 	})
 }
 
-// carry moves input and output until the session has ended and all of its output
-// is with the client.
+// carry copies input and output until the session has ended and the client has received
+// all of its output.
 func (r *sessionChannel) carry(ctx context.Context, ses runtime.Session) {
 	st := ses.Streams()
 	go func() {
@@ -207,13 +207,13 @@ func (r *sessionChannel) carry(ctx context.Context, ses runtime.Session) {
 	end, err := ses.Wait(ctx)
 	if err != nil {
 		end = runtime.SessionEnd{Code: ownStatus, Why: disconnectReason(ctx)}
-		_ = ses.Close() // which ends its output
+		_ = ses.Close() // which closes its output
 	}
 	outputs.Wait()
 	r.finish(end)
 }
 
-// disconnectReason is why a connection ends.
+// disconnectReason returns why a connection is closed.
 func disconnectReason(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err.Error()
@@ -221,11 +221,11 @@ func disconnectReason(ctx context.Context) string {
 	return "the connection is let go"
 }
 
-// finish tells the client how it ended. Without a status clients say that
-// something broke.
+// finish sends the exit status to the client. Without a status, clients report an
+// error.
 func (r *sessionChannel) finish(end runtime.SessionEnd) {
 	if end.Why != "" {
-		_, _ = io.WriteString(r.ch.Stderr(), "\r\ndew: the session has ended: "+end.Why+"\r\n") // a client that is gone need not know
+		_, _ = io.WriteString(r.ch.Stderr(), "\r\ndew: the session has ended: "+end.Why+"\r\n") // the client may have disconnected
 	}
 	status := struct{ Status uint32 }{uint32(end.Code)}
 	_, _ = r.ch.SendRequest("exit-status", false, ssh.Marshal(&status))
@@ -234,7 +234,7 @@ func (r *sessionChannel) finish(end runtime.SessionEnd) {
 	_ = r.ch.Close()
 }
 
-// pty is what a client says about its terminal.
+// pty is the terminal request of a client.
 type pty struct {
 	term     string
 	terminal runtime.Terminal
@@ -269,8 +269,8 @@ func clamp(columns, rows uint32) runtime.Size {
 	return runtime.Size{Columns: uint16(min(columns, most)), Rows: uint16(min(rows, most))}
 }
 
-// parseModes reads a list of opcodes with a number each, which 0 ends. Those from
-// 160 on have no form that everybody knows, so reading ends there, too.
+// parseModes parses a list of opcodes with a number each, terminated by 0. It also
+// stops at opcodes from 160 on, whose format is undefined.
 func parseModes(b []byte) ([]runtime.TerminalMode, error) {
 	const end, unknown, one = 0, 160, 5
 	var out []runtime.TerminalMode

@@ -17,7 +17,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// status is what a client learns of the end of a session.
+// status returns the exit status of a session, as a client sees it.
 func status(t *testing.T, err error) int {
 	t.Helper()
 	if exit := (*ssh.ExitError)(nil); errors.As(err, &exit) {
@@ -68,7 +68,7 @@ func TestTerminal(t *testing.T) {
 	if err := errors.Join(ses.RequestPty("vt100", 24, 80, ssh.TerminalModes{ssh.ECHO: 0}), ses.Shell(), ses.WindowChange(50, 132)); err != nil {
 		t.Fatal(err)
 	}
-	// A request with an answer behind the change: it was heard.
+	// The reply to this request shows that the change before it was handled.
 	if _, err := ses.SendRequest("nothing", true, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// One channel runs one thing, and what is no request is refused without harm.
+// A channel runs one command, and invalid requests are refused without harm.
 func TestRequestsOfASession(t *testing.T) {
 	w := newWorld(t, Limits{})
 	ses := w.session(w.client("cf:" + appGUID + "/0"))
@@ -127,7 +127,7 @@ func TestRequestsOfASession(t *testing.T) {
 	}
 }
 
-// A session ends with its instance, and says so.
+// A session is closed with its instance, and reports that.
 func TestInstanceEnds(t *testing.T) {
 	w := newWorld(t, Limits{})
 	ses := w.session(w.client("cf:" + appGUID + "/0"))
@@ -145,7 +145,7 @@ func TestInstanceEnds(t *testing.T) {
 	}
 }
 
-// What cannot be begun is told like a program's error, with a status.
+// A failed start is reported like a program's error, with an exit status.
 func TestExecFails(t *testing.T) {
 	w := newWorld(t, Limits{})
 	ses := w.session(w.client("cf:" + appGUID + "/0/nobody"))

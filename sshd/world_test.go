@@ -1,7 +1,6 @@
 package sshd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -27,15 +25,12 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// patience bounds every wait: only a hang reaches it.
-const patience = 2 * time.Minute
-
 const (
 	appGUID    = "aaaaaaaa-0000-4000-8000-000000000001"
 	workerGUID = "aaaaaaaa-0000-4000-8000-000000000002"
 )
 
-// world is a server before one app with a running instance of each process.
+// world is a server for one app with a running instance of each process.
 type world struct {
 	t          *testing.T
 	s          *Server
@@ -50,23 +45,19 @@ type world struct {
 	denied   error
 	accesses []Access
 	lines    []string
-	said     bytes.Buffer
-	ended    bool   // the instances
+	ended    bool   // the instances have stopped
 	attached string // the task whose session was opened last
 
 	registry *registry.Registry
+	said     testkit.Buffer
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 	reg := registry.New(db)
 	w := &world{registry: reg, t: t, fake: runtimetest.NewFake(), containers: map[string]runtime.Container{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
-	_, err = reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
+	_, err := reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
 	if err == nil {
 		_, err = reg.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
 	}
@@ -78,7 +69,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	w.s, err = New(Config{
 		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: reg, Instances: w,
 		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
-		Logger: slog.New(slog.NewTextHandler(w, nil)),
+		Logger: slog.New(slog.NewTextHandler(&w.said, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -104,10 +95,7 @@ func (w *world) start(process, kind string) {
 
 func (w *world) serve() {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := testkit.Listen(w.t)
 	w.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { w.served <- w.s.Serve(ctx, l) }()
@@ -123,7 +111,7 @@ func (w *world) serve() {
 	w.t.Cleanup(w.stop)
 }
 
-// The world is also what sshd needs of others.
+// The world also implements Instances.
 
 func (w *world) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error) {
 	container := w.containers[t.Process]
@@ -148,7 +136,7 @@ func (w *world) Instances(process string) []runtime.Status {
 	}
 }
 
-// Dial answers with what it was asked to dial, and then echoes.
+// Dial returns a connection that sends the dialled address and then echoes.
 func (w *world) Dial(_ context.Context, _ runtime.InstanceID, network, address string) (net.Conn, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil && ap.Port() == 1 {
 		return nil, errors.New("connection refused")
@@ -215,23 +203,17 @@ func (w *world) record(a Access) {
 	w.accesses = append(w.accesses, a)
 }
 
-func (w *world) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.Write(b)
-}
-
-// login connects as a client. The banner is what the server said beforehand.
+// login connects as a client. The banner is the server's message before the login.
 func (w *world) login(user, code string) (_ *ssh.Client, banner string, err error) {
 	c, err := ssh.Dial("tcp", w.addr, &ssh.ClientConfig{
-		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: patience,
+		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: testkit.Patience,
 		HostKeyCallback: ssh.FixedHostKey(w.s.signer.PublicKey()),
 		BannerCallback:  func(m string) error { banner += m; return nil },
 	})
 	return c, banner, err
 }
 
-// client is a client that must be let in.
+// client logs in as a client, which must succeed.
 func (w *world) client(user string) *ssh.Client {
 	w.t.Helper()
 	c, banner, err := w.login(user, w.code("good"))
@@ -255,25 +237,17 @@ func (w *world) session(c *ssh.Client) *ssh.Session {
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	if testkit.Until(testkit.True(ok)) != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, w.said.String())
+		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, &w.said)
 	}
 }
 
-// sessions counts what runs in the instances.
+// sessions returns the number of processes in the instances.
 func (w *world) sessions() int {
 	n := 0
 	for _, c := range w.fake.Containers() {
 		n += c.Sessions()
 	}
 	return n
-}
-
-func (w *world) heard() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.said.String()
 }
 
 func mode(t *testing.T, path string) os.FileMode {

@@ -11,11 +11,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Bucket is a typed shelf of the store: values by key, and by their indexes.
-// Values go in and out as JSON, so nobody shares memory with what is kept.
+// Bucket is a typed bucket of the store: values by key, and by their indexes. Values
+// are encoded as JSON, so callers never share memory with stored values.
 type Bucket[T any] struct {
 	db      *DB
-	tx      *Tx // nil: every call is a transaction of its own
+	tx      *Tx // nil: every call is a separate transaction
 	name    string
 	indexes []index[T]
 }
@@ -26,28 +26,28 @@ type index[T any] struct {
 	key    func(T) string
 }
 
-// Option declares something about a bucket.
+// Option declares a property of a bucket.
 type Option[T any] func(*Bucket[T])
 
-// Unique declares an index in which every value has at most one key: Put returns
-// ErrTaken otherwise. Values for which key returns "" are not in the index.
-// Change what key returns only together with the index's name: it is on disk.
+// Unique declares an index in which every value has at most one key: otherwise Put
+// returns ErrTaken. Values for which key returns "" are not in the index. If you change
+// the result of key, also change the name of the index, which is on disk.
 func Unique[T any](name string, key func(T) string) Option[T] {
 	return func(b *Bucket[T]) {
 		b.indexes = append(b.indexes, index[T]{name: name, unique: true, key: key})
 	}
 }
 
-// Index declares an index for By. See Unique for what key may return.
+// Index declares an index for By. See Unique for the result of key.
 func Index[T any](name string, key func(T) string) Option[T] {
 	return func(b *Bucket[T]) {
 		b.indexes = append(b.indexes, index[T]{name: name, key: key})
 	}
 }
 
-// In declares a bucket. It is made on disk by the first Put; an index that is
-// declared later is filled then. Declaring a bucket twice with different indexes
-// is a bug that would spoil them, so it panics.
+// In declares a bucket. The first Put creates it on disk and fills indexes that were
+// declared later. Declaring a bucket twice with different indexes would corrupt them,
+// so it panics.
 func In[T any](db *DB, name string, opts ...Option[T]) *Bucket[T] {
 	b := &Bucket[T]{db: db, name: name}
 	for _, o := range opts {
@@ -85,20 +85,20 @@ func (b *Bucket[T]) Get(key string) (v T, err error) {
 	return v, err
 }
 
-// Put keeps v under key, in the place of what was there. It returns ErrTaken,
-// with nothing changed, when another key has a value that a unique index allows
-// only once.
+// Put stores v under key and replaces an existing value. It returns ErrTaken and
+// changes nothing if a unique index already has that entry for another key.
 func (b *Bucket[T]) Put(key string, v T) error {
 	return b.write(func(s *shelf) error { return b.put(s, key, v) })
 }
 
-// Delete removes key. Removing what is not there is no error and tells nobody.
+// Delete removes key. If key does not exist, it is not an error, and listeners are not
+// called.
 func (b *Bucket[T]) Delete(key string) error {
 	return b.write(func(s *shelf) error { return b.remove(s, key) })
 }
 
-// Update changes the value of key in one transaction and returns the new value.
-// It returns ErrNotFound when there is none.
+// Update changes the value of key in one transaction and returns the new value. It
+// returns ErrNotFound if key does not exist.
 func (b *Bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
 	err = b.write(func(s *shelf) error {
 		v, err = b.get(s, key)
@@ -113,7 +113,7 @@ func (b *Bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
 	return v, err
 }
 
-// Touch tells the listeners of key without a change of its value: for values
+// Touch calls the listeners of key without a change of its value. It is for values
 // whose meaning depends on another bucket that changed.
 func (b *Bucket[T]) Touch(key string) error {
 	return b.write(func(s *shelf) error {
@@ -125,8 +125,8 @@ func (b *Bucket[T]) Touch(key string) error {
 // All returns all values in the order of their keys.
 func (b *Bucket[T]) All() ([]T, error) { return b.Prefix("") }
 
-// Last returns the value with the greatest key that begins with prefix, or
-// ErrNotFound. It reads no other.
+// Last returns the value with the greatest key that starts with prefix, or ErrNotFound.
+// It reads no other value.
 func (b *Bucket[T]) Last(prefix string) (v T, err error) {
 	err = b.read(func(s *shelf) error {
 		k, raw := lastOf(s.values(), []byte(prefix))
@@ -154,8 +154,8 @@ func (b *Bucket[T]) Prefix(prefix string) (vs []T, err error) {
 	return vs, nil
 }
 
-// By returns the values that are under value in the index, in the order of keys.
-// An index that was not declared is a bug of the caller, so it panics.
+// By returns the values with this entry in the index, in the order of keys. An
+// undeclared index is a bug of the caller, so it panics.
 func (b *Bucket[T]) By(index, value string) (vs []T, err error) {
 	x := b.index(index)
 	if value == "" {
@@ -181,9 +181,9 @@ func (b *Bucket[T]) By(index, value string) (vs []T, err error) {
 	return vs, nil
 }
 
-// Listen calls fn with every key that a transaction wrote or deleted, after its
-// commit, in the order of commits, one call at a time, never inside a
-// transaction. fn may use the store; it should be quick, because others wait.
+// Listen calls fn with every key that a transaction wrote or deleted. The calls happen
+// after the commit, in the order of commits, one at a time, and never inside a
+// transaction. fn can use the store; it must be fast, because others wait.
 func (b *Bucket[T]) Listen(fn func(key string)) { b.db.listen(b.name, fn) }
 
 func (b *Bucket[T]) index(name string) index[T] {
@@ -195,7 +195,7 @@ func (b *Bucket[T]) index(name string) index[T] {
 	panic("store: bucket " + b.name + " has no index " + name)
 }
 
-// read runs fn on the bucket as the transaction, or the moment, sees it.
+// read runs fn on the bucket inside the current transaction, or a new one.
 func (b *Bucket[T]) read(fn func(s *shelf) error) error {
 	if b.tx != nil {
 		if err := b.tx.alive(); err != nil {
@@ -206,7 +206,7 @@ func (b *Bucket[T]) read(fn func(s *shelf) error) error {
 	return b.db.View(func(tx *Tx) error { return b.With(tx).read(fn) })
 }
 
-// write runs fn on the bucket, which it makes if need be.
+// write runs fn on the bucket, and creates the bucket if needed.
 func (b *Bucket[T]) write(fn func(s *shelf) error) error {
 	if b.tx == nil {
 		return b.db.Update(func(tx *Tx) error { return b.With(tx).write(fn) })
@@ -251,8 +251,8 @@ func (b *Bucket[T]) put(s *shelf, key string, v T) error {
 	if key == "" || len(key) > bbolt.MaxKeySize {
 		return fmt.Errorf("cannot write to %s: a key has 1 to %d bytes, not %d", b.name, bbolt.MaxKeySize, len(key))
 	}
-	// Indexed is what a reader will see: JSON may have lost something of v, and an
-	// entry made from it could not be found again to be removed.
+	// The index uses the value that a reader will see. JSON may have dropped a part of
+	// v, and an entry made from v could not be found again for its removal.
 	kept, err := b.decode(key, raw)
 	if err != nil {
 		return err
@@ -298,7 +298,7 @@ func (b *Bucket[T]) remove(s *shelf, key string) error {
 	return nil
 }
 
-// check refuses v before anything is written.
+// check refuses an invalid v before anything is written.
 func (b *Bucket[T]) check(s *shelf, key string, v T) error {
 	for _, x := range b.indexes {
 		value := x.key(v)
@@ -333,7 +333,7 @@ func (b *Bucket[T]) link(s *shelf, key string, v T) error {
 	return nil
 }
 
-// unlink removes the index entries of what is kept under key, if anything is.
+// unlink removes the index entries of the value under key, if it exists.
 func (b *Bucket[T]) unlink(s *shelf, key string) error {
 	old, err := b.get(s, key)
 	if errors.Is(err, ErrNotFound) {
@@ -350,7 +350,7 @@ func (b *Bucket[T]) unlink(s *shelf, key string) error {
 	return nil
 }
 
-// fill makes the indexes that are not on disk yet from the values that are.
+// fill creates missing indexes on disk from the stored values.
 func (b *Bucket[T]) fill(s *shelf) error {
 	for _, x := range b.indexes {
 		if s.index(x.name) != nil {
@@ -373,8 +373,8 @@ func (b *Bucket[T]) fill(s *shelf) error {
 	return nil
 }
 
-// lookup returns the keys under value. An index that is not on disk yet is
-// computed: a reading transaction cannot make it.
+// lookup returns the keys under value. It computes an index that is not on disk yet,
+// because a read transaction cannot create it.
 func (b *Bucket[T]) lookup(s *shelf, x index[T], value string) (keys []string, err error) {
 	entries := s.index(x.name)
 	if entries == nil {
@@ -404,10 +404,10 @@ func (b *Bucket[T]) scan(s *shelf, fn func(key string, v T) error) error {
 	})
 }
 
-// TakenError says which unique index was hurt, by what, and who has it.
+// TakenError says which unique index has a conflict, and the key that has the value.
 type TakenError struct {
 	Bucket, Index, Value string
-	Key                  string // of the value that has it
+	Key                  string // of the existing value
 }
 
 func (e *TakenError) Error() string {
@@ -417,7 +417,7 @@ func (e *TakenError) Error() string {
 // Is makes errors.Is(err, ErrTaken) true.
 func (e *TakenError) Is(target error) bool { return target == ErrTaken }
 
-// shelf is a bucket inside a transaction; root is nil when it is not on disk.
+// shelf is a bucket inside a transaction; root is nil if it is not on disk.
 type shelf struct {
 	tx   *Tx
 	root *bbolt.Bucket
@@ -441,7 +441,7 @@ func (s *shelf) index(name string) *bbolt.Bucket {
 	return s.root.Bucket(indexBucket(name))
 }
 
-// each visits the keys of b that start with prefix; b may be nil.
+// each calls fn for the keys of b that start with prefix; b can be nil.
 func (s *shelf) each(b *bbolt.Bucket, prefix []byte, fn func(k, v []byte) error) error {
 	if b == nil {
 		return nil
@@ -455,13 +455,13 @@ func (s *shelf) each(b *bbolt.Bucket, prefix []byte, fn func(k, v []byte) error)
 	return nil
 }
 
-// lastOf finds the greatest key of b that starts with prefix; b may be nil.
+// lastOf returns the greatest key of b that starts with prefix; b can be nil.
 func lastOf(b *bbolt.Bucket, prefix []byte) (k, v []byte) {
 	if b == nil {
 		return nil, nil
 	}
 	c := b.Cursor()
-	after := bytes.TrimRight(slices.Clone(prefix), "\xff") // no key with 0xff all along has a successor
+	after := bytes.TrimRight(slices.Clone(prefix), "\xff") // a key of only 0xff bytes has no successor
 	if len(after) == 0 {
 		k, v = c.Last()
 	} else {
@@ -478,7 +478,7 @@ func lastOf(b *bbolt.Bucket, prefix []byte) (k, v []byte) {
 	return k, v
 }
 
-// alive guards against a transaction that was kept after its function returned.
+// alive returns an error if a transaction is used after its function returned.
 func (tx *Tx) alive() error {
 	if tx.bolt.DB() == nil {
 		return errors.New("cannot use a transaction after its end")
@@ -486,8 +486,8 @@ func (tx *Tx) alive() error {
 	return nil
 }
 
-// breaks remembers that a write stopped half-way, so that the transaction is
-// given up even if the caller goes on.
+// breaks records that a write stopped half-way, so that the transaction is rolled back
+// even if the caller continues.
 func (tx *Tx) breaks(err error) error {
 	tx.broken = err
 	return err

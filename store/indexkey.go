@@ -1,8 +1,8 @@
 package store
 
-// An index entry is value, end, key. A zero byte inside the value is escaped, so
-// that no value can be taken for the beginning of another one, and entries sort
-// by value first and by key second:
+// An index entry is value, end, key. A zero byte inside the value is escaped, so that
+// no value can be mistaken for the start of another one. Entries sort by value first
+// and by key second:
 //
 //	"ab\x00c", "k1"  ──▶  a b 00 ff c 00 01 k 1
 const (
@@ -10,7 +10,7 @@ const (
 	indexEnd    = 0x01
 )
 
-// indexPrefix is what all entries of value start with, and no others.
+// indexPrefix returns the prefix that all entries of value have, and no others.
 func indexPrefix(value string) []byte {
 	out := make([]byte, 0, len(value)+2)
 	for i := range len(value) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// splitIndexKey takes an entry apart again.
+// splitIndexKey splits an entry into value and key.
 func splitIndexKey(entry []byte) (value, key string, err error) {
 	var v []byte
 	for {
@@ -29,8 +29,8 @@ func splitIndexKey(entry []byte) (value, key string, err error) {
 	}
 }
 
-// An entry gives back what it was made of, no value's entries are taken for
-// another's, and entries sort like their values and then like their keys.
+// An entry can be split into its parts, and entries of different values are never mixed
+// up. Entries sort like their values and then like their keys.
 func FuzzIndexKey(f *testing.F) {
 	f.Add("", "", "", "k")
 	f.Add("web", "p1", "web\x00", "p1")
@@ -51,7 +51,7 @@ func FuzzIndexKey(f *testing.F) {
 	})
 }
 
-// Bytes that no entry has are told from one that has, without a panic.
+// Invalid entries are detected without a panic.
 func FuzzSplitIndexKey(f *testing.F) {
 	f.Add([]byte("a\x00\x01b"))
 	f.Add([]byte("a\x00"))

@@ -1,8 +1,8 @@
 package store
 
-// Range returns at most limit values, in the order of keys, beginning with the
-// first key that is not less than from. It reads no others, so that a long bucket
-// can be read piece by piece.
+// Range returns at most limit values in the order of keys, starting with the first key
+// that is not less than from. It reads no others, so that a large bucket can be read in
+// parts.
 func (b *Bucket[T]) Range(from string, limit int) (vs []T, err error) {
 	err = b.read(func(s *shelf) error {
 		vals := s.values()
@@ -25,7 +25,7 @@ func (b *Bucket[T]) Range(from string, limit int) (vs []T, err error) {
 	return vs, nil
 }
 
-// Keys returns the keys that start with prefix, in their order. It reads no values.
+// Keys returns the keys that start with prefix, in order. It reads no values.
 func (b *Bucket[T]) Keys(prefix string) (keys []string, err error) {
 	err = b.read(func(s *shelf) error {
 		return s.each(s.values(), []byte(prefix), func(k, _ []byte) error {

@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// declaration is what is known of a bucket.
+// declaration is the declaration of a bucket.
 type declaration struct {
 	shape  string // names and kinds of its indexes
 	recode func(raw []byte) ([]byte, error)
 }
 
 // Recode decodes a stored value as the type of its bucket and encodes it again. It
-// fails if the bucket was not declared or the value has a field that the type has not.
-// Tests of stored formats use it.
+// fails if the bucket was not declared or the value has a field that the type does not
+// have. Tests of stored formats use it.
 func (db *DB) Recode(bucket string, raw []byte) ([]byte, error) {
 	db.mu.Lock()
 	d, ok := db.declared[bucket]
@@ -27,7 +27,7 @@ func (db *DB) Recode(bucket string, raw []byte) ([]byte, error) {
 	return d.recode(raw)
 }
 
-// Declared lists the names of the buckets that were declared.
+// Declared returns the names of the declared buckets.
 func (db *DB) Declared() []string {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package store keeps values on disk in typed buckets. It knows no nouns of dew:
-// each package declares its own buckets and what it looks them up by.
+// Package store stores values on disk in typed buckets. It has no types of dew itself:
+// each package declares its own buckets and indexes.
 //
-//	DB ── Update(tx) ──┬─ Bucket[App]     values as JSON, indexes beside them
+//	DB ── Update(tx) ──┬─ Bucket[App]     values as JSON, with indexes
 //	                   └─ Bucket[Process]
 //	      commit ──▶ queue ──▶ listeners, in the order of the commits
 //
-// A transaction spans any number of buckets; values and indexes change together
-// or not at all. Everything that Update returned nil for is on disk.
+// A transaction spans any number of buckets; values and indexes change together or not
+// at all. When Update returns nil, its changes are on disk.
 package store
 
 import (
@@ -20,7 +20,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// What a caller may decide on.
+// Errors that callers can check for.
 var (
 	ErrNotFound    = errors.New("not found")
 	ErrTaken       = errors.New("already taken")
@@ -30,35 +30,36 @@ var (
 	ErrClosed      = errors.New("store is closed")
 )
 
-// defaultLockTimeout is long enough for a predecessor that is just closing.
+// defaultLockTimeout is long enough for an earlier process that is just closing the
+// file.
 const defaultLockTimeout = 500 * time.Millisecond
 
-// Options tells how to open a store.
+// Options configures a store.
 type Options struct {
 	// Format is the format number that this program writes; 0 means 1.
 	Format int
-	// Upgrade brings a file of an older format up to Format, inside the
-	// transaction that raises the number. Without it older files are refused.
+	// Upgrade converts a file of an older format to Format, inside the transaction that
+	// raises the number. Without it, older files are refused.
 	Upgrade func(db *DB, tx *Tx, from int) error
-	// LockTimeout bounds the wait for another opener of the file to let go.
+	// LockTimeout limits the wait until another process has closed the file.
 	LockTimeout time.Duration
-	// NoSync leaves out the wait for the disk, for the store and for the files that
-	// SyncFile and SyncDir are called for. It is for tests: after a power cut such a
-	// file may be beyond repair.
+	// NoSync skips the wait for the disk, for the store and for the files that SyncFile
+	// and SyncDir are called for. It is for tests: after a power failure such a file
+	// may be corrupt.
 	NoSync bool
-	// Committed is told how long each transaction took. It may be nil.
+	// Committed is called with the duration of each transaction. It can be nil.
 	Committed func(took time.Duration)
 }
 
-// DB is an open file of buckets. It may be used by many goroutines.
+// DB is an open store file. It is safe for concurrent use.
 type DB struct {
 	bolt      *bbolt.DB
 	noSync    bool                     // see Options
-	committed func(took time.Duration) // may be nil
+	committed func(took time.Duration) // can be nil
 
-	// writing is held from before a commit until its changes are in the queue:
-	// bbolt lets the next writer in before it says that a commit is done, so
-	// without it two commits could be queued in the wrong order.
+	// writing is held from before a commit until its changes are in the queue. bbolt
+	// starts the next writer before it reports a commit as done, so otherwise two
+	// commits could be queued in the wrong order.
 	writing sync.Mutex
 
 	mu        sync.Mutex // guards the fields below; never held while a listener runs
@@ -71,17 +72,17 @@ type DB struct {
 // change is a key of a bucket that a committed transaction wrote.
 type change struct{ bucket, key string }
 
-// Tx is one transaction. It lives as long as the function it was given to.
+// Tx is a transaction. It is valid until its function returns.
 type Tx struct {
 	bolt    *bbolt.Tx
 	changes []change
 	seen    map[change]bool
-	broken  error // a write that stopped half-way: the transaction must not commit
+	broken  error // a write stopped half-way: the transaction must not commit
 }
 
-// Open opens the store at path and makes it if it is not there. It returns
-// ErrInUse when another process has it open, ErrNewerFormat or ErrOlderFormat
-// when this program cannot read it.
+// Open opens the store at path, and creates it if it does not exist. It returns
+// ErrInUse if another process has it open, and ErrNewerFormat or ErrOlderFormat if this
+// program cannot read it.
 func Open(path string, o Options) (*DB, error) {
 	if o.Format == 0 {
 		o.Format = 1
@@ -116,7 +117,7 @@ func Open(path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Close waits for transactions to end and closes the file. It may be repeated.
+// Close waits for running transactions and closes the file. It can be repeated.
 func (db *DB) Close() error {
 	if err := db.bolt.Close(); err != nil {
 		return fmt.Errorf("cannot close store: %w", err)
@@ -124,10 +125,10 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// Update runs fn in a transaction and commits it when fn returns nil; otherwise
-// nothing has changed. Inside fn use Bucket.With(tx): a bucket without it would
-// wait for this very transaction. Listeners have heard of the change when Update
-// returns, unless another goroutine is telling them already.
+// Update runs fn in a transaction and commits it if fn returns nil; otherwise nothing
+// changes. Inside fn use Bucket.With(tx): a bucket without it would wait for this same
+// transaction. When Update returns, listeners were called, unless another goroutine is
+// already calling them.
 func (db *DB) Update(fn func(tx *Tx) error) error {
 	if err := db.commit(fn); err != nil {
 		return err
@@ -136,9 +137,8 @@ func (db *DB) Update(fn func(tx *Tx) error) error {
 	return nil
 }
 
-// View runs fn in a transaction that sees one state of all buckets and cannot
-// write. Do not write from inside fn through another transaction: the two may
-// wait for each other.
+// View runs fn in a transaction that sees one state of all buckets and cannot write. Do
+// not write inside fn through another transaction: the two can block each other.
 func (db *DB) View(fn func(tx *Tx) error) error {
 	return closed(db.bolt.View(func(btx *bbolt.Tx) error {
 		return fn(&Tx{bolt: btx})
@@ -169,8 +169,8 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 	return nil
 }
 
-// tell hands queued changes to the listeners, one after the other. A change that
-// comes meanwhile, also from a listener, is told by the goroutine that is at it.
+// tell calls the listeners for queued changes, one after the other. If a change is
+// queued during that, even by a listener, the same goroutine also handles it.
 func (db *DB) tell() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -186,8 +186,8 @@ func (db *DB) tell() {
 	}
 }
 
-// tellOne is entered and left with mu held; it gives it up for the listeners,
-// and takes it back also when one of them panics.
+// tellOne is called with mu held. It releases mu for the listeners, and locks it again
+// even if one of them panics.
 func (db *DB) tellOne(c change, fns []func(string)) {
 	db.mu.Unlock()
 	defer db.mu.Lock()
@@ -199,11 +199,11 @@ func (db *DB) tellOne(c change, fns []func(string)) {
 func (db *DB) listen(bucket string, fn func(key string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	// A new slice each time: tellOne reads the old one without the lock.
+	// A new slice each time, because tellOne reads the old one without the lock.
 	db.listeners[bucket] = append(db.listeners[bucket][:len(db.listeners[bucket]):len(db.listeners[bucket])], fn)
 }
 
-// changed notes a key for the listeners, once per transaction.
+// changed queues a key for the listeners, once per transaction.
 func (tx *Tx) changed(bucket, key string) {
 	c := change{bucket, key}
 	if tx.seen[c] {
@@ -218,7 +218,7 @@ var (
 	formatKey  = []byte("format")
 )
 
-// agree makes sure that file and program speak of the same format.
+// agree checks that the file has the format of the program, or upgrades it.
 func (db *DB) agree(o Options) error {
 	found, err := db.format()
 	if err != nil {
@@ -246,7 +246,7 @@ func (db *DB) agree(o Options) error {
 	})
 }
 
-// format reads the file's format number; 0 means a fresh file.
+// format reads the file's format number; 0 means a new file.
 func (db *DB) format() (n int, err error) {
 	err = db.View(func(tx *Tx) error {
 		meta := tx.bolt.Bucket(metaBucket)
@@ -265,7 +265,7 @@ func (db *DB) format() (n int, err error) {
 	return n, err
 }
 
-// closed says in our own words that the file is not open any more.
+// closed returns ErrClosed if the file is not open any more.
 func closed(err error) error {
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed

@@ -21,7 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// thing is what the tests keep.
+// thing is a stored value of the tests.
 type thing struct {
 	Name  string
 	Group string
@@ -58,7 +58,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// verify checks that the indexes on disk are exactly those of the values on disk.
+// verify checks that the indexes on disk match the values on disk.
 func verify[T any](t *testing.T, b *Bucket[T]) {
 	t.Helper()
 	err := b.read(func(s *shelf) error {
@@ -153,7 +153,7 @@ func TestUniqueIndex(t *testing.T) {
 	must(t, b.Put("k1", thing{Name: "one", N: 1})) // its own name
 	must(t, b.Put("k2", thing{Name: "two"}))
 	must(t, b.Put("k3", thing{}))
-	must(t, b.Put("k4", thing{})) // no name is no name that could be taken
+	must(t, b.Put("k4", thing{})) // an empty name is not in the index
 	err := b.Put("k2", thing{Name: "one"})
 	var taken *TakenError
 	if !errors.Is(err, ErrTaken) || !errors.As(err, &taken) {
@@ -194,8 +194,8 @@ func TestRefusedKeys(t *testing.T) {
 	verify(t, b)
 }
 
-// A transaction over several buckets changes all of them or none, and sees what
-// it has changed itself.
+// A transaction over several buckets changes all of them or none, and sees its own
+// changes.
 func TestTransaction(t *testing.T) {
 	db := fresh(t)
 	a, b := things(db), In[string](db, "words")
@@ -224,7 +224,7 @@ func TestTransaction(t *testing.T) {
 	}
 	verify(t, a)
 
-	// One that could not write may go on with something else.
+	// After a failed write, a transaction can continue with something else.
 	must(t, db.Update(func(tx *Tx) error {
 		if err := a.With(tx).Put("k9", thing{Name: "one"}); !errors.Is(err, ErrTaken) {
 			t.Errorf("Put = %v, want ErrTaken", err)
@@ -254,7 +254,7 @@ func TestTransactionEndsWithItsFunction(t *testing.T) {
 	}
 }
 
-// A panic in a transaction leaves no lock behind and changes nothing.
+// A panic in a transaction leaves no lock and changes nothing.
 func TestPanicInTransaction(t *testing.T) {
 	db := fresh(t)
 	b := things(db)
@@ -272,7 +272,7 @@ func TestPanicInTransaction(t *testing.T) {
 	verify(t, b)
 }
 
-// A write that fails half-way is not committed, even if the caller goes on.
+// A write that fails half-way is not committed, even if the caller continues.
 func TestBrokenWriteIsNotCommitted(t *testing.T) {
 	db := fresh(t)
 	b := things(db)
@@ -295,7 +295,7 @@ func TestBrokenWriteIsNotCommitted(t *testing.T) {
 	}
 }
 
-// What JSON does not keep is not indexed either.
+// Data that JSON does not store is not indexed either.
 func TestIndexIsOfWhatIsKept(t *testing.T) {
 	db := fresh(t)
 	b := In(db, "things", Index("name", func(v thing) string {
@@ -310,7 +310,7 @@ func TestIndexIsOfWhatIsKept(t *testing.T) {
 	verify(t, b)
 }
 
-// An index that is declared later has the older values too.
+// An index that is declared later also has the older values.
 func TestLaterIndex(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dew.db")
 	db := open(t, path)
@@ -334,7 +334,7 @@ func TestLaterIndex(t *testing.T) {
 func TestDeclaredTwice(t *testing.T) {
 	db := fresh(t)
 	things(db)
-	things(db) // the same is fine
+	things(db) // declaring the same again is allowed
 	defer func() {
 		if recover() == nil {
 			t.Error("another declaration did not panic")
@@ -354,7 +354,7 @@ func TestUnknownIndex(t *testing.T) {
 
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dew.db")
-	db, err := Open(path, Options{}) // with the disk
+	db, err := Open(path, Options{}) // waits for the disk
 	must(t, err)
 	must(t, things(db).Put("k1", thing{Name: "one", Group: "g"}))
 	must(t, db.Close())
@@ -375,11 +375,11 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// killedAt is the variable that makes the test binary the process to be killed.
+// killedAt is the environment variable that makes the test binary the process to kill.
 const killedAt = "STORE_TEST_KILLED_AT"
 
-// A process that is killed in the middle of its writes leaves a store that opens
-// again, with everything in it that was committed, and with indexes to match.
+// After a process is killed during writes, the store can be opened again. It has all
+// committed values and matching indexes.
 func TestKill(t *testing.T) {
 	if path := os.Getenv(killedAt); path != "" {
 		writeForEver(t, path)
@@ -418,8 +418,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// writeForEver says every number that is committed. A write to stdout is not
-// buffered, so what was said before the kill is read after it.
+// writeForEver prints every number that is committed. Writes to stdout are not
+// buffered, so the test can read everything that was printed before the kill.
 func writeForEver(t *testing.T, path string) {
 	db, err := Open(path, Options{LockTimeout: 5 * time.Second})
 	must(t, err)
@@ -491,7 +491,7 @@ func TestFormat(t *testing.T) {
 	if err := reopen(Options{Format: 3, Upgrade: upgrade(stop)}); !errors.Is(err, stop) {
 		t.Errorf("failed upgrade = %v, want %v", err, stop)
 	}
-	must(t, reopen(Options{Format: 2})) // it is still the old one
+	must(t, reopen(Options{Format: 2})) // it is still the old format
 	must(t, reopen(Options{Format: 3, Upgrade: upgrade(nil)}))
 	must(t, reopen(Options{Format: 3}))
 }
@@ -555,7 +555,7 @@ func TestListen(t *testing.T) {
 	hears("given up")
 }
 
-// A listener may write; what follows from it is heard after all that was before.
+// A listener can write; its changes are reported after all earlier ones.
 func TestListenerWrites(t *testing.T) {
 	db := fresh(t)
 	b := things(db)
@@ -578,7 +578,7 @@ func TestListenerWrites(t *testing.T) {
 	}
 }
 
-// A listener that panics does not make the next ones deaf.
+// A panic in a listener does not prevent later calls.
 func TestListenerPanics(t *testing.T) {
 	b := things(fresh(t))
 	var heard []string
@@ -598,13 +598,13 @@ func TestListenerPanics(t *testing.T) {
 	}
 }
 
-// Many writers and readers: no count is lost, listeners hear every commit in its
-// order, indexes stay right.
+// With many writers and readers, no count is lost, listeners get all commits in order,
+// and indexes stay correct.
 func TestConcurrency(t *testing.T) {
 	db := fresh(t)
 	b := things(db)
 	must(t, b.Put("count", thing{Name: "count"}))
-	var order, heard []string // order is guarded by being written inside transactions
+	var order, heard []string // order is only written inside transactions, which guards it
 	b.Listen(func(key string) {
 		if key != "count" {
 			heard = append(heard, key) // one call at a time
@@ -652,7 +652,7 @@ func TestConcurrency(t *testing.T) {
 
 var errGivenUp = errors.New("given up")
 
-// Last finds the greatest key with a prefix and no other.
+// Last returns the greatest key with a prefix and no other.
 func TestLast(t *testing.T) {
 	b := In[int](fresh(t), "words")
 	for i, k := range []string{"a/1", "a/2", "b/1", "b\xff", "b\xff\xff", "b\xff\xff1"} {
@@ -672,7 +672,7 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// Keys are those with a prefix, in their order, also inside a transaction.
+// Keys returns the keys with a prefix in order, even inside a transaction.
 func TestKeys(t *testing.T) {
 	db := fresh(t)
 	b := In[int](db, "words")

@@ -54,8 +54,8 @@ var emptyFile = sync.OnceValues(func() (content []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// makeEmpty makes the file of a store with NoSync if it is not there. bbolt would wait
-// for the disk when it makes one, whatever its options say.
+// makeEmpty creates the file of a store with NoSync if it does not exist. bbolt would
+// wait for the disk when it creates one, whatever its options are.
 func makeEmpty(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil // bbolt opens it, or reports why it cannot
@@ -66,7 +66,7 @@ func makeEmpty(path string) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // somebody else was faster
+		return nil // another process created it first
 	}
 	if err != nil {
 		return err

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A store that waits for the disk reports when it could not; another one does not wait.
+// A store that waits for the disk reports a failed sync; a store with NoSync does not
+// wait.
 func TestSync(t *testing.T) {
 	for name, noSync := range map[string]bool{"waits": false, "does not wait": true} {
 		t.Run(name, func(t *testing.T) {

@@ -3,10 +3,14 @@
 package testkit
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,9 +39,14 @@ func EventuallyTrue(t testing.TB, what string, ok func() bool) {
 
 // Until waits until ok returns nil, and returns its last error after Patience. It is
 // for tests that report more than Eventually does.
-func Until(ok func() error) error {
+func Until(ok func() error) error { return until(ok, lastPause) }
+
+// UntilExactly is Until for measurements: it checks the condition every millisecond.
+func UntilExactly(ok func() error) error { return until(ok, firstPause) }
+
+func until(ok func() error, longest time.Duration) error {
 	pause := firstPause
-	for end := time.Now().Add(Patience); ; pause = min(2*pause, lastPause) {
+	for end := time.Now().Add(Patience); ; pause = min(2*pause, longest) {
 		err := ok()
 		var final Final
 		if errors.As(err, &final) {
@@ -80,9 +89,72 @@ func Closed[T any](t testing.TB, what string, done <-chan T) {
 	}
 }
 
-// ShortDir creates a temporary folder whose sockets fit the 107 characters of a
-// socket's name. The path of t.TempDir contains the name of the test and can exceed
-// that limit.
+// Stays fails the test if ok returns an error within the given time. It is for events
+// that must not happen, which a test cannot wait for.
+func Stays(t testing.TB, what string, within time.Duration, ok func() error) {
+	t.Helper()
+	for end := time.Now().Add(within); ; <-time.After(firstPause) {
+		last := time.Now().After(end)
+		if err := ok(); err != nil {
+			t.Fatalf("it did not stay so: %s: %v", what, err)
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// RandomPause waits for a random time that is shorter than longest. It is for tests that
+// kill a process at a random moment and must pass for every moment.
+func RandomPause(longest time.Duration) { <-time.After(rand.N(longest)) }
+
+// Must returns the value of a call that must succeed: testkit.Must(os.ReadFile(name))(t).
+func Must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Open is Must for a value that is closed at the end of the test.
+func Open[T io.Closer](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(v, err)(t)
+		t.Cleanup(func() { _ = v.Close() }) // the test could have closed it already
+		return v
+	}
+}
+
+// Listen listens on a free port of 127.0.0.1 until the test ends.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
+	return Open(net.Listen("tcp4", "127.0.0.1:0"))(t)
+}
+
+// Buffer stores everything that is written to it. It is safe for concurrent use.
+type Buffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// ShortDir makes a temporary folder whose sockets fit the 107 characters of a socket's
+// name: that of t.TempDir has the name of the test in it.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")

@@ -2,8 +2,10 @@ package testkit
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -54,6 +56,59 @@ func TestEventuallyTrue(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { close(done) })
 		Closed(t, "the timer", done)
 	})
+}
+
+// recorder records the failure of a test without failing this one.
+type recorder struct {
+	testing.TB
+	failed string
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.failed = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func TestStays(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration // until it changes
+		want  string
+	}{
+		{"for ever", time.Hour, ""},
+		{"not long enough", 900 * time.Millisecond, "it did not stay so: the state: odd"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, r := time.Now(), &recorder{TB: t}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					Stays(r, "the state", time.Second, func() error {
+						if time.Since(began) > tt.after {
+							return errors.New("odd")
+						}
+						return nil
+					})
+				}()
+				<-done
+				if took := time.Since(began); r.failed != tt.want || took < min(time.Second, tt.after) {
+					t.Errorf("failed with %q after %v, want %q", r.failed, took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestListen(t *testing.T) {
+	var l net.Listener
+	t.Run("in a test", func(t *testing.T) {
+		l = Listen(t)
+		Open(net.Dial("tcp", l.Addr().String()))(t)
+	})
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after the test Accept = %v, want %v", err, net.ErrClosed)
+	}
 }
 
 func TestFreePorts(t *testing.T) {

@@ -1,5 +1,6 @@
-// Package yamlfile reads YAML files that people write, such as manifests, with the
-// line of every value. It is strict: files have bounds, and no key is given twice.
+// Package yamlfile reads YAML files that users write, such as manifests, with the line
+// of every value. It is strict: files have size limits and no duplicate keys. It also
+// writes readable YAML.
 package yamlfile
 
 import (
@@ -18,12 +19,12 @@ const (
 	Map
 )
 
-// Node is a part of a document with anchors and merges resolved, and the line it is
-// in. The places that name an anchor share a Node, so nobody changes one.
+// Node is a part of a document with its line, and with anchors and merges resolved. All
+// uses of an anchor share a Node, so it must not be changed.
 type Node struct {
 	Kind   Kind
 	Line   int
-	Value  any     // of a scalar: nil, bool, int64, uint64 (if it must be), float64 or string
+	Value  any     // of a scalar: nil, bool, int64, uint64 (for large numbers), float64 or string
 	Items  []*Node // of a list
 	Fields []Field // of a map
 	Anchor bool    // the node or a part of it has an anchor
@@ -37,7 +38,7 @@ type Field struct {
 	Value *Node
 }
 
-// Error says what is wrong with a file, and where.
+// Error is an error in a file, with its line.
 type Error struct {
 	Line    int    // 0: not known
 	Key     string // empty: not about one key
@@ -55,7 +56,7 @@ func (e *Error) Error() string {
 	return out
 }
 
-// Null tells whether the node has no value.
+// Null reports whether the node has no value.
 func (n *Node) Null() bool { return n.Kind == Scalar && n.Value == nil }
 
 // Get returns the value of a field, or nil if the map does not have it.
@@ -79,7 +80,7 @@ func (n *Node) Noun() string {
 	return "the number " + n.Short()
 }
 
-// Short describes a node in messages with fewer words: a map, "x", 1.
+// Short describes a node in messages in a shorter form: a map, "x", 1.
 func (n *Node) Short() string {
 	switch n.Kind {
 	case List:
@@ -106,10 +107,11 @@ func Shorten(s string) string {
 	return s
 }
 
-// Plain is the node as values without lines: maps by string, lists and scalars.
+// Plain returns the node as values without lines: maps by string, lists and scalars.
 func (n *Node) Plain() any { return n.spell(new(int)) }
 
-// PlainWithin is Plain if its text, with anchors expanded, has at most so many bytes.
+// PlainWithin is like Plain. It returns false if the text, with anchors expanded, has
+// more than this number of bytes.
 func (n *Node) PlainWithin(bytes int) (v any, ok bool) {
 	v = n.spell(&bytes)
 	return v, bytes >= 0
@@ -138,10 +140,11 @@ func (n *Node) spell(left *int) any {
 	return n.Value
 }
 
-// MaxPlain is the most bytes of text, with anchors expanded, that Values returns.
+// MaxPlain is the maximum size in bytes of the text, with anchors expanded, that Values
+// returns.
 const MaxPlain = 4 * MaxBytes
 
-// Values reads one document as values without lines: maps by string, lists and
+// Values parses one document into values without lines: maps by string, lists and
 // scalars. The error is an *Error.
 func Values(b []byte) (any, error) {
 	n, err := Read(b, MaxBytes)
@@ -158,7 +161,7 @@ func Values(b []byte) (any, error) {
 // Key is a key that a map can have.
 type Key struct {
 	Name string
-	// Read reads the value of the key. The path is how messages name it.
+	// Read reads the value of the key. The path is its name in messages.
 	Read func(path string, v *Node)
 	// Null calls Read even if the value is null. Otherwise null means not given.
 	Null bool
@@ -174,7 +177,7 @@ func Names(keys []Key) []string {
 }
 
 // ReadFields reads the fields of a map by its keys. The path of a field is prefix and
-// its name. It calls unknown for a field that is none of the keys.
+// its name. It calls unknown for a field that is not one of the keys.
 func (n *Node) ReadFields(prefix string, keys []Key, unknown func(path string, line int)) {
 	names := Names(keys)
 	for _, f := range n.Fields {

@@ -15,23 +15,23 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// MaxBytes is the most bytes that a file can have, unless its reader allows less.
+// MaxBytes is the maximum size of a file in bytes, unless its reader allows less.
 const MaxBytes = 1 << 20
 
-// Bounds of every file. Nodes are counted with anchors expanded: a few lines that
-// name each other could otherwise stand for millions. No file that people write has
-// this depth; without the bound, brackets alone could exhaust the stack.
+// Limits of every file. Nodes are counted with anchors expanded: a few lines that refer
+// to each other could otherwise expand to millions of nodes. No file that users write
+// has this depth; without the limit, brackets alone could exhaust the stack.
 const (
 	maxNodes = 100_000
 	maxDepth = 100
 )
 
-// Read reads one document of at most so many bytes. The error is an *Error.
+// Read parses one document of at most this number of bytes. The error is an *Error.
 func Read(b []byte, most int) (n *Node, err error) {
 	if len(b) > most {
 		return nil, &Error{Message: fmt.Sprintf("it has %d bytes, at most %d are allowed", len(b), most)}
 	}
-	// A panic of the library on bytes that nobody has tried must affect only this file.
+	// A panic of the library on unusual input must affect only this file.
 	defer func() {
 		if v := recover(); v != nil {
 			n, err = nil, &Error{Message: fmt.Sprintf("it is not YAML that can be read: %v", v)}
@@ -80,8 +80,8 @@ func syntaxError(err error) error {
 	return &Error{Line: line, Message: "it is not YAML: " + se.Message}
 }
 
-// invalidLine returns the first line that is not UTF-8, or 0. The lexer would put
-// U+FFFD there, and make two names one.
+// invalidLine returns the first line that is not UTF-8, or 0. The lexer would insert
+// U+FFFD there, which could make two names equal.
 func invalidLine(b []byte) int {
 	if utf8.Valid(b) {
 		return 0
@@ -96,18 +96,18 @@ func invalidLine(b []byte) int {
 	return line
 }
 
-// replacementEscape is U+FFFD as a client can write it on purpose.
+// replacementEscape matches U+FFFD that a client wrote on purpose.
 var replacementEscape = regexp.MustCompile(`(?i)\\u(0000)?fffd`)
 
-// noCharacter returns the line of a quoted text with an escape that is no character,
-// half of a surrogate pair, or 0. The lexer puts U+FFFD there.
+// noCharacter returns the line of a quoted text with an escape that is not a character
+// (half of a surrogate pair), or 0. The lexer inserts U+FFFD there.
 func noCharacter(b []byte, tokens token.Tokens) int {
 	written := len(replacementEscape.FindAllIndex(b, -1))
 	for _, t := range tokens {
 		if t.Type != token.DoubleQuoteType {
 			continue
 		}
-		// The origin has the characters as they came, and no escapes.
+		// The origin has the characters as written, and no escapes.
 		written -= strings.Count(t.Value, replacement) - strings.Count(t.Origin, replacement)
 		if written < 0 {
 			return t.Position.Line
@@ -122,9 +122,9 @@ func deepError(line int) error {
 	return &Error{Line: line, Message: fmt.Sprintf("it is nested too deep: at most %d levels are allowed", maxDepth)}
 }
 
-// tooDeep returns the line in which nesting goes beyond maxDepth, or 0. The
-// parser's time grows with the square of what is nested within one line, so it
-// gets to see only what is sane.
+// tooDeep returns the line in which nesting exceeds maxDepth, or 0. The parser's time
+// grows with the square of the nesting depth within one line, so it must not see deeper
+// input.
 func tooDeep(tokens token.Tokens) int {
 	open, line, marks := 0, 0, 0
 	for _, t := range tokens {
@@ -140,7 +140,7 @@ func tooDeep(tokens token.Tokens) int {
 		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
 			marks++
 		case token.MappingValueType:
-			if open == 0 { // inside brackets they are neighbours
+			if open == 0 { // inside brackets they are siblings
 				marks++
 			}
 		case token.CollectEntryType:

@@ -8,10 +8,10 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// resolver makes nodes of a syntax tree.
+// resolver creates nodes from a syntax tree.
 type resolver struct {
 	anchors map[string]*Node
-	merged  int // fields that merges copied
+	merged  int // number of fields that merges copied
 	depth   int
 }
 
@@ -76,7 +76,7 @@ func (y *resolver) node(a ast.Node) (*Node, error) {
 		if !ok {
 			return nil, &Error{Line: line, Message: fmt.Sprintf("*%s names no anchor above it: write &%s before the value that it stands for", text(a.Value), text(a.Value))}
 		}
-		c := *n // the line of the use is kept: it is what the reader looks for
+		c := *n // keep the line of the use, which users look for
 		c.Line = line
 		return &c, nil
 	case *ast.TagNode:
@@ -87,7 +87,7 @@ func (y *resolver) node(a ast.Node) (*Node, error) {
 	return plain(a)
 }
 
-// plain reads a scalar.
+// plain parses a scalar.
 func plain(a ast.Node) (*Node, error) {
 	n := &Node{Line: lineOf(a)}
 	switch a := a.(type) {
@@ -113,8 +113,8 @@ func plain(a ast.Node) (*Node, error) {
 	return n, nil
 }
 
-// tagged reads a value with a tag. The tags of plain YAML say what the value is
-// anyway, except for text that looks like something else.
+// tagged parses a value with a tag. Standard YAML tags have no effect, except !!str for
+// text that looks like another type.
 func (y *resolver) tagged(a *ast.TagNode) (*Node, error) {
 	tag := a.Start.Value
 	switch tag {
@@ -132,8 +132,8 @@ func (y *resolver) tagged(a *ast.TagNode) (*Node, error) {
 	return nil, &Error{Line: lineOf(a), Message: fmt.Sprintf("the tag %s is not allowed here", Shorten(tag))}
 }
 
-// mapping reads fields. Those of a merge come after, and only where the mapping
-// itself has none of the name.
+// mapping parses the fields of a map. Fields of a merge are added last, and only if the
+// map itself does not have them.
 func (y *resolver) mapping(values []*ast.MappingValueNode, line int) (*Node, error) {
 	n := &Node{Kind: Map, Line: line}
 	seen := map[string]int{}
@@ -203,7 +203,7 @@ func (y *resolver) key(k ast.Node) (string, error) {
 	return "", &Error{Line: lineOf(k), Message: "a key must be plain text"}
 }
 
-// text is a scalar as it was written.
+// text returns a scalar as it was written.
 func text(a ast.Node) string {
 	switch a := a.(type) {
 	case *ast.StringNode:

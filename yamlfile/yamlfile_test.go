@@ -22,7 +22,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A few lines may stand for more than a machine has memory.
+// Values refuses small files that would expand to more than the memory of a machine.
 func TestValuesRefusesBombs(t *testing.T) {
 	var merges strings.Builder
 	merges.WriteString("a0: &a0 {x: y}\n")

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// appsEndpoints are the endpoints of this file.
-func (h *Handlers) appsEndpoints() []rest.Endpoint {
+// appHandlers answers requests about apps.
+type appHandlers struct{ *Handlers }
+
+func (h appHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/stacks/{guid}/apps", Needs: access.Authenticated,
@@ -37,15 +39,16 @@ func (h *Handlers) appsEndpoints() []rest.Endpoint {
 		{Pattern: "POST /v3/apps/{guid}/actions/stop", Needs: access.Support, Resource: access.App, Handler: h.stopApp, Shape: rest.Returns[v3.App](200)},
 		{Pattern: "POST /v3/apps/{guid}/actions/restart", Needs: access.Support, Resource: access.App, Handler: h.restartApp, Shape: rest.Returns[v3.App](200)},
 		{Pattern: "GET /v3/apps/{guid}/permissions", Needs: access.Read, Resource: access.App, Handler: h.getPermissions, Shape: rest.Returns[v3.Permissions](200)},
+		{Pattern: "DELETE /v3/apps/{guid}", Needs: access.Develop, Resource: access.App, Handler: h.deleteApp, Shape: rest.StartsJob()},
 	}
 }
 
-func (h *Handlers) listApps(r *http.Request) (any, error) {
+func (h appHandlers) listApps(r *http.Request) (any, error) {
 	return h.pageOfApps(r, func(app.App) bool { return true })
 }
 
 // pageOfApps is the list of those apps that are among.
-func (h *Handlers) pageOfApps(r *http.Request, among func(a app.App) bool) (any, error) {
+func (h appHandlers) pageOfApps(r *http.Request, among func(a app.App) bool) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (h *Handlers) pageOfApps(r *http.Request, among func(a app.App) bool) (any,
 	return out, err
 }
 
-func (h *Handlers) letsApp(q rest.Query, a app.App) bool {
+func (h appHandlers) letsApp(q rest.Query, a app.App) bool {
 	return q.Matches("names", a.Name) && q.Matches("guids", a.GUID) && q.Matches("space_guids", a.Space) &&
 		q.Matches("stacks", h.Present.AppLifecycle(a).Data.Stack) && q.Matches("lifecycle_type", h.Present.AppLifecycle(a).Type)
 }
@@ -94,7 +97,7 @@ func appKey(q rest.Query, a app.App) rest.Key {
 	return rest.Key{Name: a.Name, Created: a.CreatedAt, Updated: a.UpdatedAt, GUID: a.GUID}
 }
 
-func (h *Handlers) createApp(r *http.Request) (any, error) {
+func (h appHandlers) createApp(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateApp](r)
 	if err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func nameIsFree(reg *registry.Registry, a app.App) error {
 // besideApp is what can stand beside an app.
 var besideApp = []string{"space", "space.organization", "org"}
 
-func (h *Handlers) getApp(r *http.Request) (any, error) {
+func (h appHandlers) getApp(r *http.Request) (any, error) {
 	asked, err := rest.ReadInclude(r, besideApp)
 	if err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func (h *Handlers) getApp(r *http.Request) (any, error) {
 }
 
 // getPermissions tells what the one who asks may read of an app.
-func (h *Handlers) getPermissions(r *http.Request) (any, error) {
+func (h appHandlers) getPermissions(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -169,7 +172,7 @@ func (h *Handlers) getPermissions(r *http.Request) (any, error) {
 	return v3.Permissions{ReadBasic: perms.SeesSpace(a.Space), ReadSensitive: perms.Can(access.ReadSecrets, a.Space)}, err
 }
 
-func (h *Handlers) updateApp(r *http.Request) (any, error) {
+func (h appHandlers) updateApp(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateApp](r)
 	if err != nil {
 		return nil, err
@@ -216,7 +219,7 @@ func withoutVariables(body v3.CreateApp) map[string]any {
 	return request
 }
 
-func (h *Handlers) startApp(r *http.Request) (any, error) {
+func (h appHandlers) startApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.start", "Starting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
 		if err := h.Platform.MayStart(w.Registry, a); err != nil {
@@ -226,14 +229,14 @@ func (h *Handlers) startApp(r *http.Request) (any, error) {
 	})
 }
 
-func (h *Handlers) stopApp(r *http.Request) (any, error) {
+func (h appHandlers) stopApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.stop", "Stopping app with guid ", func(_ platform.Tx, a *app.App) error {
 		a.State = app.Stopped
 		return nil
 	})
 }
 
-func (h *Handlers) restartApp(r *http.Request) (any, error) {
+func (h appHandlers) restartApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.restart", "Restarting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
 		if err := h.Platform.MayStart(w.Registry, a); err != nil {
@@ -246,7 +249,7 @@ func (h *Handlers) restartApp(r *http.Request) (any, error) {
 	})
 }
 
-func (h *Handlers) setState(r *http.Request, event, sentence string, fn func(w platform.Tx, a *app.App) error) (any, error) {
+func (h appHandlers) setState(r *http.Request, event, sentence string, fn func(w platform.Tx, a *app.App) error) (any, error) {
 	var a app.App
 	err := h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
 		if a, err = w.Registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
@@ -263,10 +266,22 @@ func (h *Handlers) setState(r *http.Request, event, sentence string, fn func(w p
 
 // listStackApps gives the apps that run on a stack, also those that name another
 // one that it stands for.
-func (h *Handlers) listStackApps(r *http.Request) (any, error) {
+func (h appHandlers) listStackApps(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {
 		return nil, err
 	}
 	return h.pageOfApps(r, func(a app.App) bool { return platform.RunsOn(a, k) })
+}
+
+func (h appHandlers) deleteApp(r *http.Request) (any, error) {
+	a, err := h.Present.App(r)
+	if err != nil {
+		return nil, err
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordDeletion(a) })
+	if err != nil {
+		return nil, err
+	}
+	return h.Present.StartJob(r.Context(), platform.OpDeleteApp, platform.Removal{GUID: a.GUID})
 }

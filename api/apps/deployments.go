@@ -16,8 +16,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// deploymentsEndpoints are the endpoints of this file.
-func (h *Handlers) deploymentsEndpoints() []rest.Endpoint {
+// deploymentHandlers answers requests about deployments.
+type deploymentHandlers struct{ *Handlers }
+
+func (h deploymentHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/deployments", Needs: access.Authenticated,
@@ -43,12 +45,12 @@ func (h *Handlers) deploymentsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) deploymentOf(r *http.Request) (app.Deployment, error) {
+func (h deploymentHandlers) deploymentOf(r *http.Request) (app.Deployment, error) {
 	d, err := h.Platform.Registry.Deployment(r.PathValue("guid"))
 	return d, rest.Missing("Deployment", err)
 }
 
-func (h *Handlers) listDeployments(r *http.Request) (any, error) {
+func (h deploymentHandlers) listDeployments(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func (h *Handlers) listDeployments(r *http.Request) (any, error) {
 	}), nil
 }
 
-func (h *Handlers) getDeployment(r *http.Request) (any, error) {
+func (h deploymentHandlers) getDeployment(r *http.Request) (any, error) {
 	d, err := h.deploymentOf(r)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func (h *Handlers) getDeployment(r *http.Request) (any, error) {
 	return h.presentDeployment(d), nil
 }
 
-func (h *Handlers) updateDeployment(r *http.Request) (any, error) {
+func (h deploymentHandlers) updateDeployment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func (h *Handlers) updateDeployment(r *http.Request) (any, error) {
 }
 
 // createDeployment asks for instances of a new generation.
-func (h *Handlers) createDeployment(r *http.Request) (any, error) {
+func (h deploymentHandlers) createDeployment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateDeployment](r)
 	if err != nil {
 		return nil, err
@@ -137,7 +139,7 @@ func (h *Handlers) createDeployment(r *http.Request) (any, error) {
 
 // deployable is the app that somebody wants to deploy. The platform says the same to
 // who may not as to who must not know.
-func (h *Handlers) deployable(ctx context.Context, guid string) (app.App, error) {
+func (h deploymentHandlers) deployable(ctx context.Context, guid string) (app.App, error) {
 	a, err := h.Platform.Registry.App(guid)
 	if err == nil {
 		err = h.Access.Require(ctx, access.Support, a.Space)
@@ -150,7 +152,7 @@ func (h *Handlers) deployable(ctx context.Context, guid string) (app.App, error)
 
 // recordDeployment keeps the events of a deployment that begins, and refuses one
 // whose instances could not start.
-func (h *Handlers) recordDeployment(w platform.Tx, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
+func (h deploymentHandlers) recordDeployment(w platform.Tx, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
 	a, err := w.Registry.App(d.App)
 	if err != nil {
 		return err
@@ -177,7 +179,7 @@ func (h *Handlers) recordDeployment(w platform.Tx, d app.Deployment, request v3.
 	return w.Record("audit.app.deployment.create", a, data)
 }
 
-func (h *Handlers) cancelDeployment(r *http.Request) (any, error) {
+func (h deploymentHandlers) cancelDeployment(r *http.Request) (any, error) {
 	return h.act(r, "audit.app.deployment.cancel", "Cancelling deployment for app with guid ", func(reg *registry.Registry, guid string) (app.Deployment, error) {
 		return reg.CancelDeployment(guid, func(d app.Deployment, generation int) int {
 			n := 0
@@ -191,13 +193,13 @@ func (h *Handlers) cancelDeployment(r *http.Request) (any, error) {
 	})
 }
 
-func (h *Handlers) continueDeployment(r *http.Request) (any, error) {
+func (h deploymentHandlers) continueDeployment(r *http.Request) (any, error) {
 	return h.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*registry.Registry).ContinueDeployment)
 }
 
 // act does something about the deployment that the path names. Its answer has no
 // body, as on the platform.
-func (h *Handlers) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
+func (h deploymentHandlers) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
 	var d app.Deployment
 	err := h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
 		if d, err = fn(w.Registry, r.PathValue("guid")); err != nil {
@@ -303,7 +305,7 @@ func setSteps(to *app.DeploymentOptions, steps []v3.CanaryStep) error {
 	return nil
 }
 
-func (h *Handlers) presentDeployment(d app.Deployment) v3.Deployment {
+func (h deploymentHandlers) presentDeployment(d app.Deployment) v3.Deployment {
 	self := h.Links.Href("v3", "deployments", d.GUID)
 	value, reason := d.Status()
 	out := v3.Deployment{

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// envEndpoints are the endpoints of this file.
-func (h *Handlers) envEndpoints() []rest.Endpoint {
+// envHandlers answers requests about environment variables of apps.
+type envHandlers struct{ *Handlers }
+
+func (h envHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/apps/{guid}/env", Needs: access.ReadEnv, Resource: access.App, Handler: h.getEnv, Shape: rest.Returns[v3.Env](200)},
 		{Pattern: "GET /v3/apps/{guid}/environment_variables", Needs: access.ReadEnv, Resource: access.App, Handler: h.getVariables, Shape: rest.Returns[v3.EnvVars](200)},
@@ -25,7 +27,7 @@ func (h *Handlers) envEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) getEnv(r *http.Request) (any, error) {
+func (h envHandlers) getEnv(r *http.Request) (any, error) {
 	if err := h.envIsVisible(r); err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func (h *Handlers) getEnv(r *http.Request) (any, error) {
 
 // vcapServices is VCAP_SERVICES as the app's next instances find it: the services
 // that its droplet was made with, unless bindings are read at every start.
-func (h *Handlers) vcapServices(a app.App) (json.RawMessage, error) {
+func (h envHandlers) vcapServices(a app.App) (json.RawMessage, error) {
 	if h.Platform.Bindings != nil {
 		v, err := h.Platform.Bindings(a.GUID)
 		return json.RawMessage(v.Variable()), err
@@ -86,7 +88,7 @@ func (h *Handlers) vcapServices(a app.App) (json.RawMessage, error) {
 
 // vcapApplication is what all instances of the app's web process have in common
 // of VCAP_APPLICATION.
-func (h *Handlers) vcapApplication(a app.App) (map[string]any, error) {
+func (h envHandlers) vcapApplication(a app.App) (map[string]any, error) {
 	space, err := h.Platform.Registry.Space(a.Space)
 	if err != nil {
 		return nil, rest.Missing("Space", err)
@@ -127,7 +129,7 @@ func (h *Handlers) vcapApplication(a app.App) (map[string]any, error) {
 }
 
 // mainShare is the memory in MB that the sidecars of a process leave to main.
-func (h *Handlers) mainShare(p app.Process) (int, error) {
+func (h envHandlers) mainShare(p app.Process) (int, error) {
 	sidecars, err := h.Platform.Registry.SidecarsOf(p.App, p.Type)
 	mb := p.MemoryMB
 	for _, c := range sidecars {
@@ -153,7 +155,7 @@ func (h *Handlers) envIsHidden(r *http.Request) (bool, error) {
 	return false, err
 }
 
-func (h *Handlers) getVariables(r *http.Request) (any, error) {
+func (h envHandlers) getVariables(r *http.Request) (any, error) {
 	if err := h.envIsVisible(r); err != nil {
 		return nil, err
 	}
@@ -168,11 +170,11 @@ func (h *Handlers) getVariables(r *http.Request) (any, error) {
 }
 
 // recordRead records that somebody was shown variables.
-func (h *Handlers) recordRead(r *http.Request, event string, a app.App) error {
+func (h envHandlers) recordRead(r *http.Request, event string, a app.App) error {
 	return h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.Record(event, a, nil) })
 }
 
-func (h *Handlers) updateVariables(r *http.Request) (any, error) {
+func (h envHandlers) updateVariables(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateEnvVars](r)
 	if err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (h *Handlers) updateVariables(r *http.Request) (any, error) {
 	return h.presentVariables(a), nil
 }
 
-func (h *Handlers) presentVariables(a app.App) v3.EnvVars {
+func (h envHandlers) presentVariables(a app.App) v3.EnvVars {
 	return v3.EnvVars{Var: variables(a), Links: v3.Links{
 		"self": {Href: h.Links.Href("v3", "apps", a.GUID, "environment_variables")},
 		"app":  {Href: h.Links.Href("v3", "apps", a.GUID)},

@@ -11,8 +11,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// environmentVariableGroupsEndpoints are the endpoints of this file.
-func (h *Handlers) environmentVariableGroupsEndpoints() []rest.Endpoint {
+// variableGroupHandlers answers requests about environment variable groups.
+type variableGroupHandlers struct{ *Handlers }
+
+func (h variableGroupHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: access.Authenticated, // all apps see them
@@ -27,7 +29,7 @@ func (h *Handlers) environmentVariableGroupsEndpoints() []rest.Endpoint {
 
 const nounVariableGroup = "Environment variable group"
 
-func (h *Handlers) getVariableGroup(r *http.Request) (any, error) {
+func (h variableGroupHandlers) getVariableGroup(r *http.Request) (any, error) {
 	g, err := h.Platform.Registry.EnvGroup(r.PathValue("name"))
 	if err != nil {
 		return nil, rest.Missing(nounVariableGroup, err)
@@ -35,7 +37,7 @@ func (h *Handlers) getVariableGroup(r *http.Request) (any, error) {
 	return h.presentVariableGroup(g), nil
 }
 
-func (h *Handlers) updateVariableGroup(r *http.Request) (any, error) {
+func (h variableGroupHandlers) updateVariableGroup(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateEnvVars](r)
 	if err != nil {
 		return nil, err
@@ -56,7 +58,7 @@ func (h *Handlers) updateVariableGroup(r *http.Request) (any, error) {
 	return h.presentVariableGroup(g), nil
 }
 
-func (h *Handlers) presentVariableGroup(g app.EnvGroup) v3.EnvVarGroup {
+func (h variableGroupHandlers) presentVariableGroup(g app.EnvGroup) v3.EnvVarGroup {
 	out := v3.EnvVarGroup{
 		Name: g.Name, Var: map[string]string{}, Links: v3.Links{"self": {Href: h.Links.Href("v3", "environment_variable_groups", g.Name)}},
 	}

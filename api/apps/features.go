@@ -12,8 +12,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// featuresEndpoints are the endpoints of this file.
-func (h *Handlers) featuresEndpoints() []rest.Endpoint {
+// featureHandlers answers requests about features of apps.
+type featureHandlers struct{ *Handlers }
+
+func (h featureHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/apps/{guid}/ssh_enabled", Needs: access.Read, Resource: access.App, Handler: h.getSSHEnabled, Shape: rest.Returns[v3.SSHEnabled](200)},
 		{Pattern: "GET /v3/apps/{guid}/features", Needs: access.Read, Resource: access.App, Handler: h.listFeatures, Shape: rest.Returns[v3.AppFeatures](200)},
@@ -52,7 +54,7 @@ func (h *Handlers) closed(a app.App) (string, error) {
 	return "", nil
 }
 
-func (h *Handlers) getSSHEnabled(r *http.Request) (any, error) {
+func (h featureHandlers) getSSHEnabled(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func (h *Handlers) getSSHEnabled(r *http.Request) (any, error) {
 	return v3.SSHEnabled{Enabled: why == "", Reason: why}, err
 }
 
-func (h *Handlers) listFeatures(r *http.Request) (any, error) {
+func (h featureHandlers) listFeatures(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (h *Handlers) listFeatures(r *http.Request) (any, error) {
 	}, nil
 }
 
-func (h *Handlers) getFeature(r *http.Request) (any, error) {
+func (h featureHandlers) getFeature(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func showFeature(a app.App, name string) (any, error) {
 }
 
 // updateFeature switches a feature. A door into the app is not for its supporters.
-func (h *Handlers) updateFeature(r *http.Request) (any, error) {
+func (h featureHandlers) updateFeature(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	switch name {
 	case v3.FeatureSSH:
@@ -135,7 +137,7 @@ func presentSSH(a app.App) v3.AppFeature {
 
 // createSSHCode gives whoever asks a code that stands for them at the ssh door.
 // What it opens is decided there.
-func (h *Handlers) createSSHCode(r *http.Request) (any, error) {
+func (h featureHandlers) createSSHCode(r *http.Request) (any, error) {
 	if h.SSH == nil {
 		return nil, rest.Unprocessable("this daemon has no ssh door: start it with --ssh ADDRESS")
 	}

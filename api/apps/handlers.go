@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -19,24 +19,23 @@ type Handlers struct {
 	Present  *present.Presenter
 
 	// SSH is the SSH server of instances; nil: there is none.
-	SSH     *platform.SSHDoor
+	SSH     *platform.SSHEndpoint
 	Version string // of the program
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.appDeletionEndpoints(),
-		h.appsEndpoints(),
-		h.deploymentsEndpoints(),
-		h.envEndpoints(),
-		h.environmentVariableGroupsEndpoints(),
-		h.featuresEndpoints(),
-		h.manifestsEndpoints(),
-		h.processesEndpoints(),
-		h.revisionsEndpoints(),
-		h.sidecarsEndpoints(),
-		h.statsEndpoints(),
-		h.tasksEndpoints(),
+		appHandlers{h}.endpoints(),
+		deploymentHandlers{h}.endpoints(),
+		envHandlers{h}.endpoints(),
+		variableGroupHandlers{h}.endpoints(),
+		featureHandlers{h}.endpoints(),
+		manifestHandlers{h}.endpoints(),
+		processHandlers{h}.endpoints(),
+		revisionHandlers{h}.endpoints(),
+		sidecarHandlers{h}.endpoints(),
+		statsHandlers{h}.endpoints(),
+		taskHandlers{h}.endpoints(),
 	)
 }

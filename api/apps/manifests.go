@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"context"
 	"io"
 	"net/http"
 
@@ -8,11 +9,14 @@ import (
 	"github.com/dewrun/dew/api/rest"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/platform"
 )
 
-// manifestsEndpoints are the endpoints of this file.
-func (h *Handlers) manifestsEndpoints() []rest.Endpoint {
+// manifestHandlers answers requests about manifests.
+type manifestHandlers struct{ *Handlers }
+
+func (h manifestHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "POST /v3/spaces/{guid}/manifest_diff", Needs: access.Develop, Resource: access.Space,
@@ -28,7 +32,7 @@ func (h *Handlers) manifestsEndpoints() []rest.Endpoint {
 
 // readManifest gives the manifest in the body, parsed and as it came, and the
 // space it is for.
-func (h *Handlers) readManifest(r *http.Request) (m app.Manifest, raw []byte, err error) {
+func (h manifestHandlers) readManifest(r *http.Request) (m app.Manifest, raw []byte, err error) {
 	if _, err := h.Platform.Registry.Space(r.PathValue("guid")); err != nil {
 		return m, nil, rest.Missing("Space", err)
 	}
@@ -39,7 +43,7 @@ func (h *Handlers) readManifest(r *http.Request) (m app.Manifest, raw []byte, er
 	return m, raw, err
 }
 
-func (h *Handlers) diffManifest(r *http.Request) (any, error) {
+func (h manifestHandlers) diffManifest(r *http.Request) (any, error) {
 	m, _, err := h.readManifest(r)
 	if err != nil {
 		return nil, err
@@ -52,13 +56,13 @@ func (h *Handlers) diffManifest(r *http.Request) (any, error) {
 	for _, d := range ds {
 		out.Diff = append(out.Diff, v3.Difference{Op: d.Op, Path: d.Path, Was: d.Was, Value: d.Value})
 	}
-	more, err := h.Platform.DiffServices(r.PathValue("guid"), m)
+	more, err := h.Platform.ServiceBindings().Diff(r.PathValue("guid"), m)
 	out.Diff = append(out.Diff, more...)
 	return rest.Answer{Status: http.StatusAccepted, Body: out}, err
 }
 
 // applyManifest refuses at once what cannot be read, and leaves the rest to a job.
-func (h *Handlers) applyManifest(r *http.Request) (any, error) {
+func (h manifestHandlers) applyManifest(r *http.Request) (any, error) {
 	m, raw, err := h.readManifest(r)
 	if err != nil {
 		return nil, err
@@ -73,12 +77,12 @@ func (h *Handlers) applyManifest(r *http.Request) (any, error) {
 }
 
 // getManifest describes an app as a manifest that makes it again.
-func (h *Handlers) getManifest(r *http.Request) (any, error) {
+func (h manifestHandlers) getManifest(r *http.Request) (any, error) {
 	m, err := h.Platform.Registry.ManifestOf(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("App", err)
 	}
-	if m.Applications[0].Services, err = h.Platform.ManifestServices(r.PathValue("guid")); err != nil {
+	if m.Applications[0].Services, err = h.Platform.ServiceBindings().InManifest(r.PathValue("guid")); err != nil {
 		return nil, err
 	}
 	if err := h.describeDocker(r.PathValue("guid"), m); err != nil {
@@ -97,3 +101,42 @@ func (h *Handlers) getManifest(r *http.Request) (any, error) {
 
 // manifestBody is what apps are pushed with.
 var manifestBody = rest.Bytes(v3.ManifestType)
+
+// checkDocker refuses the images of a manifest that cannot be had.
+func (h manifestHandlers) checkDocker(ctx context.Context, m app.Manifest) error {
+	for _, a := range m.Applications {
+		if a.Docker == nil {
+			continue
+		}
+		if err := h.Present.MayDocker(ctx); err != nil {
+			return err
+		}
+		if err := stack.CheckImageRef(a.Docker.Image); err != nil {
+			return rest.Unprocessable("For application '%s': docker.image: %v", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// describeDocker completes the manifest of an app that is an image with the image
+// that it was pushed with last.
+func (h manifestHandlers) describeDocker(guid string, m app.Manifest) error {
+	a, err := h.Platform.Registry.App(guid)
+	if err != nil || !a.Docker() {
+		return err
+	}
+	all, err := h.Platform.Packages.OfApp(guid)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if p.Image == nil {
+			continue
+		}
+		for i := range m.Applications {
+			m.Applications[i].Docker = &app.ManifestDocker{Image: p.Image.Ref, Username: p.Image.Username}
+		}
+		return nil
+	}
+	return nil
+}

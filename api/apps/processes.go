@@ -23,8 +23,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// processesEndpoints are the endpoints of this file.
-func (h *Handlers) processesEndpoints() []rest.Endpoint {
+// processHandlers answers requests about processes and their instances.
+type processHandlers struct{ *Handlers }
+
+func (h processHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: access.Develop, Resource: access.Process,
@@ -101,7 +103,7 @@ func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
 	return app.Process{}, rest.NotFound("Process")
 }
 
-func (h *Handlers) listAppProcesses(r *http.Request) (any, error) {
+func (h processHandlers) listAppProcesses(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func (h *Handlers) listAppProcesses(r *http.Request) (any, error) {
 }
 
 // listProcesses reads apps and processes once, however many there are.
-func (h *Handlers) listProcesses(r *http.Request) (any, error) {
+func (h processHandlers) listProcesses(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -138,7 +140,7 @@ func (h *Handlers) listProcesses(r *http.Request) (any, error) {
 const embedInstances = "process_instances"
 
 // pageOfProcesses is the list of those of all that belong to the apps.
-func (h *Handlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
+func (h processHandlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
 	for _, name := range q.Filters["embed"] {
 		if name != embedInstances {
 			return nil, rest.BadQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
@@ -169,7 +171,7 @@ func (h *Handlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Proc
 }
 
 // partsAmong are the parts of those processes that belong to the apps.
-func (h *Handlers) partsAmong(all []app.Process, apps map[string]app.App) ([]part, error) {
+func (h processHandlers) partsAmong(all []app.Process, apps map[string]app.App) ([]part, error) {
 	moving, err := h.Platform.Registry.ActiveDeployments()
 	if err != nil {
 		return nil, err
@@ -189,7 +191,7 @@ func (h *Handlers) partsAmong(all []app.Process, apps map[string]app.App) ([]par
 }
 
 // listInstances tells in short how the instances of a process are.
-func (h *Handlers) listInstances(r *http.Request) (any, error) {
+func (h processHandlers) listInstances(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -208,7 +210,7 @@ func (h *Handlers) listInstances(r *http.Request) (any, error) {
 	}), nil
 }
 
-func (h *Handlers) getProcess(r *http.Request) (any, error) {
+func (h processHandlers) getProcess(r *http.Request) (any, error) {
 	p, err := h.partOf(r)
 	if err != nil {
 		return nil, err
@@ -221,7 +223,7 @@ func (h *Handlers) getProcess(r *http.Request) (any, error) {
 }
 
 // showProcess shows a process to who asks.
-func (h *Handlers) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
+func (h processHandlers) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return v3.Process{}, err
@@ -229,7 +231,7 @@ func (h *Handlers) showProcess(r *http.Request, p app.Process) (v3.Process, erro
 	return h.presentProcess(p, open(p.App)), nil
 }
 
-func (h *Handlers) updateProcess(r *http.Request) (any, error) {
+func (h processHandlers) updateProcess(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateProcess](r)
 	if err != nil {
 		return nil, err
@@ -256,7 +258,7 @@ func (h *Handlers) updateProcess(r *http.Request) (any, error) {
 
 // changeProcess changes the process that the path names and records what was done,
 // an update or a scale.
-func (h *Handlers) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
+func (h processHandlers) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		if p, err = findProcess(w.Registry, r); err != nil {
 			return err
@@ -313,7 +315,7 @@ func setCheck(h *app.HealthCheck, u *v3.UpdateHealthCheck, key string) error {
 	return nil
 }
 
-func (h *Handlers) scaleProcess(r *http.Request) (any, error) {
+func (h processHandlers) scaleProcess(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.Scale](r)
 	if err != nil {
 		return nil, err
@@ -364,7 +366,7 @@ func logLimit(rate *int64) int64 {
 	return *rate
 }
 
-func (h *Handlers) deleteInstance(r *http.Request) (any, error) {
+func (h processHandlers) deleteInstance(r *http.Request) (any, error) {
 	p, err := h.processOf(r)
 	if err != nil {
 		return nil, err
@@ -394,14 +396,14 @@ func (h *Handlers) deleteInstance(r *http.Request) (any, error) {
 }
 
 // presentPart shows a process, or what a deployment adds to it.
-func (h *Handlers) presentPart(p part, open bool) v3.Process {
+func (h processHandlers) presentPart(p part, open bool) v3.Process {
 	shown := p.process
 	shown.GUID = p.guid
 	return h.presentProcess(shown, open)
 }
 
 // presentProcess shows a process; its command only to who may read secrets.
-func (h *Handlers) presentProcess(p app.Process, open bool) v3.Process {
+func (h processHandlers) presentProcess(p app.Process, open bool) v3.Process {
 	self := h.Links.Href("v3", "processes", p.GUID)
 	out := v3.Process{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
@@ -447,7 +449,7 @@ func presentCheck(h app.HealthCheck) v3.HealthCheck {
 	}}
 }
 
-func (h *Handlers) killProcess(r *http.Request) (any, error) {
+func (h processHandlers) killProcess(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.Kill](r)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// revisionsEndpoints are the endpoints of this file.
-func (h *Handlers) revisionsEndpoints() []rest.Endpoint {
+// revisionHandlers answers requests about revisions.
+type revisionHandlers struct{ *Handlers }
+
+func (h revisionHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/apps/{guid}/revisions", Needs: access.Read, Resource: access.App,
@@ -38,16 +40,8 @@ func (h *Handlers) revisionsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listRevisions(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.Revisions(a.GUID)
+func (h revisionHandlers) listRevisions(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[app.Revision]{One: h.Platform.Registry.Revisions}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
@@ -56,23 +50,15 @@ func (h *Handlers) listRevisions(r *http.Request) (any, error) {
 
 // listDeployedRevisions gives those that instances run now: several while a
 // deployment is under way, none of an app that is stopped.
-func (h *Handlers) listDeployedRevisions(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.DeployedRevisions(a.GUID)
+func (h revisionHandlers) listDeployedRevisions(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[app.Revision]{One: h.Platform.Registry.DeployedRevisions}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
 	return h.pageOfRevisions(r, q, all)
 }
 
-func (h *Handlers) pageOfRevisions(r *http.Request, q rest.Query, all []app.Revision) (any, error) {
+func (h revisionHandlers) pageOfRevisions(r *http.Request, q rest.Query, all []app.Revision) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -96,7 +82,7 @@ func (h *Handlers) pageOfRevisions(r *http.Request, q rest.Query, all []app.Revi
 }
 
 // isDeployable tells whether the droplet of a revision is still there.
-func (h *Handlers) isDeployable(v app.Revision) (bool, error) {
+func (h revisionHandlers) isDeployable(v app.Revision) (bool, error) {
 	d, err := h.Platform.Droplets.Get(v.Droplet)
 	if errors.Is(err, droplet.ErrNotFound) {
 		return false, nil
@@ -104,7 +90,7 @@ func (h *Handlers) isDeployable(v app.Revision) (bool, error) {
 	return err == nil && d.State != droplet.DropletAwaiting, err
 }
 
-func (h *Handlers) getRevision(r *http.Request) (any, error) {
+func (h revisionHandlers) getRevision(r *http.Request) (any, error) {
 	v, err := h.Platform.Registry.Revision(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Revision", err)
@@ -112,7 +98,7 @@ func (h *Handlers) getRevision(r *http.Request) (any, error) {
 	return h.showRevision(r, v)
 }
 
-func (h *Handlers) updateRevision(r *http.Request) (any, error) {
+func (h revisionHandlers) updateRevision(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -124,7 +110,7 @@ func (h *Handlers) updateRevision(r *http.Request) (any, error) {
 	return h.showRevision(r, v)
 }
 
-func (h *Handlers) showRevision(r *http.Request, v app.Revision) (any, error) {
+func (h revisionHandlers) showRevision(r *http.Request, v app.Revision) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -135,7 +121,7 @@ func (h *Handlers) showRevision(r *http.Request, v app.Revision) (any, error) {
 
 // getRevisionEnv gives the variables of a revision. That somebody read them is
 // recorded.
-func (h *Handlers) getRevisionEnv(r *http.Request) (any, error) {
+func (h revisionHandlers) getRevisionEnv(r *http.Request) (any, error) {
 	v, err := h.Platform.Registry.Revision(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Revision", err)
@@ -159,7 +145,7 @@ func (h *Handlers) getRevisionEnv(r *http.Request) (any, error) {
 }
 
 // presentRevision shows a revision; its commands only to who may read secrets.
-func (h *Handlers) presentRevision(v app.Revision, deployable, open bool) v3.Revision {
+func (h revisionHandlers) presentRevision(v app.Revision, deployable, open bool) v3.Revision {
 	self := h.Links.Href("v3", "revisions", v.GUID)
 	out := v3.Revision{
 		GUID: v.GUID, Version: v.Version, Droplet: v3.GUID{GUID: v.Droplet}, Processes: map[string]v3.RevisionProcess{},

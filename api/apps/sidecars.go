@@ -12,8 +12,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// sidecarsEndpoints are the endpoints of this file.
-func (h *Handlers) sidecarsEndpoints() []rest.Endpoint {
+// sidecarHandlers answers requests about sidecars.
+type sidecarHandlers struct{ *Handlers }
+
+func (h sidecarHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/apps/{guid}/sidecars", Needs: access.Read, Resource: access.App, Handler: h.listAppSidecars, Shape: rest.PageOf[v3.Sidecar]("guids")},
 		{
@@ -37,23 +39,15 @@ func (h *Handlers) sidecarsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listAppSidecars(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.Sidecars(a.GUID)
+func (h sidecarHandlers) listAppSidecars(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[app.Sidecar]{One: h.Platform.Registry.Sidecars}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
 	return h.pageOfSidecars(r, q, all)
 }
 
-func (h *Handlers) listProcessSidecars(r *http.Request) (any, error) {
+func (h sidecarHandlers) listProcessSidecars(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -69,7 +63,7 @@ func (h *Handlers) listProcessSidecars(r *http.Request) (any, error) {
 	return h.pageOfSidecars(r, q, all)
 }
 
-func (h *Handlers) pageOfSidecars(r *http.Request, q rest.Query, all []app.Sidecar) (any, error) {
+func (h sidecarHandlers) pageOfSidecars(r *http.Request, q rest.Query, all []app.Sidecar) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -83,7 +77,7 @@ func (h *Handlers) pageOfSidecars(r *http.Request, q rest.Query, all []app.Sidec
 	}), nil
 }
 
-func (h *Handlers) createSidecar(r *http.Request) (any, error) {
+func (h sidecarHandlers) createSidecar(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateSidecar](r)
 	if err != nil {
 		return nil, err
@@ -118,7 +112,7 @@ func sidecarMemory(mb v3.Int) (int, error) {
 	return int(mb), nil
 }
 
-func (h *Handlers) getSidecar(r *http.Request) (any, error) {
+func (h sidecarHandlers) getSidecar(r *http.Request) (any, error) {
 	c, err := h.Platform.Registry.Sidecar(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Sidecar", err)
@@ -130,7 +124,7 @@ func (h *Handlers) getSidecar(r *http.Request) (any, error) {
 	return presentSidecar(c, open(c.App)), nil
 }
 
-func (h *Handlers) updateSidecar(r *http.Request) (any, error) {
+func (h sidecarHandlers) updateSidecar(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateSidecar](r)
 	if err != nil {
 		return nil, err
@@ -172,7 +166,7 @@ func setSidecar(c *app.Sidecar, u v3.UpdateSidecar) (err error) {
 	return err
 }
 
-func (h *Handlers) deleteSidecar(r *http.Request) (any, error) {
+func (h sidecarHandlers) deleteSidecar(r *http.Request) (any, error) {
 	err := h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		c, err := w.Registry.Sidecar(r.PathValue("guid"))
 		if err != nil {

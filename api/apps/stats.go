@@ -14,8 +14,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// statsEndpoints are the endpoints of this file.
-func (h *Handlers) statsEndpoints() []rest.Endpoint {
+// statsHandlers answers requests about the usage of instances.
+type statsHandlers struct{ *Handlers }
+
+func (h statsHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/processes/{guid}/stats", Needs: access.Read, Resource: access.Process, Handler: h.getStats, Shape: rest.Returns[v3.Stats](200)},
 		{Pattern: "GET /v3/apps/{guid}/processes/{type}/stats", Needs: access.Read, Resource: access.App, Handler: h.getStats, Shape: rest.Returns[v3.Stats](200)},
@@ -25,7 +27,7 @@ func (h *Handlers) statsEndpoints() []rest.Endpoint {
 // openFiles is how many files a process may have open, as VCAP_APPLICATION says.
 const openFiles = 16384
 
-func (h *Handlers) getStats(r *http.Request) (any, error) {
+func (h statsHandlers) getStats(r *http.Request) (any, error) {
 	p, err := h.partOf(r)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func seenSlot(p app.Process, st runtime.Status, now time.Time) runtime.Status {
 	return st
 }
 
-func (h *Handlers) instanceStats(ctx context.Context, index int, in shown) v3.InstanceStats {
+func (h statsHandlers) instanceStats(ctx context.Context, index int, in shown) v3.InstanceStats {
 	const mb = 1 << 20
 	p, st := in.process, in.status
 	out := v3.InstanceStats{

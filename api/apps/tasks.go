@@ -14,8 +14,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// tasksEndpoints are the endpoints of this file.
-func (h *Handlers) tasksEndpoints() []rest.Endpoint {
+// taskHandlers answers requests about tasks.
+type taskHandlers struct{ *Handlers }
+
+func (h taskHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/tasks", Needs: access.Authenticated,
@@ -30,7 +32,7 @@ func (h *Handlers) tasksEndpoints() []rest.Endpoint {
 		{Pattern: "PUT /v3/tasks/{guid}/cancel", Needs: access.Support, Resource: access.Task, Handler: h.cancelTask, Shape: rest.Returns[v3.Task](202)},
 		{
 			Pattern: "GET /v3/apps/{guid}/tasks", Needs: access.Read, Resource: access.App,
-			Handler: h.listAppTasks, Shape: rest.PageOf[v3.Task]("guids", "names", "states", "sequence_ids", rest.ParamSelector),
+			Handler: h.listTasks, Shape: rest.PageOf[v3.Task]("guids", "names", "states", "sequence_ids", rest.ParamSelector),
 		},
 		{
 			Pattern: "POST /v3/apps/{guid}/tasks", Needs: access.Develop, Resource: access.App,
@@ -39,7 +41,7 @@ func (h *Handlers) tasksEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) createTask(r *http.Request) (any, error) {
+func (h taskHandlers) createTask(r *http.Request) (any, error) {
 	if err := h.Present.Feature(r.Context(), app.FlagTaskCreation); err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func checkTaskBody(b v3.CreateTask) error {
 	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
 }
 
-func (h *Handlers) getTask(r *http.Request) (any, error) {
+func (h taskHandlers) getTask(r *http.Request) (any, error) {
 	t, err := h.Platform.Registry.Task(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Task", err)
@@ -87,7 +89,7 @@ func (h *Handlers) getTask(r *http.Request) (any, error) {
 }
 
 // showTask shows a task to who asks.
-func (h *Handlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
+func (h taskHandlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return v3.Task{}, err
@@ -95,7 +97,7 @@ func (h *Handlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
 	return h.presentTask(t, open(t.App)), nil
 }
 
-func (h *Handlers) updateTask(r *http.Request) (any, error) {
+func (h taskHandlers) updateTask(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func (h *Handlers) updateTask(r *http.Request) (any, error) {
 	return h.showTask(r, t)
 }
 
-func (h *Handlers) cancelTask(r *http.Request) (any, error) {
+func (h taskHandlers) cancelTask(r *http.Request) (any, error) {
 	var t app.Task
 	err := h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
 		t, err = w.Registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
@@ -136,40 +138,14 @@ func (h *Handlers) cancelTask(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
 }
 
-func (h *Handlers) listAppTasks(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+// listTasks lists the tasks of an app, or of all apps that the caller can see.
+func (h taskHandlers) listTasks(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[app.Task]{
+		One: h.Platform.Registry.TasksOf, All: h.Platform.Registry.Tasks, App: func(t app.Task) string { return t.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Registry.TasksOf(a.GUID)
-	if err != nil {
-		return nil, err
-	}
-	return h.pageOfTasks(r, q, all)
-}
-
-func (h *Handlers) listTasks(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Registry.TasksOf, h.Platform.Registry.Tasks)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(t app.Task) bool { _, seen := apps[t.App]; return !seen })
-	return h.pageOfTasks(r, q, all)
-}
-
-func (h *Handlers) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -188,7 +164,7 @@ func (h *Handlers) pageOfTasks(r *http.Request, q rest.Query, all []app.Task) (a
 }
 
 // presentTask shows a task; its command only to who may read secrets.
-func (h *Handlers) presentTask(t app.Task, open bool) v3.Task {
+func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 	self := h.Links.Href("v3", "tasks", t.GUID)
 	out := v3.Task{
 		GUID: t.GUID, CreatedAt: v3.At(t.CreatedAt), UpdatedAt: v3.At(t.UpdatedAt), SequenceID: t.Sequence, Name: t.Name,
@@ -211,7 +187,7 @@ func (h *Handlers) presentTask(t app.Task, open bool) v3.Task {
 }
 
 // taskUser is who runs the task; nil where only its image knows.
-func (h *Handlers) taskUser(t app.Task) *string {
+func (h taskHandlers) taskUser(t app.Task) *string {
 	user := cmp.Or(t.User, app.TaskUser)
 	if d, err := h.Platform.Droplets.Get(t.Droplet); err == nil && d.Run != nil {
 		if d.Run.User == "" {

@@ -14,12 +14,14 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// buildsEndpoints are the endpoints of this file.
-func (h *Handlers) buildsEndpoints() []rest.Endpoint {
+// buildHandlers answers requests about builds.
+type buildHandlers struct{ *Handlers }
+
+func (h buildHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/apps/{guid}/builds", Needs: access.Read, Resource: access.App,
-			Handler: h.listAppBuilds, Shape: rest.PageOf[v3.Build]("guids", "states", "package_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
+			Handler: h.listBuilds, Shape: rest.PageOf[v3.Build]("guids", "states", "package_guids", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
 			Pattern: "GET /v3/builds", Needs: access.Authenticated,
@@ -37,7 +39,7 @@ func (h *Handlers) buildsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) createBuild(r *http.Request) (any, error) {
+func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateBuild](r)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func noPackage(err error) error {
 
 // staged tells whether the package was staged before. Then another build of it
 // is a restage and makes everything anew: clients have no other way to say so.
-func (h *Handlers) staged(p droplet.Package) (bool, error) {
+func (h buildHandlers) staged(p droplet.Package) (bool, error) {
 	builds, err := h.Platform.Builds.OfApp(p.App)
 	if err != nil {
 		return false, err
@@ -97,7 +99,7 @@ func (h *Handlers) staged(p droplet.Package) (bool, error) {
 	return false, nil
 }
 
-func (h *Handlers) getBuild(r *http.Request) (any, error) {
+func (h buildHandlers) getBuild(r *http.Request) (any, error) {
 	b, err := h.Platform.Builds.Get(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Build", err)
@@ -105,7 +107,7 @@ func (h *Handlers) getBuild(r *http.Request) (any, error) {
 	return h.presentBuild(b), nil
 }
 
-func (h *Handlers) updateBuild(r *http.Request) (any, error) {
+func (h buildHandlers) updateBuild(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -117,40 +119,14 @@ func (h *Handlers) updateBuild(r *http.Request) (any, error) {
 	return h.presentBuild(b), nil
 }
 
-func (h *Handlers) listAppBuilds(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+// listBuilds lists the builds of an app, or of all apps that the caller can see.
+func (h buildHandlers) listBuilds(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[droplet.Build]{
+		One: h.Platform.Builds.OfApp, All: h.Platform.Builds.All, App: func(b droplet.Build) string { return b.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Builds.OfApp(a.GUID)
-	if err != nil {
-		return nil, err
-	}
-	return h.pageOfBuilds(r, q, all), nil
-}
-
-func (h *Handlers) listBuilds(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Builds.OfApp, h.Platform.Builds.All)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(b droplet.Build) bool { _, seen := apps[b.App]; return !seen })
-	return h.pageOfBuilds(r, q, all), nil
-}
-
-func (h *Handlers) pageOfBuilds(r *http.Request, q rest.Query, all []droplet.Build) v3.List[v3.Build] {
 	all = slices.DeleteFunc(all, func(b droplet.Build) bool {
 		return !q.Matches("guids", b.GUID) || !q.Matches("states", string(b.State)) || !q.Matches("package_guids", b.Package)
 	})
@@ -160,10 +136,10 @@ func (h *Handlers) pageOfBuilds(r *http.Request, q rest.Query, all []droplet.Bui
 		},
 		Present: h.presentBuild,
 		Labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
-	})
+	}), nil
 }
 
-func (h *Handlers) presentBuild(b droplet.Build) v3.Build {
+func (h buildHandlers) presentBuild(b droplet.Build) v3.Build {
 	memory, disk := h.Platform.Builds.Limits()
 	out := v3.Build{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), State: string(b.State),

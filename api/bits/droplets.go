@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -15,11 +16,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/platform"
 )
 
-// dropletsEndpoints are the endpoints of this file.
-func (h *Handlers) dropletsEndpoints() []rest.Endpoint {
+// dropletHandlers answers requests about droplets.
+type dropletHandlers struct{ *Handlers }
+
+func (h dropletHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/apps/{guid}/relationships/current_droplet", Needs: access.Read, Resource: access.App,
@@ -47,10 +51,20 @@ func (h *Handlers) dropletsEndpoints() []rest.Endpoint {
 			Pattern: "GET /v3/droplets/{guid}/download", Needs: access.Download, Resource: access.Droplet,
 			Handler: h.downloadDroplet, Shape: rest.ReturnsBytes("application/gzip"),
 		},
+		{Pattern: "DELETE /v3/droplets/{guid}", Needs: access.Develop, Resource: access.Droplet, Handler: h.deleteDroplet, Shape: rest.StartsJob()},
+		{
+			Pattern: "GET /v3/packages/{guid}/droplets", Needs: access.Read, Resource: access.Package,
+			Handler: h.listPackageDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", rest.ParamSelector).OrderedBy(rest.ByTime...),
+		},
+		{
+			Pattern: "POST /v3/droplets", Needs: access.Authenticated, // the body names the app
+			Handler: h.createDroplet, Shape: rest.Returns[v3.Droplet](201).Reads(rest.JSON[v3.CreateDroplet](), rest.JSON[v3.CopyDroplet]()).Query("source_guid"),
+		},
+		{Pattern: "POST /v3/droplets/{guid}/upload", Needs: access.Develop, Resource: access.Droplet, Handler: h.uploadDroplet, Shape: rest.StartsJob().Reads(uploadForm)},
 	}
 }
 
-func (h *Handlers) getDroplet(r *http.Request) (any, error) {
+func (h dropletHandlers) getDroplet(r *http.Request) (any, error) {
 	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Droplet", err)
@@ -58,7 +72,7 @@ func (h *Handlers) getDroplet(r *http.Request) (any, error) {
 	return h.showDroplet(r, d)
 }
 
-func (h *Handlers) updateDroplet(r *http.Request) (any, error) {
+func (h dropletHandlers) updateDroplet(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -70,26 +84,134 @@ func (h *Handlers) updateDroplet(r *http.Request) (any, error) {
 	return h.showDroplet(r, d)
 }
 
-func (h *Handlers) listDroplets(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+// createDroplet makes a droplet that waits for files which were staged elsewhere.
+func (h dropletHandlers) createDroplet(r *http.Request) (any, error) {
+	if sourceGUID(r) != "" {
+		return h.copyDroplet(r)
+	}
+	body, err := rest.Decode[v3.CreateDroplet](r)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := h.Present.VisibleApps(r, q)
+	a, err := h.Platform.Registry.App(body.Relationships.App.ID())
+	if err == nil {
+		err = h.Access.Require(r.Context(), access.Develop, a.Space)
+	}
+	if errors.Is(err, app.ErrNotFound) {
+		return nil, rest.Unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", body.Relationships.App.ID())
+	}
 	if err != nil {
 		return nil, err
 	}
-	all, err := present.OfApps(q, apps, h.Platform.Droplets.OfApp, h.Platform.Droplets.All)
+	d, err := h.Platform.Droplets.Await(a.GUID, body.ProcessTypes)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool { _, seen := apps[d.App]; return !seen })
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: h.presentDroplet(d, true)}, nil
+}
+
+// copyDroplet gives an app the droplet of another one that who asks sees. The services
+// that it finds are those of its new app.
+func (h dropletHandlers) copyDroplet(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.CopyDroplet](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.targetApp(r.Context(), body.Relationships.App.ID())
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.Platform.Droplets.Get(sourceGUID(r))
+	if err == nil {
+		_, err = h.Present.AppInBody(r.Context(), access.Read, d.App)
+	}
+	if err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	if a.Docker() != (d.Run != nil) {
+		return nil, rest.Unprocessable("The droplet cannot be copied: app '%s' is staged in another way", a.Name)
+	}
+	source := d.GUID
+	if d, err = h.Platform.Builds.Copy(source, a.GUID); err != nil {
+		return nil, rest.Missing("Droplet", notStaged(err, "source droplet is not staged"))
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "request": map[string]any{"source_droplet_guid": source}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: h.presentDroplet(d, true)}, nil
+}
+
+func (h dropletHandlers) uploadDroplet(r *http.Request) (any, error) {
+	guid := r.PathValue("guid")
+	if _, err := h.Platform.Droplets.Get(guid); err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	f, _, err := h.oneFile(r)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("cannot take in a droplet: %w", err)
+	}
+	d, err := h.Platform.Builds.Fill(r.Context(), guid, f)
+	if bad, ok := errors.AsType[*archive.Error](err); ok {
+		return nil, rest.Unprocessable("the droplet is refused: %v", bad)
+	}
+	if errors.Is(err, droplet.ErrHasImage) {
+		return nil, rest.Unprocessable("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordDroplet("audit.app.droplet.upload", d) })
+	if err != nil {
+		return nil, err
+	}
+	return h.Present.StartJob(r.Context(), platform.OpUploadDroplet, platform.StagingThing{GUID: guid})
+}
+
+// deleteDroplet removes a droplet that nothing runs: what runs could not be started
+// again without it.
+func (h dropletHandlers) deleteDroplet(r *http.Request) (any, error) {
+	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, rest.Missing("Droplet", err)
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		if err := platform.NotRun(w.Registry, d.GUID); err != nil {
+			return err
+		}
+		return w.RecordDroplet("audit.app.droplet.delete", d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.Present.StartJob(r.Context(), platform.OpDeleteDroplet, platform.Removal{GUID: d.GUID})
+}
+
+func (h dropletHandlers) listDroplets(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[droplet.Droplet]{
+		One: h.Platform.Droplets.OfApp, All: h.Platform.Droplets.All, App: func(d droplet.Droplet) string { return d.App },
+	}.List(h.Present, r)
+	if err != nil {
+		return nil, err
+	}
 	return h.pageOfDroplets(r, q, all)
 }
 
 // listAppDroplets gives all droplets of an app, or with current the one that its
 // next instances run.
-func (h *Handlers) listAppDroplets(r *http.Request) (any, error) {
+func (h dropletHandlers) listAppDroplets(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -108,7 +230,39 @@ func (h *Handlers) listAppDroplets(r *http.Request) (any, error) {
 	return h.pageOfDroplets(r, q, all)
 }
 
-func (h *Handlers) pageOfDroplets(r *http.Request, q rest.Query, all []droplet.Droplet) (any, error) {
+// listPackageDroplets gives what was made of a package: how clients find out
+// whether it is staged already.
+func (h dropletHandlers) listPackageDroplets(r *http.Request) (any, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	builds, err := h.Platform.Builds.OfApp(p.App)
+	if err != nil {
+		return nil, err
+	}
+	var found []droplet.Droplet
+	for _, b := range builds {
+		if b.Package != p.GUID || b.Droplet == "" {
+			continue
+		}
+		d, err := h.Platform.Droplets.Get(b.Droplet)
+		if errors.Is(err, droplet.ErrNotFound) {
+			continue // collected since
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, d)
+	}
+	return h.pageOfDroplets(r, q, found)
+}
+
+func (h dropletHandlers) pageOfDroplets(r *http.Request, q rest.Query, all []droplet.Droplet) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -126,7 +280,7 @@ func (h *Handlers) pageOfDroplets(r *http.Request, q rest.Query, all []droplet.D
 }
 
 // showDroplet shows a droplet to who asks.
-func (h *Handlers) showDroplet(r *http.Request, d droplet.Droplet) (any, error) {
+func (h dropletHandlers) showDroplet(r *http.Request, d droplet.Droplet) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
 		return nil, err
@@ -144,7 +298,7 @@ func updatedAt(d droplet.Droplet) time.Time {
 
 // downloadDroplet gives the files of a droplet as the platform does, as a tar that
 // is compressed on its way.
-func (h *Handlers) downloadDroplet(r *http.Request) (any, error) {
+func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Droplet", err)
@@ -174,7 +328,7 @@ func compressed(from io.ReadCloser) io.ReadCloser {
 	return out
 }
 
-func (h *Handlers) getCurrentDroplet(r *http.Request) (any, error) {
+func (h dropletHandlers) getCurrentDroplet(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -189,7 +343,7 @@ func (h *Handlers) getCurrentDroplet(r *http.Request) (any, error) {
 	return h.showDroplet(r, d)
 }
 
-func (h *Handlers) getCurrentRelationship(r *http.Request) (any, error) {
+func (h dropletHandlers) getCurrentRelationship(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -202,7 +356,7 @@ func (h *Handlers) getCurrentRelationship(r *http.Request) (any, error) {
 
 // setCurrentDroplet makes a droplet the one that the app's next instances run.
 // The app gets the process types that it finds in it and does not have yet.
-func (h *Handlers) setCurrentDroplet(r *http.Request) (any, error) {
+func (h dropletHandlers) setCurrentDroplet(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CurrentDroplet](r)
 	if err != nil {
 		return nil, err
@@ -237,7 +391,7 @@ func (h *Handlers) setCurrentDroplet(r *http.Request) (any, error) {
 	return h.presentCurrent(a), nil
 }
 
-func (h *Handlers) presentCurrent(a app.App) v3.CurrentDroplet {
+func (h dropletHandlers) presentCurrent(a app.App) v3.CurrentDroplet {
 	return v3.CurrentDroplet{Data: &v3.GUID{GUID: a.Droplet}, Links: v3.Links{
 		"self":    {Href: h.Links.Href("v3", "apps", a.GUID, "relationships", "current_droplet")},
 		"related": {Href: h.Links.Href("v3", "apps", a.GUID, "droplets", "current")},
@@ -245,7 +399,7 @@ func (h *Handlers) presentCurrent(a app.App) v3.CurrentDroplet {
 }
 
 // presentDroplet shows a droplet; its start commands only to who may read secrets.
-func (h *Handlers) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
+func (h dropletHandlers) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	out := v3.Droplet{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,
 		Lifecycle: present.Lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,

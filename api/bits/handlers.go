@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -22,16 +22,13 @@ type Handlers struct {
 	MaxUpload int64  // bound of one upload in bytes
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.buildpackChangesEndpoints(),
-		h.buildpackFoldersEndpoints(),
-		h.buildpacksEndpoints(),
-		h.buildsEndpoints(),
-		h.copiesEndpoints(),
-		h.dropletsEndpoints(),
-		h.packagesEndpoints(),
-		h.stacksEndpoints(),
+		buildpackHandlers{h}.endpoints(),
+		buildHandlers{h}.endpoints(),
+		dropletHandlers{h}.endpoints(),
+		packageHandlers{h}.endpoints(),
+		stackHandlers{h}.endpoints(),
 	)
 }

@@ -3,11 +3,7 @@ package bits
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"mime/multipart"
 	"net/http"
-	"os"
 	"slices"
 
 	"github.com/dewrun/dew/api/access"
@@ -21,12 +17,14 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// packagesEndpoints are the endpoints of this file.
-func (h *Handlers) packagesEndpoints() []rest.Endpoint {
+// packageHandlers answers requests about packages.
+type packageHandlers struct{ *Handlers }
+
+func (h packageHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/apps/{guid}/packages", Needs: access.Read, Resource: access.App,
-			Handler: h.listAppPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", rest.ParamSelector).OrderedBy(rest.ByTime...),
+			Handler: h.listPackages, Shape: rest.PageOf[v3.Package]("guids", "states", "types", rest.ParamSelector).OrderedBy(rest.ByTime...),
 		},
 		{
 			Pattern: "POST /v3/resource_matches", Needs: access.Authenticated,
@@ -50,9 +48,10 @@ func (h *Handlers) packagesEndpoints() []rest.Endpoint {
 			Handler: h.uploadPackage, Shape: rest.Returns[v3.Package](200).Reads(uploadForm),
 		},
 		{
-			Pattern: "GET /v3/packages/{guid}/droplets", Needs: access.Read, Resource: access.Package,
-			Handler: h.listPackageDroplets, Shape: rest.PageOf[v3.Droplet]("guids", "states", rest.ParamSelector).OrderedBy(rest.ByTime...),
+			Pattern: "GET /v3/packages/{guid}/download", Needs: access.ReadSecrets, Resource: access.Package,
+			Handler: h.downloadPackage, Shape: rest.ReturnsBytes("application/zip"),
 		},
+		{Pattern: "DELETE /v3/packages/{guid}", Needs: access.Develop, Resource: access.Package, Handler: h.deletePackage, Shape: rest.StartsJob()},
 	}
 }
 
@@ -61,40 +60,14 @@ func (h *Handlers) packageOf(r *http.Request) (droplet.Package, error) {
 	return p, rest.Missing("Package", err)
 }
 
-func (h *Handlers) listAppPackages(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
+// listPackages lists the packages of an app, or of all apps that the caller can see.
+func (h packageHandlers) listPackages(r *http.Request) (any, error) {
+	q, all, err := present.OfApps[droplet.Package]{
+		One: h.Platform.Packages.OfApp, All: h.Platform.Packages.All, App: func(p droplet.Package) string { return p.App },
+	}.List(h.Present, r)
 	if err != nil {
 		return nil, err
 	}
-	a, err := h.Present.App(r)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.Platform.Packages.OfApp(a.GUID)
-	if err != nil {
-		return nil, err
-	}
-	return h.pageOfPackages(r, q, all), nil
-}
-
-func (h *Handlers) listPackages(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	apps, err := h.Present.VisibleApps(r, q)
-	if err != nil {
-		return nil, err
-	}
-	all, err := present.OfApps(q, apps, h.Platform.Packages.OfApp, h.Platform.Packages.All)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(p droplet.Package) bool { _, seen := apps[p.App]; return !seen })
-	return h.pageOfPackages(r, q, all), nil
-}
-
-func (h *Handlers) pageOfPackages(r *http.Request, q rest.Query, all []droplet.Package) v3.List[v3.Package] {
 	all = slices.DeleteFunc(all, func(p droplet.Package) bool {
 		return !q.Matches("guids", p.GUID) || !q.Matches("states", string(p.State)) || !q.Matches("types", p.Type)
 	})
@@ -104,10 +77,10 @@ func (h *Handlers) pageOfPackages(r *http.Request, q rest.Query, all []droplet.P
 		},
 		Present: h.presentPackage,
 		Labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
-	})
+	}), nil
 }
 
-func (h *Handlers) createPackage(r *http.Request) (any, error) {
+func (h packageHandlers) createPackage(r *http.Request) (any, error) {
 	if sourceGUID(r) != "" {
 		return h.copyPackage(r)
 	}
@@ -147,7 +120,55 @@ func (h *Handlers) createPackage(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentPackage(p)}, nil
 }
 
-func (h *Handlers) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
+// copyPackage gives an app the package of another one. What it is made of is given
+// only to those who develop where it comes from.
+func (h packageHandlers) copyPackage(r *http.Request) (any, error) {
+	body, err := rest.Decode[v3.CopyPackage](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.targetApp(r.Context(), body.Relationships.App.ID())
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.Platform.Packages.Get(sourceGUID(r))
+	if err == nil {
+		_, err = h.Present.AppInBody(r.Context(), access.Develop, p.App)
+	}
+	if platform.IsNotFound(err) {
+		return nil, rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := copiesInto(p, a); err != nil {
+		return nil, err
+	}
+	source := p.GUID
+	if p, err = h.Platform.Packages.Copy(source, a.GUID); err != nil {
+		return nil, notStaged(err, "The package has no bits to copy.")
+	}
+	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
+		return w.Record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"source_package_guid": source}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest.Answer{Status: http.StatusCreated, Body: h.presentPackage(p)}, nil
+}
+
+// copiesInto refuses what an app could not stage.
+func copiesInto(p droplet.Package, a app.App) error {
+	switch {
+	case p.App == a.GUID:
+		return rest.Unprocessable("Source and destination app cannot be the same")
+	case a.Docker() != (p.Type == droplet.PackageDocker):
+		return rest.Unprocessable("The package cannot be copied: its type is %s, and app '%s' is staged in another way", p.Type, a.Name)
+	}
+	return nil
+}
+
+func (h packageHandlers) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
 	if body.Type == v3.PackageDocker {
 		return h.createDockerPackage(r, a, body)
 	}
@@ -157,7 +178,29 @@ func (h *Handlers) newPackage(r *http.Request, a app.App, body v3.CreatePackage)
 	return h.Platform.Packages.Create(a.GUID)
 }
 
-func (h *Handlers) updatePackage(r *http.Request) (any, error) {
+// createDockerPackage makes a package of an image. It is fetched when it is staged.
+func (h packageHandlers) createDockerPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
+	var none droplet.Package
+	if !a.Docker() {
+		return none, rest.Unprocessable("Cannot create Docker package for a buildpack app.")
+	}
+	if err := h.Present.MayDocker(r.Context()); err != nil {
+		return none, err
+	}
+	data, err := rest.DecodeBytes[v3.DockerData](append([]byte{}, body.Data...))
+	if err != nil {
+		return none, rest.Unprocessable("data must be an object with image, and perhaps username and password")
+	}
+	if data.Image == "" {
+		return none, rest.Unprocessable("data.image can't be blank")
+	}
+	if err := stack.CheckImageRef(data.Image); err != nil {
+		return none, rest.Unprocessable("data.image: %v", err)
+	}
+	return h.Platform.Packages.CreateImage(a.GUID, stack.ImageSource{Ref: data.Image, Username: data.Username, Password: data.Password})
+}
+
+func (h packageHandlers) updatePackage(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return nil, err
@@ -169,7 +212,7 @@ func (h *Handlers) updatePackage(r *http.Request) (any, error) {
 	return h.presentPackage(p), nil
 }
 
-func (h *Handlers) recordPackage(ctx context.Context, event string, p droplet.Package) error {
+func (h packageHandlers) recordPackage(ctx context.Context, event string, p droplet.Package) error {
 	return h.Platform.Change(ctx, func(w platform.Tx) error {
 		a, err := w.Registry.App(p.App)
 		if err != nil {
@@ -179,7 +222,7 @@ func (h *Handlers) recordPackage(ctx context.Context, event string, p droplet.Pa
 	})
 }
 
-func (h *Handlers) getPackage(r *http.Request) (any, error) {
+func (h packageHandlers) getPackage(r *http.Request) (any, error) {
 	p, err := h.packageOf(r)
 	if err != nil {
 		return nil, err
@@ -187,39 +230,7 @@ func (h *Handlers) getPackage(r *http.Request) (any, error) {
 	return h.presentPackage(p), nil
 }
 
-// listPackageDroplets gives what was made of a package: how clients find out
-// whether it is staged already.
-func (h *Handlers) listPackageDroplets(r *http.Request) (any, error) {
-	q, err := rest.ReadQuery(r)
-	if err != nil {
-		return nil, err
-	}
-	p, err := h.packageOf(r)
-	if err != nil {
-		return nil, err
-	}
-	builds, err := h.Platform.Builds.OfApp(p.App)
-	if err != nil {
-		return nil, err
-	}
-	var found []droplet.Droplet
-	for _, b := range builds {
-		if b.Package != p.GUID || b.Droplet == "" {
-			continue
-		}
-		d, err := h.Platform.Droplets.Get(b.Droplet)
-		if errors.Is(err, droplet.ErrNotFound) {
-			continue // collected since
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, d)
-	}
-	return h.pageOfDroplets(r, q, found)
-}
-
-func (h *Handlers) matchResources(r *http.Request) (any, error) {
+func (h packageHandlers) matchResources(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ResourceMatches](r)
 	if err != nil {
 		return nil, err
@@ -251,7 +262,7 @@ func resources(in []v3.Resource) []pool.Resource {
 	return out
 }
 
-func (h *Handlers) uploadPackage(r *http.Request) (any, error) {
+func (h packageHandlers) uploadPackage(r *http.Request) (any, error) {
 	if err := h.Present.Feature(r.Context(), app.FlagBitsUpload); err != nil {
 		return nil, err
 	}
@@ -279,108 +290,36 @@ func (h *Handlers) uploadPackage(r *http.Request) (any, error) {
 	return h.presentPackage(p), nil
 }
 
-// upload is the form of an upload, its file on disk.
-type upload struct {
-	matched []pool.Resource
-	bits    *os.File // nil: everything matched
-	size    int64
-}
-
-// readUpload reads a form part by part: nothing of the file is held in memory.
-// What it returns is to be closed, also after an error.
-func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
-	u := &upload{}
-	parts, err := r.MultipartReader()
+func (h packageHandlers) downloadPackage(r *http.Request) (any, error) {
+	p, err := h.packageOf(r)
 	if err != nil {
-		return u, rest.Unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+		return nil, err
 	}
-	for n := 0; ; n++ {
-		part, err := parts.NextPart()
-		switch {
-		case errors.Is(err, io.EOF) && n > 0:
-			return u, nil
-		case errors.Is(err, io.EOF):
-			return u, rest.Unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
-		case err != nil:
-			return u, rest.ReadError(err)
-		}
-		if err := h.readPart(u, part); err != nil {
-			return u, err
-		}
+	content, err := h.Platform.Packages.Zip(r.Context(), p.GUID)
+	if errors.Is(err, droplet.ErrNoFiles) {
+		return nil, rest.Unprocessable("Package type must be bits.")
 	}
-}
-
-func (h *Handlers) readPart(u *upload, part *multipart.Part) error {
-	switch part.FormName() {
-	case v3.UploadResources:
-		b, err := io.ReadAll(io.LimitReader(part, rest.MaxBody+1))
-		if err != nil {
-			return rest.ReadError(err)
-		}
-		if len(b) > rest.MaxBody {
-			return rest.ErrTooLarge
-		}
-		rs, err := rest.DecodeBytes[[]v3.Resource](b)
-		u.matched = resources(rs)
-		return err
-	case v3.UploadBits:
-		if u.bits != nil {
-			return rest.Unprocessable("the upload has the part %s twice", v3.UploadBits)
-		}
-		return h.readBits(u, part)
-	}
-	return rest.Unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
-}
-
-func (h *Handlers) readBits(u *upload, part io.Reader) error {
-	f, err := os.CreateTemp(h.UploadDir, "upload-*.zip")
 	if err != nil {
-		return fmt.Errorf("cannot take in an upload: %w", err)
+		return nil, rest.Missing("Package", notStaged(err, "Package has no bits to download."))
 	}
-	u.bits = f
-	// Without a name it goes with the daemon, whatever ends it.
-	if err := os.Remove(f.Name()); err != nil {
-		return fmt.Errorf("cannot take in an upload: %w", err)
+	if err := h.recordPackage(r.Context(), "audit.app.package.download", p); err != nil {
+		return nil, errors.Join(err, content.Close())
 	}
-	from := &tracked{r: part}
-	u.size, err = io.Copy(f, from)
-	switch {
-	case from.err != nil && !errors.Is(from.err, io.EOF):
-		return rest.ReadError(from.err)
-	case err != nil:
-		return fmt.Errorf("cannot take in an upload: %w", err)
-	}
-	return nil
+	return rest.Answer{Status: http.StatusOK, Content: content, ContentType: "application/zip"}, nil
 }
 
-// tracked remembers the error of its reader: whether the client or the disk
-// failed makes another answer.
-type tracked struct {
-	r   io.Reader
-	err error
-}
-
-func (t *tracked) Read(p []byte) (int, error) {
-	n, err := t.r.Read(p)
-	t.err = err
-	return n, err
-}
-
-func (u *upload) give(ctx context.Context, packages *droplet.Packages, guid string) (droplet.Package, error) {
-	if u.bits == nil {
-		return packages.Upload(ctx, guid, u.matched, nil, 0)
+func (h packageHandlers) deletePackage(r *http.Request) (any, error) {
+	p, err := h.packageOf(r)
+	if err != nil {
+		return nil, err
 	}
-	return packages.Upload(ctx, guid, u.matched, u.bits, u.size)
-}
-
-// close gives up the file. What was given to the packages is theirs by now.
-func (u *upload) close() {
-	if u.bits != nil {
-		u.bits.Close()
+	if err := h.recordPackage(r.Context(), "audit.app.package.delete", p); err != nil {
+		return nil, err
 	}
+	return h.Present.StartJob(r.Context(), platform.OpDeletePackage, platform.Removal{GUID: p.GUID})
 }
 
-func (h *Handlers) presentPackage(p droplet.Package) v3.Package {
+func (h packageHandlers) presentPackage(p droplet.Package) v3.Package {
 	self := h.Links.Href("v3", "packages", p.GUID)
 	out := v3.Package{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Type: p.Type, State: string(p.State),
@@ -409,29 +348,4 @@ func (h *Handlers) presentPackage(p droplet.Package) v3.Package {
 		}
 	}
 	return out
-}
-
-// uploadForm is how files are uploaded.
-var uploadForm = rest.Bytes("multipart/form-data")
-
-// createDockerPackage makes a package of an image. It is fetched when it is staged.
-func (h *Handlers) createDockerPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
-	var none droplet.Package
-	if !a.Docker() {
-		return none, rest.Unprocessable("Cannot create Docker package for a buildpack app.")
-	}
-	if err := h.Present.MayDocker(r.Context()); err != nil {
-		return none, err
-	}
-	data, err := rest.DecodeBytes[v3.DockerData](append([]byte{}, body.Data...))
-	if err != nil {
-		return none, rest.Unprocessable("data must be an object with image, and perhaps username and password")
-	}
-	if data.Image == "" {
-		return none, rest.Unprocessable("data.image can't be blank")
-	}
-	if err := stack.CheckImageRef(data.Image); err != nil {
-		return none, rest.Unprocessable("data.image: %v", err)
-	}
-	return h.Platform.Packages.CreateImage(a.GUID, stack.ImageSource{Ref: data.Image, Username: data.Username, Password: data.Password})
 }

@@ -20,8 +20,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// stacksEndpoints are the endpoints of this file.
-func (h *Handlers) stacksEndpoints() []rest.Endpoint {
+// stackHandlers answers requests about stacks.
+type stackHandlers struct{ *Handlers }
+
+func (h stackHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/stacks", Needs: access.Authenticated, Handler: h.listStacks, Shape: rest.PageOf[v3.Stack]("names", "guids", "default", rest.ParamSelector)},
 		{Pattern: "GET /v3/stacks/{guid}", Needs: access.Authenticated, Handler: h.getStack, Shape: rest.Returns[v3.Stack](200)},
@@ -42,7 +44,7 @@ func (h *Handlers) stacksEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listStacks(r *http.Request) (any, error) {
+func (h stackHandlers) listStacks(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func stackTimes(k stack.Record, at time.Time) (created, updated time.Time) {
 	return k.CreatedAt, k.UpdatedAt
 }
 
-func (h *Handlers) getStack(r *http.Request) (any, error) {
+func (h stackHandlers) getStack(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (h *Handlers) getStack(r *http.Request) (any, error) {
 	return h.presentStack(noted[stack.Record]{k, m}, is, at), err
 }
 
-func (h *Handlers) updateStack(r *http.Request) (any, error) {
+func (h stackHandlers) updateStack(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {
 		return nil, err
@@ -127,8 +129,30 @@ func (h *Handlers) updateStack(r *http.Request) (any, error) {
 	return h.getStack(r)
 }
 
+// setStanding changes who may use a stack, as far as the body says.
+func (h stackHandlers) setStanding(k stack.Record, body v3.UpdateStack) error {
+	if body.State == nil && body.StateReason == nil {
+		return nil
+	}
+	is, err := h.Platform.Stacks().Access(k.GUID)
+	if err != nil {
+		return err
+	}
+	if body.State != nil {
+		is.State = *body.State
+	}
+	if body.StateReason != nil {
+		is.Reason = *body.StateReason
+	}
+	err = h.Platform.Stacks().SetAccess(k.GUID, is)
+	if errors.Is(err, stack.ErrState) {
+		return rest.Unprocessable("%v", err)
+	}
+	return err
+}
+
 // recordStack keeps an event about a stack.
-func (h *Handlers) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
+func (h stackHandlers) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
 	return h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		return w.RecordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, access.Place{}, data)
 	})
@@ -136,7 +160,7 @@ func (h *Handlers) recordStack(r *http.Request, what string, k stack.Record, dat
 
 // createStack says how stacks are made: the platform's own way makes a name
 // without files.
-func (h *Handlers) createStack(r *http.Request) (any, error) {
+func (h stackHandlers) createStack(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateStack](r)
 	if err != nil {
 		return nil, err
@@ -144,7 +168,7 @@ func (h *Handlers) createStack(r *http.Request) (any, error) {
 	return nil, rest.Unprocessable("A stack needs files: add '%s' with 'dew stack add' (a tarball or an image) or 'dew stack build'.", body.Name)
 }
 
-func (h *Handlers) presentStack(k noted[stack.Record], is stack.Access, at time.Time) v3.Stack {
+func (h stackHandlers) presentStack(k noted[stack.Record], is stack.Access, at time.Time) v3.Stack {
 	created, updated := stackTimes(k.thing, at)
 	var why *string
 	if is.Reason != "" {
@@ -157,7 +181,7 @@ func (h *Handlers) presentStack(k noted[stack.Record], is stack.Access, at time.
 	}
 }
 
-func (h *Handlers) listStackDetails(*http.Request) (any, error) {
+func (h stackHandlers) listStackDetails(*http.Request) (any, error) {
 	all, err := h.Platform.Stacks().All()
 	if err != nil {
 		return nil, err
@@ -169,7 +193,7 @@ func (h *Handlers) listStackDetails(*http.Request) (any, error) {
 	return out, nil
 }
 
-func (h *Handlers) getStackDetails(r *http.Request) (any, error) {
+func (h stackHandlers) getStackDetails(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {
 		return nil, err
@@ -185,7 +209,7 @@ func presentStackDetails(k stack.Record) v3.StackDetails {
 }
 
 // makeStack begins what takes a while: the stack itself tells how far it is.
-func (h *Handlers) makeStack(r *http.Request) (any, error) {
+func (h stackHandlers) makeStack(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.MakeStack](r)
 	if err != nil {
 		return nil, err
@@ -206,7 +230,7 @@ func (h *Handlers) makeStack(r *http.Request) (any, error) {
 }
 
 // uploadStack takes in a file as the body of the request.
-func (h *Handlers) uploadStack(r *http.Request) (any, error) {
+func (h stackHandlers) uploadStack(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	k, err := h.Platform.Stacks().Upload(r.Context(), name, r.Body)
 	if rest.IsA[*http.MaxBytesError](err) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -232,7 +256,7 @@ func stackError(err error) error {
 }
 
 // deleteStack removes a stack that nobody needs.
-func (h *Handlers) deleteStack(r *http.Request) (any, error) {
+func (h stackHandlers) deleteStack(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {
 		return nil, err
@@ -251,7 +275,7 @@ func (h *Handlers) deleteStack(r *http.Request) (any, error) {
 }
 
 // usersOf names the apps that run on a stack or were staged for it.
-func (h *Handlers) usersOf(k stack.Record) ([]string, error) {
+func (h stackHandlers) usersOf(k stack.Record) ([]string, error) {
 	apps, err := h.Platform.Registry.Apps()
 	if err != nil {
 		return nil, err
@@ -275,7 +299,7 @@ func (h *Handlers) usersOf(k stack.Record) ([]string, error) {
 }
 
 // stackResource is what the path of a stack names.
-func (h *Handlers) stackResource() access.Resource {
+func (h stackHandlers) stackResource() access.Resource {
 	return access.Resource{Name: "Stack", Look: func(r *http.Request) error {
 		_, err := h.Present.Stack(r)
 		return err

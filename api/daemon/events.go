@@ -16,8 +16,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// eventsEndpoints are the endpoints of this file.
-func (h *Handlers) eventsEndpoints() []rest.Endpoint {
+// eventHandlers answers requests about audit events.
+type eventHandlers struct{ *Handlers }
+
+func (h eventHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/audit_events", Needs: access.Authenticated,
@@ -27,7 +29,7 @@ func (h *Handlers) eventsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listEvents(r *http.Request) (any, error) {
+func (h eventHandlers) listEvents(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func (h *Handlers) listEvents(r *http.Request) (any, error) {
 	}), nil
 }
 
-func (h *Handlers) getEvent(r *http.Request) (any, error) {
+func (h eventHandlers) getEvent(r *http.Request) (any, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
@@ -74,7 +76,7 @@ func (h *Handlers) getEvent(r *http.Request) (any, error) {
 	return h.presentEvent(e), nil
 }
 
-func (h *Handlers) eventOf(guid string) (app.Event, error) {
+func (h eventHandlers) eventOf(guid string) (app.Event, error) {
 	e, err := h.Platform.Events.Get(guid)
 	if err == nil || !errors.Is(err, app.ErrNotFound) {
 		return e, err
@@ -92,7 +94,7 @@ func (h *Handlers) eventOf(guid string) (app.Event, error) {
 
 // crashEvents are the exit records of the apps that the query asks for, as
 // events. They are not kept a second time: the record is the fact.
-func (h *Handlers) crashEvents(q rest.Query) ([]app.Event, error) {
+func (h eventHandlers) crashEvents(q rest.Query) ([]app.Event, error) {
 	if !q.Matches("types", eventCrash, eventProcessCrash) {
 		return nil, nil
 	}
@@ -154,7 +156,7 @@ func CrashEvents(r runtime.ExitRecord, a app.App, org string) []app.Event {
 	}
 }
 
-func (h *Handlers) presentEvent(e app.Event) v3.Event {
+func (h eventHandlers) presentEvent(e app.Event) v3.Event {
 	out := v3.Event{
 		GUID: e.GUID, CreatedAt: v3.At(e.CreatedAt), UpdatedAt: v3.At(e.CreatedAt), Type: e.Type, Data: e.Data,
 		Actor:  v3.Party{GUID: e.Actor.GUID, Type: e.Actor.Type, Name: e.Actor.Name},

@@ -15,37 +15,38 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
 	Platform *platform.Platform
 	Present  *present.Presenter
 
-	Options
+	Self
+	Mailing
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.eventsEndpoints(),
-		h.inboxEndpoints(),
-		h.infoEndpoints(),
-		h.jobsEndpoints(),
-		h.localEndpoints(),
-		h.metricsEndpoints(),
-		h.rootEndpoints(),
-		h.usageEventsEndpoints(),
+		eventHandlers{h}.endpoints(),
+		inboxHandlers{h}.endpoints(),
+		infoHandlers{h}.endpoints(),
+		jobHandlers{h}.endpoints(),
+		statusHandlers{h}.endpoints(),
+		metricsHandlers{h}.endpoints(),
+		rootHandlers{h}.endpoints(),
+		usageEventHandlers{h}.endpoints(),
 	)
 }
 
-// Options are what the daemon tells of itself.
-type Options struct {
+// Self is what the daemon tells of itself, and how it is stopped.
+type Self struct {
 	Version string // of the program
 	// About is the part of GET /dew/v1/status that does not change.
 	About v3.Status
 	// SSH is the SSH server of instances; nil: there is none.
-	SSH *platform.SSHDoor
+	SSH *platform.SSHEndpoint
 	// RefusedURLs are the stored URLs that a user who is not an administrator could not
 	// set now; nil: not known.
 	RefusedURLs func() ([]v3.RefusedURL, error)
@@ -53,15 +54,19 @@ type Options struct {
 	SetAside func() []v3.SetAside
 	// Crashed lists the crashed instances whose files are kept. It may be nil.
 	Crashed func() []runtime.CrashFiles
+	// Metrics holds what the daemon measures.
+	Metrics *Metrics
+	// Shutdown asks the daemon to exit, and to stop the apps first if apps is true. It
+	// returns at once. Nil: the request is refused.
+	Shutdown func(apps bool)
+}
+
+// Mailing is the notification service and the mails that dewd sends itself.
+type Mailing struct {
 	// Notify answers below /notify, with the prefix stripped; nil: nobody does.
 	Notify http.Handler
 	// Mails is the built-in inbox; nil: mails go elsewhere.
 	Mails *Mails
 	// CrashMails sends mails about crashes; nil: not available.
 	CrashMails *notify.Crashes
-	// Metrics holds what the daemon measures.
-	Metrics *Metrics
-	// Shutdown asks the daemon to leave, with apps to stop them before. It returns at
-	// once. Nil: the request is refused.
-	Shutdown func(apps bool)
 }

@@ -15,8 +15,10 @@ import (
 	notify "github.com/dewrun/dew/notify/inbox"
 )
 
-// inboxEndpoints are the endpoints of this file.
-func (h *Handlers) inboxEndpoints() []rest.Endpoint {
+// inboxHandlers answers requests about mails.
+type inboxHandlers struct{ *Handlers }
+
+func (h inboxHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /dew/v1/inbox", Needs: access.Administer, // mails are nobody else's
@@ -51,14 +53,14 @@ const (
 )
 
 // inbox is where mails are, or why there are none.
-func (h *Handlers) inbox() (*notify.Inbox, error) {
+func (h inboxHandlers) inbox() (*notify.Inbox, error) {
 	if h.Mails == nil {
 		return nil, rest.Unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
 	}
 	return h.Mails.Inbox, nil
 }
 
-func (h *Handlers) listMails(r *http.Request) (any, error) {
+func (h inboxHandlers) listMails(r *http.Request) (any, error) {
 	inbox, err := h.inbox()
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func mailFilter(r *http.Request) (f notify.Filter, err error) {
 	return f, nil
 }
 
-func (h *Handlers) getMail(r *http.Request) (any, error) {
+func (h inboxHandlers) getMail(r *http.Request) (any, error) {
 	inbox, err := h.inbox()
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func (h *Handlers) getMail(r *http.Request) (any, error) {
 
 // waitForMail answers with the first mail that the filter chooses, in full, or,
 // when none came in time, with an empty list.
-func (h *Handlers) waitForMail(r *http.Request) (any, error) {
+func (h inboxHandlers) waitForMail(r *http.Request) (any, error) {
 	inbox, err := h.inbox()
 	if err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (h *Handlers) waitForMail(r *http.Request) (any, error) {
 	return v3.Inbox{Mails: []v3.Mail{presentMail(k)}, Total: 1}, nil
 }
 
-func (h *Handlers) createInboxLink(*http.Request) (any, error) {
+func (h inboxHandlers) createInboxLink(*http.Request) (any, error) {
 	if _, err := h.inbox(); err != nil {
 		return nil, err
 	}
@@ -147,7 +149,7 @@ func (h *Handlers) createInboxLink(*http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: v3.InboxLink{URL: link}}, nil
 }
 
-func (h *Handlers) getCrashMails(r *http.Request) (any, error) {
+func (h inboxHandlers) getCrashMails(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -159,7 +161,7 @@ func (h *Handlers) getCrashMails(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) updateCrashMails(r *http.Request) (any, error) {
+func (h inboxHandlers) updateCrashMails(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CrashMails](r)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// infoEndpoints are the endpoints of this file.
-func (h *Handlers) infoEndpoints() []rest.Endpoint {
+// infoHandlers answers requests about the platform.
+type infoHandlers struct{ *Handlers }
+
+func (h infoHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3", Needs: access.Authenticated, Handler: h.index, Shape: rest.Returns[v3.Index](200)},
 		{Pattern: "GET /v3/info", Needs: access.Authenticated, Handler: h.platformInfo, Shape: rest.Returns[v3.Info](200)},
@@ -28,7 +30,7 @@ var indexed = []string{
 	"service_usage_events", "space_quotas", "spaces", "stacks", "tasks", "users",
 }
 
-func (h *Handlers) index(*http.Request) (any, error) {
+func (h infoHandlers) index(*http.Request) (any, error) {
 	links := v3.Links{"self": {Href: h.Links.Href("v3")}}
 	for _, name := range indexed {
 		links[name] = v3.Link{Href: h.Links.Href("v3", name)}
@@ -36,7 +38,7 @@ func (h *Handlers) index(*http.Request) (any, error) {
 	return v3.Index{Links: links}, nil
 }
 
-func (h *Handlers) platformInfo(*http.Request) (any, error) {
+func (h infoHandlers) platformInfo(*http.Request) (any, error) {
 	return v3.Info{
 		Build: h.Version, Name: "dew", Description: "Cloud Foundry style apps and their sidecars on one machine",
 		BrokerVersion: brokerVersion, Custom: map[string]string{},

@@ -10,8 +10,10 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// jobsEndpoints are the endpoints of this file.
-func (h *Handlers) jobsEndpoints() []rest.Endpoint {
+// jobHandlers answers requests about jobs.
+type jobHandlers struct{ *Handlers }
+
+func (h jobHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/jobs/{guid}", Needs: access.Authenticated, // told to who began it
@@ -22,7 +24,7 @@ func (h *Handlers) jobsEndpoints() []rest.Endpoint {
 
 // getJob tells of a job those who began it, and who sees everything: its errors
 // name what it was about.
-func (h *Handlers) getJob(r *http.Request) (any, error) {
+func (h jobHandlers) getJob(r *http.Request) (any, error) {
 	by, out, err := h.jobOf(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Job", err)
@@ -35,7 +37,7 @@ func (h *Handlers) getJob(r *http.Request) (any, error) {
 }
 
 // jobOf is a job, or an operation of the marketplace, and who began it.
-func (h *Handlers) jobOf(guid string) (app.Actor, v3.Job, error) {
+func (h jobHandlers) jobOf(guid string) (app.Actor, v3.Job, error) {
 	j, err := h.Platform.Jobs.Get(guid)
 	if err == nil {
 		return j.By, h.presentJob(j), nil
@@ -50,7 +52,7 @@ func (h *Handlers) jobOf(guid string) (app.Actor, v3.Job, error) {
 	return o.By, h.Present.OperationJob(o), nil
 }
 
-func (h *Handlers) presentJob(j app.Job) v3.Job {
+func (h jobHandlers) presentJob(j app.Job) v3.Job {
 	out := v3.Job{
 		GUID: j.GUID, CreatedAt: v3.At(j.CreatedAt), UpdatedAt: v3.At(j.UpdatedAt), Operation: j.Operation,
 		State: string(j.State), Errors: []v3.Error{}, Warnings: []v3.Warning{},

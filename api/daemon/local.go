@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// localEndpoints are the endpoints of this file.
-func (h *Handlers) localEndpoints() []rest.Endpoint {
+// statusHandlers answers requests about the state of the daemon, its tokens and crashes.
+type statusHandlers struct{ *Handlers }
+
+func (h statusHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /dew/v1/status", Needs: access.Administer, Handler: h.status, Shape: rest.Returns[v3.Status](200)},
 		{Pattern: "GET /dew/v1/credentials", Needs: access.Administer, Local: true, Handler: h.credentials, Shape: rest.Returns[v3.Credentials](200)},
@@ -28,7 +30,7 @@ func (h *Handlers) localEndpoints() []rest.Endpoint {
 }
 
 // status is what this daemon is and does.
-func (h *Handlers) status(*http.Request) (any, error) {
+func (h statusHandlers) status(*http.Request) (any, error) {
 	st := h.About
 	apps, err := h.Platform.Registry.Apps()
 	if err != nil {
@@ -68,7 +70,7 @@ func (h *Handlers) status(*http.Request) (any, error) {
 }
 
 // credentials tell those at the socket how other programs come in.
-func (h *Handlers) credentials(*http.Request) (any, error) {
+func (h statusHandlers) credentials(*http.Request) (any, error) {
 	password, err := h.Platform.Auth.FirstPassword()
 	if err != nil && !errors.Is(err, auth.ErrNotFound) {
 		return nil, err
@@ -78,7 +80,7 @@ func (h *Handlers) credentials(*http.Request) (any, error) {
 
 // createToken gives those at the socket a token of the administrator: they could
 // set another password as well.
-func (h *Handlers) createToken(r *http.Request) (any, error) {
+func (h statusHandlers) createToken(r *http.Request) (any, error) {
 	token, err := h.Platform.Auth.UserToken(auth.AdminName)
 	if errors.Is(err, auth.ErrNotFound) {
 		return nil, rest.Unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
@@ -90,7 +92,7 @@ func (h *Handlers) createToken(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: v3.LocalToken{Token: token, Type: "bearer"}}, nil
 }
 
-func (h *Handlers) listCrashes(r *http.Request) (any, error) {
+func (h statusHandlers) listCrashes(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func readCrashQuery(r *http.Request) (rest.Query, error) {
 }
 
 // keptInstances are the crashed instances whose files can be entered.
-func (h *Handlers) keptInstances() map[runtime.InstanceID]bool {
+func (h statusHandlers) keptInstances() map[runtime.InstanceID]bool {
 	out := map[runtime.InstanceID]bool{}
 	if h.Crashed == nil {
 		return out
@@ -170,7 +172,7 @@ func presentExit(e runtime.Exit) v3.CrashExit {
 	}
 }
 
-func (h *Handlers) shutdown(r *http.Request) (any, error) {
+func (h statusHandlers) shutdown(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.Shutdown](r)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// metricsEndpoints are the endpoints of this file.
-func (h *Handlers) metricsEndpoints() []rest.Endpoint {
+// metricsHandlers answers requests about metrics.
+type metricsHandlers struct{ *Handlers }
+
+func (h metricsHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /metrics", Needs: access.ReadAll, Raw: h.Metrics.handler(h.Platform.Log), Shape: rest.ReturnsBytes("text/plain")},
 	}

@@ -8,8 +8,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// rootEndpoints are the endpoints of this file.
-func (h *Handlers) rootEndpoints() []rest.Endpoint {
+// rootHandlers answers requests about the links of the API.
+type rootHandlers struct{ *Handlers }
+
+func (h rootHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /{$}", Needs: access.Public, Handler: h.root, Shape: rest.Returns[v3.Root](200)},
 		{Pattern: "GET /healthz", Needs: access.Public, Handler: h.healthz, Shape: rest.Returns[map[string]string](200)},
@@ -20,7 +22,7 @@ func (h *Handlers) rootEndpoints() []rest.Endpoint {
 const sshClient = "ssh-proxy"
 
 // root tells where everything is. Doors that do not exist are null.
-func (h *Handlers) root(*http.Request) (any, error) {
+func (h rootHandlers) root(*http.Request) (any, error) {
 	links := v3.RootLinks{
 		Self:              &v3.Link{Href: h.Links.Public.String()},
 		CloudControllerV3: &v3.RootLink{Href: h.Links.Href("v3"), Meta: v3.RootMeta{Version: rest.APIVersion}},
@@ -40,6 +42,6 @@ func (h *Handlers) root(*http.Request) (any, error) {
 	return v3.Root{Links: links}, nil
 }
 
-func (h *Handlers) healthz(*http.Request) (any, error) {
+func (h rootHandlers) healthz(*http.Request) (any, error) {
 	return map[string]string{"status": "ok", "version": h.Version}, nil
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// usageEventsEndpoints are the endpoints of this file.
-func (h *Handlers) usageEventsEndpoints() []rest.Endpoint {
+// usageEventHandlers answers requests about usage events.
+type usageEventHandlers struct{ *Handlers }
+
+func (h usageEventHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/app_usage_events", Needs: access.Authenticated, // who does not see everything sees none
@@ -35,7 +37,7 @@ func (h *Handlers) usageEventsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listAppUsage(r *http.Request) (any, error) {
+func (h usageEventHandlers) listAppUsage(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func (h *Handlers) listAppUsage(r *http.Request) (any, error) {
 	return listUsage(h.Links, r, q, all, h.presentAppUsage)
 }
 
-func (h *Handlers) listServiceUsage(r *http.Request) (any, error) {
+func (h usageEventHandlers) listServiceUsage(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (h *Handlers) listServiceUsage(r *http.Request) (any, error) {
 }
 
 // usageFor reads events for who sees everything; others see none.
-func (h *Handlers) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
+func (h usageEventHandlers) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil || !perms.All && !perms.Admin {
 		return nil, err
@@ -91,7 +93,7 @@ func listUsage[V any](l rest.Links, r *http.Request, q rest.Query, all []app.Usa
 	}), nil
 }
 
-func (h *Handlers) getAppUsage(r *http.Request) (any, error) {
+func (h usageEventHandlers) getAppUsage(r *http.Request) (any, error) {
 	u, err := h.usageNamed(r, h.Platform.Registry.AppUsage, "App usage event")
 	if err != nil {
 		return nil, err
@@ -99,7 +101,7 @@ func (h *Handlers) getAppUsage(r *http.Request) (any, error) {
 	return h.presentAppUsage(u), nil
 }
 
-func (h *Handlers) getServiceUsage(r *http.Request) (any, error) {
+func (h usageEventHandlers) getServiceUsage(r *http.Request) (any, error) {
 	u, err := h.usageNamed(r, h.Platform.Registry.ServicesUsage, "Service usage event")
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func (h *Handlers) getServiceUsage(r *http.Request) (any, error) {
 	return h.presentServiceUsage(u), nil
 }
 
-func (h *Handlers) usageNamed(r *http.Request, read func() ([]app.Usage, error), noun string) (app.Usage, error) {
+func (h usageEventHandlers) usageNamed(r *http.Request, read func() ([]app.Usage, error), noun string) (app.Usage, error) {
 	all, err := h.usageFor(r, read)
 	if err != nil {
 		return app.Usage{}, err
@@ -119,15 +121,15 @@ func (h *Handlers) usageNamed(r *http.Request, read func() ([]app.Usage, error),
 	return all[i], nil
 }
 
-func (h *Handlers) purgeAppUsage(*http.Request) (any, error) {
+func (h usageEventHandlers) purgeAppUsage(*http.Request) (any, error) {
 	return struct{}{}, h.Platform.Registry.PurgeAppUsage()
 }
 
-func (h *Handlers) purgeServiceUsage(*http.Request) (any, error) {
+func (h usageEventHandlers) purgeServiceUsage(*http.Request) (any, error) {
 	return struct{}{}, h.Platform.Services.ReseedUsage()
 }
 
-func (h *Handlers) presentAppUsage(u app.Usage) v3.AppUsageEvent {
+func (h usageEventHandlers) presentAppUsage(u app.Usage) v3.AppUsageEvent {
 	return v3.AppUsageEvent{
 		GUID: u.GUID, CreatedAt: v3.At(u.CreatedAt), UpdatedAt: v3.At(u.CreatedAt),
 		State: v3.StateChange{Current: u.State, Previous: optional(u.Previous)},
@@ -140,7 +142,7 @@ func (h *Handlers) presentAppUsage(u app.Usage) v3.AppUsageEvent {
 	}
 }
 
-func (h *Handlers) presentServiceUsage(u app.Usage) v3.ServiceUsageEvent {
+func (h usageEventHandlers) presentServiceUsage(u app.Usage) v3.ServiceUsageEvent {
 	return v3.ServiceUsageEvent{
 		GUID: u.GUID, CreatedAt: v3.At(u.CreatedAt), UpdatedAt: v3.At(u.CreatedAt), State: u.State,
 		Space: optionalName(u.Space), Organization: v3.GUID{GUID: u.Org},

@@ -35,8 +35,8 @@ const logCacheVersion = "3.0.0"
 
 const (
 	defaultLimit = 100
-	// MaxLimit is how many lines one request can have.
-	MaxLimit = 1000
+	// maxLimit is how many lines one request can have.
+	maxLimit = 1000
 )
 
 func (h *Handlers) logCacheInfo(*http.Request) (any, error) {
@@ -77,16 +77,16 @@ func (h *Handlers) logCacheRead(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// Window is what a read asks for.
-type Window struct {
+// window is what a read asks for.
+type window struct {
 	Start, End int64 // in nanoseconds; the start is inside, the end is not
 	Limit      int
 	Descending bool
 	lines      bool // log lines are among the types asked for
 }
 
-func readWindow(r *http.Request) (Window, error) {
-	w := Window{Start: 0, End: math.MaxInt64, Limit: defaultLimit, lines: true}
+func readWindow(r *http.Request) (window, error) {
+	w := window{Start: 0, End: math.MaxInt64, Limit: defaultLimit, lines: true}
 	for name, vs := range r.URL.Query() {
 		if err := w.set(name, vs); err != nil {
 			return w, err
@@ -95,7 +95,7 @@ func readWindow(r *http.Request) (Window, error) {
 	return w, nil
 }
 
-func (w *Window) set(name string, vs []string) (err error) {
+func (w *window) set(name string, vs []string) (err error) {
 	value := vs[len(vs)-1]
 	switch name {
 	case "start_time":
@@ -104,8 +104,8 @@ func (w *Window) set(name string, vs []string) (err error) {
 		w.End, err = strconv.ParseInt(value, 10, 64)
 	case "limit":
 		w.Limit, err = strconv.Atoi(value)
-		if err == nil && (w.Limit < 1 || w.Limit > MaxLimit) {
-			return rest.BadQuery("limit must be 1 to %d, not %d", MaxLimit, w.Limit)
+		if err == nil && (w.Limit < 1 || w.Limit > maxLimit) {
+			return rest.BadQuery("limit must be 1 to %d, not %d", maxLimit, w.Limit)
 		}
 	case "descending":
 		w.Descending, err = strconv.ParseBool(value)
@@ -121,7 +121,7 @@ func (w *Window) set(name string, vs []string) (err error) {
 }
 
 // Open finds the lines of the window: the oldest of them first, or the newest.
-func (w Window) Open(ctx context.Context, l *logstream.Log) (*logPage, error) {
+func (w window) Open(ctx context.Context, l *logstream.Log) (*logPage, error) {
 	p := &logPage{left: w.Limit}
 	if w.Start >= w.End {
 		return p, nil

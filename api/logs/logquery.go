@@ -48,9 +48,9 @@ var logParameters = map[string]func(q *logQuery, text string) error{
 	"crash":            func(q *logQuery, text string) error { return setCount(&q.crash, text, 1) },
 }
 
-// ReadLogQuery is strict: a word that nobody understands would show lines that
+// readLogQuery is strict: a word that nobody understands would show lines that
 // nobody asked for.
-func ReadLogQuery(values url.Values) (logQuery, error) {
+func readLogQuery(values url.Values) (logQuery, error) {
 	q := logQuery{follow: true, newest: -1}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set := logParameters[name]
@@ -151,7 +151,7 @@ const maxYear = 2261
 // cursorOf gives the lines that a request asks for. A client that comes back says
 // which line it had last, and gets what its query wants behind that.
 func (h *Handlers) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logstream.Cursor, error) {
-	q, err := ReadLogQuery(r.URL.Query())
+	q, err := readLogQuery(r.URL.Query())
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (h *Handlers) narrow(ctx context.Context, a app.App, l *logstream.Log, q *l
 	case q.crash > 0:
 		return h.narrowToCrash(ctx, a, l, q)
 	case q.sinceLastStart:
-		return h.NarrowToStart(ctx, a, l, q)
+		return h.narrowToStart(ctx, a, l, q)
 	}
 	return nil
 }
@@ -249,13 +249,13 @@ func crashCount(n int) string {
 // The lines of an instance's first moments. The second is all there is where its
 // start was tried before.
 const (
-	Creating = "Creating container"
-	Created  = "Successfully created container"
+	creating = "Creating container"
+	created  = "Successfully created container"
 )
 
-// NarrowToStart finds where the desired instances began: the
+// narrowToStart finds where the desired instances began: the
 // earliest of their starts.
-func (h *Handlers) NarrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+func (h *Handlers) narrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	ps, err := h.Platform.Registry.Processes(a.GUID)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (h *Handlers) NarrowToStart(ctx context.Context, a app.App, l *logstream.Lo
 		}
 	}
 	for i, n := range gone {
-		seq, err := newestLine(ctx, l, n, logstream.Filter{NoGaps: true, Source: "CELL", Instance: &i, Contains: Creating})
+		seq, err := newestLine(ctx, l, n, logstream.Filter{NoGaps: true, Source: "CELL", Instance: &i, Contains: creating})
 		if err != nil {
 			return err
 		}
@@ -312,7 +312,7 @@ func (h *Handlers) newestOf(process string) map[int]runtime.InstanceID {
 // startOf is the number of the first line about an instance; 0: it is not kept any
 // more.
 func startOf(ctx context.Context, l *logstream.Log, id runtime.InstanceID) (uint64, error) {
-	for _, text := range []string{Creating, Created} {
+	for _, text := range []string{creating, created} {
 		seq, err := newestLine(ctx, l, 1, logstream.Filter{NoGaps: true, Source: "CELL", InstanceID: string(id), Contains: text})
 		if seq > 0 || err != nil {
 			return seq, err

@@ -71,11 +71,11 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may
 	}
 	h.followers.join()
 	defer h.followers.leave()
-	out := NewLineWriter(w, r)
+	out := newLineWriter(w, r)
 	if err := out.beat(c); err != nil {
 		return // the client is gone
 	}
-	f := Following{Out: out, Beat: h.Beat, May: may}
+	f := following{Out: out, Beat: h.Beat, May: may}
 	err = f.Run(r.Context(), c.Brief())
 	if errors.Is(err, io.EOF) {
 		_ = out.send(out.form.end(nil)) // a client that left before is gone as well
@@ -139,8 +139,8 @@ func (h *Handlers) remains(ctx context.Context, n access.Need, space string) err
 	return err
 }
 
-// Following is a stream on its way.
-type Following struct {
+// following is a stream on its way.
+type following struct {
 	Out  *lineWriter
 	Beat time.Duration
 	May  func() error // tells why the client may not read on
@@ -151,7 +151,7 @@ const looks = 4
 
 // Run writes lines as they come. A line that the retention dropped before it was
 // read is told of as a gap.
-func (f Following) Run(ctx context.Context, c *logstream.Cursor) error {
+func (f following) Run(ctx context.Context, c *logstream.Cursor) error {
 	sent, asked := time.Time{}, time.Now()
 	for {
 		if err := pace(ctx, sent); err != nil {
@@ -307,8 +307,8 @@ type lineWriter struct {
 	buf   []byte
 }
 
-// NewLineWriter answers in the form that the client asks for.
-func NewLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
+// newLineWriter answers in the form that the client asks for.
+func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	form := eventForm
 	if strings.Contains(r.Header.Get("Accept"), v3.LinesType) {
 		form = shortForm

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -19,16 +19,16 @@ type Handlers struct {
 	Present  *present.Presenter
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.serviceBindingsEndpoints(),
-		h.serviceBrokersEndpoints(),
-		h.serviceInstancesEndpoints(),
-		h.serviceOfferingsEndpoints(),
-		h.servicePlansEndpoints(),
-		h.serviceRouteBindingsEndpoints(),
-		h.serviceSharingEndpoints(),
-		h.serviceSnapshotsEndpoints(),
+		bindingHandlers{h}.endpoints(),
+		brokerHandlers{h}.endpoints(),
+		instanceHandlers{h}.endpoints(),
+		offeringHandlers{h}.endpoints(),
+		planHandlers{h}.endpoints(),
+		bindingHandlers{h}.routeEndpoints(),
+		sharingHandlers{h}.endpoints(),
+		snapshotHandlers{h}.endpoints(),
 	)
 }

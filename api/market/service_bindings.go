@@ -15,8 +15,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceBindingsEndpoints are the endpoints of this file.
-func (h *Handlers) serviceBindingsEndpoints() []rest.Endpoint {
+// bindingHandlers answers requests about service bindings: of apps and routes, and keys.
+type bindingHandlers struct{ *Handlers }
+
+func (h bindingHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_credential_bindings", Needs: access.Authenticated,
@@ -60,7 +62,7 @@ func (h *Handlers) serviceBindingsEndpoints() []rest.Endpoint {
 // credentialTypes are the types of credential bindings.
 var credentialTypes = []services.BindingType{services.AppBinding, services.KeyBinding}
 
-func (h *Handlers) listCredentialBindings(r *http.Request) (any, error) {
+func (h bindingHandlers) listCredentialBindings(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -100,7 +102,7 @@ func bindingKey(b services.Binding) rest.Key {
 }
 
 // seenBindings are the bindings that the filter chooses and who asks sees.
-func (h *Handlers) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
+func (h bindingHandlers) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
@@ -123,7 +125,7 @@ func (h *Handlers) seenBindings(r *http.Request, f services.BindingFilter) ([]se
 }
 
 // besideBindings is what the request wants to see beside bindings.
-func (h *Handlers) besideBindings(asked map[string]bool, all []v3.ServiceCredentialBinding) (map[string]any, error) {
+func (h bindingHandlers) besideBindings(asked map[string]bool, all []v3.ServiceCredentialBinding) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil
 	}
@@ -148,12 +150,12 @@ func (h *Handlers) besideBindings(asked map[string]bool, all []v3.ServiceCredent
 }
 
 // serviceBindingOf is the binding that the path names; the guard knows its type.
-func (h *Handlers) serviceBindingOf(r *http.Request) (services.Binding, error) {
+func (h bindingHandlers) serviceBindingOf(r *http.Request) (services.Binding, error) {
 	b, err := h.Platform.Services.Binding(r.PathValue("guid"))
 	return b, rest.Missing("Service binding", err)
 }
 
-func (h *Handlers) getCredentialBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) getCredentialBinding(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -171,7 +173,7 @@ func (h *Handlers) getCredentialBinding(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) createCredentialBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) createCredentialBinding(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateCredentialBinding](r)
 	if err != nil {
 		return nil, err
@@ -191,7 +193,7 @@ func (h *Handlers) createCredentialBinding(r *http.Request) (any, error) {
 }
 
 // bindable refuses a binding whose ends who asks does not see, or may not bind.
-func (h *Handlers) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne) error {
+func (h bindingHandlers) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne) error {
 	i, err := h.seenInstance(r, n.Instance)
 	if err != nil {
 		return err
@@ -221,7 +223,7 @@ func (h *Handlers) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOn
 }
 
 // seenInstance is the service instance that a body names.
-func (h *Handlers) seenInstance(r *http.Request, guid string) (services.Instance, error) {
+func (h bindingHandlers) seenInstance(r *http.Request, guid string) (services.Instance, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return services.Instance{}, err
@@ -237,7 +239,7 @@ func (h *Handlers) seenInstance(r *http.Request, guid string) (services.Instance
 }
 
 // bind keeps a binding and tells of it.
-func (h *Handlers) bind(n services.NewBinding) (any, error) {
+func (h bindingHandlers) bind(n services.NewBinding) (any, error) {
 	b, o, err := h.Platform.Services.CreateBinding(n)
 	switch {
 	case err != nil:
@@ -250,7 +252,7 @@ func (h *Handlers) bind(n services.NewBinding) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentCredentialBinding(b)}, nil
 }
 
-func (h *Handlers) updateCredentialBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) updateCredentialBinding(r *http.Request) (any, error) {
 	b, err := h.noteBinding(r)
 	if err != nil {
 		return nil, err
@@ -258,7 +260,7 @@ func (h *Handlers) updateCredentialBinding(r *http.Request) (any, error) {
 	return h.presentCredentialBinding(b), nil
 }
 
-func (h *Handlers) noteBinding(r *http.Request) (b services.Binding, err error) {
+func (h bindingHandlers) noteBinding(r *http.Request) (b services.Binding, err error) {
 	body, err := rest.Decode[v3.UpdateMetadata](r)
 	if err != nil {
 		return b, err
@@ -271,7 +273,7 @@ func (h *Handlers) noteBinding(r *http.Request) (b services.Binding, err error) 
 
 // deleteServiceBinding removes a binding. A key is handed out by developers, and only
 // they take it back.
-func (h *Handlers) deleteServiceBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) deleteServiceBinding(r *http.Request) (any, error) {
 	b, err := h.Platform.Services.Binding(r.PathValue("guid"))
 	if err == nil && b.Type == services.KeyBinding {
 		err = h.demandAt(r.Context(), access.Develop, b)
@@ -284,7 +286,7 @@ func (h *Handlers) deleteServiceBinding(r *http.Request) (any, error) {
 }
 
 // demandAt asks for a need where a binding belongs.
-func (h *Handlers) demandAt(ctx context.Context, n access.Need, b services.Binding) error {
+func (h bindingHandlers) demandAt(ctx context.Context, n access.Need, b services.Binding) error {
 	space, err := h.Access.BindingSpace(b)
 	if err != nil {
 		return err
@@ -293,7 +295,7 @@ func (h *Handlers) demandAt(ctx context.Context, n access.Need, b services.Bindi
 }
 
 // getBindingDetails tells the credentials of a binding, and that they were told.
-func (h *Handlers) getBindingDetails(r *http.Request) (any, error) {
+func (h bindingHandlers) getBindingDetails(r *http.Request) (any, error) {
 	b, err := h.serviceBindingOf(r)
 	if err != nil {
 		return nil, err
@@ -325,7 +327,7 @@ func (h *Handlers) getBindingDetails(r *http.Request) (any, error) {
 }
 
 // recordBinding records what somebody did to a binding, or was shown of it.
-func (h *Handlers) recordBinding(r *http.Request, what string, b services.Binding, data map[string]any) error {
+func (h bindingHandlers) recordBinding(r *http.Request, what string, b services.Binding, data map[string]any) error {
 	space, err := h.Access.BindingSpace(b)
 	if err != nil {
 		return err
@@ -348,12 +350,12 @@ func (h *Handlers) recordService(r *http.Request, kind string, target app.Target
 	})
 }
 
-func (h *Handlers) getBindingParameters(r *http.Request) (any, error) {
+func (h bindingHandlers) getBindingParameters(r *http.Request) (any, error) {
 	p, err := h.Platform.Services.BindingParameters(r.Context(), r.PathValue("guid"))
 	return rest.OrObject(p), rest.Missing("Service binding", err)
 }
 
-func (h *Handlers) presentCredentialBinding(b services.Binding) v3.ServiceCredentialBinding {
+func (h bindingHandlers) presentCredentialBinding(b services.Binding) v3.ServiceCredentialBinding {
 	self := h.Links.Href("v3", "service_credential_bindings", b.GUID)
 	out := v3.ServiceCredentialBinding{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), Type: string(b.Type),

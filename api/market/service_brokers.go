@@ -11,8 +11,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceBrokersEndpoints are the endpoints of this file.
-func (h *Handlers) serviceBrokersEndpoints() []rest.Endpoint {
+// brokerHandlers answers requests about service brokers.
+type brokerHandlers struct{ *Handlers }
+
+func (h brokerHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_brokers", Needs: access.Authenticated,
@@ -34,7 +36,7 @@ func (h *Handlers) serviceBrokersEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listBrokers(r *http.Request) (any, error) {
+func (h brokerHandlers) listBrokers(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (h *Handlers) listBrokers(r *http.Request) (any, error) {
 
 // brokerOf is the broker that the path names, for a change: who sees its space is
 // told that they may not.
-func (h *Handlers) brokerOf(r *http.Request) (services.ServiceBroker, error) {
+func (h brokerHandlers) brokerOf(r *http.Request) (services.ServiceBroker, error) {
 	b, perms, err := h.brokerAnd(r)
 	if err == nil && !perms.All && (b.Space == "" || !perms.SeesSpace(b.Space)) {
 		err = services.ErrNotFound
@@ -75,14 +77,14 @@ func (h *Handlers) brokerOf(r *http.Request) (services.ServiceBroker, error) {
 }
 
 // brokerAnd is that broker, and what who asks sees.
-func (h *Handlers) brokerAnd(r *http.Request) (b services.ServiceBroker, perms access.Permissions, err error) {
+func (h brokerHandlers) brokerAnd(r *http.Request) (b services.ServiceBroker, perms access.Permissions, err error) {
 	if perms, err = h.Access.Permissions(r.Context()); err == nil {
 		b, err = h.Platform.Services.Broker(r.PathValue("guid"))
 	}
 	return b, perms, err
 }
 
-func (h *Handlers) getBroker(r *http.Request) (any, error) {
+func (h brokerHandlers) getBroker(r *http.Request) (any, error) {
 	b, perms, err := h.brokerAnd(r)
 	if err == nil && !perms.SeesBroker(b) {
 		err = services.ErrNotFound
@@ -94,7 +96,7 @@ func (h *Handlers) getBroker(r *http.Request) (any, error) {
 }
 
 // createBroker keeps a broker. Those that are for all are the administrators'.
-func (h *Handlers) createBroker(r *http.Request) (any, error) {
+func (h brokerHandlers) createBroker(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateServiceBroker](r)
 	if err != nil {
 		return nil, err
@@ -137,7 +139,7 @@ func checkAuthentication(a v3.BrokerAuthentication) error {
 	return nil
 }
 
-func (h *Handlers) updateBroker(r *http.Request) (any, error) {
+func (h brokerHandlers) updateBroker(r *http.Request) (any, error) {
 	b, err := h.brokerOf(r)
 	if err != nil {
 		return nil, err
@@ -166,7 +168,7 @@ func (h *Handlers) updateBroker(r *http.Request) (any, error) {
 	return h.begun(o), nil
 }
 
-func (h *Handlers) deleteBroker(r *http.Request) (any, error) {
+func (h brokerHandlers) deleteBroker(r *http.Request) (any, error) {
 	b, err := h.brokerOf(r)
 	if err != nil {
 		return nil, err

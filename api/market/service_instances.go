@@ -16,8 +16,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceInstancesEndpoints are the endpoints of this file.
-func (h *Handlers) serviceInstancesEndpoints() []rest.Endpoint {
+// instanceHandlers answers requests about service instances.
+type instanceHandlers struct{ *Handlers }
+
+func (h instanceHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_instances", Needs: access.Authenticated,
@@ -57,7 +59,7 @@ func (h *Handlers) serviceInstancesEndpoints() []rest.Endpoint {
 // fieldsOfInstance are the parameters of service instances that ask for parts.
 var fieldsOfInstance = []string{FieldsOfSpace, FieldsOfOrg, FieldsOfPlan, FieldsOfPlanOffering, FieldsOfPlanBroker}
 
-func (h *Handlers) listServices(r *http.Request) (any, error) {
+func (h instanceHandlers) listServices(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func (h *Handlers) listServices(r *http.Request) (any, error) {
 }
 
 // besideInstances is what the query wants to see beside service instances.
-func (h *Handlers) besideInstances(q rest.Query, all []v3.ServiceInstance) (map[string]any, error) {
+func (h instanceHandlers) besideInstances(q rest.Query, all []v3.ServiceInstance) (map[string]any, error) {
 	var b besideServices
 	for _, i := range all {
 		b.spaces = append(b.spaces, i.Relationships.Space.ID())
@@ -104,7 +106,7 @@ func (h *Handlers) besideInstances(q rest.Query, all []v3.ServiceInstance) (map[
 	return h.serviceFields(q, b, fieldsOfInstance...)
 }
 
-func (h *Handlers) getService(r *http.Request) (any, error) {
+func (h instanceHandlers) getService(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func (h *Handlers) getService(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) createService(r *http.Request) (any, error) {
+func (h instanceHandlers) createService(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateServiceInstance](r)
 	if err != nil {
 		return nil, err
@@ -154,7 +156,7 @@ func (h *Handlers) createService(r *http.Request) (any, error) {
 }
 
 // withCost is an answer that warns of a new plan when it is not free.
-func (h *Handlers) withCost(a rest.Answer, i services.Instance, plan string) rest.Answer {
+func (h instanceHandlers) withCost(a rest.Answer, i services.Instance, plan string) rest.Answer {
 	p, err := h.Platform.Services.Plan(plan)
 	if err != nil || p.Free {
 		return a // a plan that has gone meanwhile is the operation's trouble
@@ -197,19 +199,19 @@ func checkServiceBody(body v3.CreateServiceInstance) error {
 }
 
 // planIsSeen refuses a plan that who asks is not shown.
-func (h *Handlers) planIsSeen(r *http.Request, plan string) error {
+func (h instanceHandlers) planIsSeen(r *http.Request, plan string) error {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return err
 	}
-	seen, err := h.Platform.Services.Plans(services.PlanFilter{GUIDs: []string{plan}, Viewer: h.viewer(perms)})
+	seen, err := h.Platform.Services.Plans(services.PlanFilter{GUIDs: []string{plan}, Viewer: viewer(perms)})
 	if err == nil && len(seen) == 0 {
 		err = rest.Unprocessable("Invalid service plan. Ensure that the service plan exists, is available, and you have access to it.")
 	}
 	return err
 }
 
-func (h *Handlers) updateService(r *http.Request) (any, error) {
+func (h instanceHandlers) updateService(r *http.Request) (any, error) {
 	old, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err
@@ -274,7 +276,7 @@ func textOrNone(n v3.Nullable[string]) *string {
 
 // deleteService removes a service instance and what is bound to it; with
 // purge=true without a word to its broker.
-func (h *Handlers) deleteService(r *http.Request) (any, error) {
+func (h instanceHandlers) deleteService(r *http.Request) (any, error) {
 	purge, err := readPurge(r)
 	if err != nil {
 		return nil, err
@@ -300,7 +302,7 @@ func (h *Handlers) deleteService(r *http.Request) (any, error) {
 }
 
 // getServiceCredentials are those that the users of a service gave it.
-func (h *Handlers) getServiceCredentials(r *http.Request) (any, error) {
+func (h instanceHandlers) getServiceCredentials(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err
@@ -317,7 +319,7 @@ func (h *Handlers) getServiceCredentials(r *http.Request) (any, error) {
 }
 
 // getServiceParameters tells what an instance was made with, in its own space alone.
-func (h *Handlers) getServiceParameters(r *http.Request) (any, error) {
+func (h instanceHandlers) getServiceParameters(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err
@@ -333,7 +335,7 @@ func (h *Handlers) getServiceParameters(r *http.Request) (any, error) {
 }
 
 // getServicePermissions tells a dashboard what who asks may do to an instance.
-func (h *Handlers) getServicePermissions(r *http.Request) (any, error) {
+func (h instanceHandlers) getServicePermissions(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err

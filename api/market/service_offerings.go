@@ -10,8 +10,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceOfferingsEndpoints are the endpoints of this file.
-func (h *Handlers) serviceOfferingsEndpoints() []rest.Endpoint {
+// offeringHandlers answers requests about service offerings.
+type offeringHandlers struct{ *Handlers }
+
+func (h offeringHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_offerings", Needs: access.Authenticated, Open: true,
@@ -29,7 +31,7 @@ func (h *Handlers) serviceOfferingsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listOfferings(r *http.Request) (any, error) {
+func (h offeringHandlers) listOfferings(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -43,7 +45,7 @@ func (h *Handlers) listOfferings(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all, err := h.Platform.Services.Offerings(services.OfferingFilter{
-		GUIDs: q.Filters["guids"], Names: q.Filters["names"], IDs: q.Filters["broker_catalog_ids"], Available: available, Viewer: h.viewer(perms),
+		GUIDs: q.Filters["guids"], Names: q.Filters["names"], IDs: q.Filters["broker_catalog_ids"], Available: available, Viewer: viewer(perms),
 		Brokers: q.Filters["service_broker_guids"], BrokerNames: q.Filters["service_broker_names"],
 		Orgs: q.Filters["organization_guids"], Spaces: q.Filters["space_guids"],
 	})
@@ -63,7 +65,7 @@ func (h *Handlers) listOfferings(r *http.Request) (any, error) {
 }
 
 // offeringOf is the offering that the path names, if one of its plans is seen.
-func (h *Handlers) offeringOf(r *http.Request) (o services.Offering, err error) {
+func (h offeringHandlers) offeringOf(r *http.Request) (o services.Offering, err error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return o, err
@@ -78,7 +80,7 @@ func (h *Handlers) offeringOf(r *http.Request) (o services.Offering, err error) 
 	return o, err
 }
 
-func (h *Handlers) getOffering(r *http.Request) (any, error) {
+func (h offeringHandlers) getOffering(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func (h *Handlers) getOffering(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) updateOffering(r *http.Request) (any, error) {
+func (h offeringHandlers) updateOffering(r *http.Request) (any, error) {
 	o, err := h.offeringOf(r)
 	if err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func readPurge(r *http.Request) (bool, error) {
 
 // deleteOffering removes an offering; with purge=true all that anybody has of it,
 // without a word to its broker.
-func (h *Handlers) deleteOffering(r *http.Request) (any, error) {
+func (h offeringHandlers) deleteOffering(r *http.Request) (any, error) {
 	purge, err := readPurge(r)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// servicePlansEndpoints are the endpoints of this file.
-func (h *Handlers) servicePlansEndpoints() []rest.Endpoint {
+// planHandlers answers requests about service plans and their visibility.
+type planHandlers struct{ *Handlers }
+
+func (h planHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_plans", Needs: access.Authenticated, Open: true,
@@ -42,7 +44,7 @@ func (h *Handlers) servicePlansEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listPlans(r *http.Request) (any, error) {
+func (h planHandlers) listPlans(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func (h *Handlers) listPlans(r *http.Request) (any, error) {
 		Offerings: q.Filters["service_offering_guids"], OfferingNames: q.Filters["service_offering_names"],
 		Brokers: q.Filters["service_broker_guids"], BrokerNames: q.Filters["service_broker_names"],
 		Instances: q.Filters["service_instance_guids"], Spaces: q.Filters["space_guids"], Orgs: q.Filters["organization_guids"],
-		Available: available, Viewer: h.viewer(perms),
+		Available: available, Viewer: viewer(perms),
 	})
 	if err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func (h *Handlers) listPlans(r *http.Request) (any, error) {
 }
 
 // besidePlans is what stands beside plans.
-func (h *Handlers) besidePlans(q rest.Query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
+func (h planHandlers) besidePlans(q rest.Query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
 	var b besideServices
 	for _, p := range plans {
 		b.offerings = append(b.offerings, p.Relationships.ServiceOffering.ID())
@@ -122,7 +124,7 @@ func (h *Handlers) besidePlans(q rest.Query, asked map[string]bool, plans []v3.S
 }
 
 // planOf is the plan that the path names, if it is seen.
-func (h *Handlers) planOf(r *http.Request) (p services.Plan, err error) {
+func (h planHandlers) planOf(r *http.Request) (p services.Plan, err error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return p, err
@@ -140,7 +142,7 @@ func (h *Handlers) planOf(r *http.Request) (p services.Plan, err error) {
 // seenPlans are the plans that the filter chooses and that are seen: those that
 // can be had, and those of service instances that are seen.
 func (h *Handlers) seenPlans(perms access.Permissions, f services.PlanFilter) ([]services.Plan, error) {
-	f.Viewer = h.viewer(perms)
+	f.Viewer = viewer(perms)
 	all, err := h.Platform.Services.Plans(f)
 	if err != nil || len(all) > 0 || f.Viewer == nil {
 		return all, err
@@ -158,7 +160,7 @@ func (h *Handlers) seenPlans(perms access.Permissions, f services.PlanFilter) ([
 	return h.Platform.Services.Plans(f)
 }
 
-func (h *Handlers) getPlan(r *http.Request) (any, error) {
+func (h planHandlers) getPlan(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -177,7 +179,7 @@ func (h *Handlers) getPlan(r *http.Request) (any, error) {
 }
 
 // ownPlan is the plan that the path names, for somebody who may change it.
-func (h *Handlers) ownPlan(r *http.Request) (services.Plan, error) {
+func (h planHandlers) ownPlan(r *http.Request) (services.Plan, error) {
 	p, err := h.planOf(r)
 	if err == nil {
 		err = rest.Missing("Service plan", h.administer(r.Context(), p.Broker))
@@ -185,7 +187,7 @@ func (h *Handlers) ownPlan(r *http.Request) (services.Plan, error) {
 	return p, err
 }
 
-func (h *Handlers) updatePlan(r *http.Request) (any, error) {
+func (h planHandlers) updatePlan(r *http.Request) (any, error) {
 	p, err := h.ownPlan(r)
 	if err != nil {
 		return nil, err
@@ -200,7 +202,7 @@ func (h *Handlers) updatePlan(r *http.Request) (any, error) {
 	return h.presentPlan(p), nil
 }
 
-func (h *Handlers) deletePlan(r *http.Request) (any, error) {
+func (h planHandlers) deletePlan(r *http.Request) (any, error) {
 	p, err := h.ownPlan(r)
 	if err != nil {
 		return nil, err
@@ -211,7 +213,7 @@ func (h *Handlers) deletePlan(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-func (h *Handlers) getVisibility(r *http.Request) (any, error) {
+func (h planHandlers) getVisibility(r *http.Request) (any, error) {
 	p, err := h.planOf(r)
 	if err != nil {
 		return nil, err
@@ -219,18 +221,18 @@ func (h *Handlers) getVisibility(r *http.Request) (any, error) {
 	return h.presentVisibility(r, p)
 }
 
-func (h *Handlers) setVisibility(r *http.Request) (any, error) {
+func (h planHandlers) setVisibility(r *http.Request) (any, error) {
 	return h.changeVisibility(r, h.Platform.Services.SetVisibility)
 }
 
-func (h *Handlers) addVisibility(r *http.Request) (any, error) {
+func (h planHandlers) addVisibility(r *http.Request) (any, error) {
 	return h.changeVisibility(r, h.Platform.Services.AddVisibility)
 }
 
 // visibilityChange is a method of the Marketplace.
 type visibilityChange func(plan string, v services.Visibility, by app.Actor) (services.Plan, error)
 
-func (h *Handlers) changeVisibility(r *http.Request, change visibilityChange) (any, error) {
+func (h planHandlers) changeVisibility(r *http.Request, change visibilityChange) (any, error) {
 	p, err := h.ownPlan(r)
 	if err != nil {
 		return nil, err
@@ -252,7 +254,7 @@ func (h *Handlers) changeVisibility(r *http.Request, change visibilityChange) (a
 	return h.presentVisibility(r, p)
 }
 
-func (h *Handlers) removeVisibility(r *http.Request) (any, error) {
+func (h planHandlers) removeVisibility(r *http.Request) (any, error) {
 	p, err := h.ownPlan(r)
 	if err != nil {
 		return nil, err
@@ -271,7 +273,7 @@ func (h *Handlers) removeVisibility(r *http.Request) (any, error) {
 }
 
 // presentVisibility shows who may have a plan, as far as the orgs are seen.
-func (h *Handlers) presentVisibility(r *http.Request, p services.Plan) (any, error) {
+func (h planHandlers) presentVisibility(r *http.Request, p services.Plan) (any, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceRouteBindingsEndpoints are the endpoints of this file.
-func (h *Handlers) serviceRouteBindingsEndpoints() []rest.Endpoint {
+// routeEndpoints are the rows of route bindings.
+func (h bindingHandlers) routeEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_route_bindings", Needs: access.Authenticated,
@@ -35,7 +35,7 @@ func (h *Handlers) serviceRouteBindingsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listRouteBindings(r *http.Request) (any, error) {
+func (h bindingHandlers) listRouteBindings(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (h *Handlers) listRouteBindings(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) besideRouteBindings(asked map[string]bool, all []v3.ServiceRouteBinding) (map[string]any, error) {
+func (h bindingHandlers) besideRouteBindings(asked map[string]bool, all []v3.ServiceRouteBinding) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func (h *Handlers) besideRouteBindings(asked map[string]bool, all []v3.ServiceRo
 	return out, err
 }
 
-func (h *Handlers) getRouteBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) getRouteBinding(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (h *Handlers) getRouteBinding(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) createRouteBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) createRouteBinding(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateServiceRouteBinding](r)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (h *Handlers) createRouteBinding(r *http.Request) (any, error) {
 	return h.bind(n)
 }
 
-func (h *Handlers) updateRouteBinding(r *http.Request) (any, error) {
+func (h bindingHandlers) updateRouteBinding(r *http.Request) (any, error) {
 	b, err := h.noteBinding(r)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceSharingEndpoints are the endpoints of this file.
-func (h *Handlers) serviceSharingEndpoints() []rest.Endpoint {
+// sharingHandlers answers requests about the spaces that service instances are shared with.
+type sharingHandlers struct{ *Handlers }
+
+func (h sharingHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces", Needs: access.Read, Resource: access.ServiceInstance,
@@ -35,7 +37,7 @@ func (h *Handlers) serviceSharingEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) getSharedSpaces(r *http.Request) (any, error) {
+func (h sharingHandlers) getSharedSpaces(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func (h *Handlers) getSharedSpaces(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) presentShared(i services.Instance) v3.SharedSpaces {
+func (h sharingHandlers) presentShared(i services.Instance) v3.SharedSpaces {
 	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
 		"self": {Href: h.Links.Href("v3", "service_instances", i.GUID, "relationships", "shared_spaces")},
 	}}
@@ -61,7 +63,7 @@ func (h *Handlers) presentShared(i services.Instance) v3.SharedSpaces {
 
 // shareService lets apps of further spaces be bound. Who shares must develop there,
 // too.
-func (h *Handlers) shareService(r *http.Request) (any, error) {
+func (h sharingHandlers) shareService(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func (h *Handlers) shareService(r *http.Request) (any, error) {
 	return h.presentShared(i), nil
 }
 
-func (h *Handlers) unshareService(r *http.Request) (any, error) {
+func (h sharingHandlers) unshareService(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func (h *Handlers) unshareService(r *http.Request) (any, error) {
 	return h.ended(services.Operation{}, rest.Missing("Service instance", err))
 }
 
-func (h *Handlers) getSharedUsage(r *http.Request) (any, error) {
+func (h sharingHandlers) getSharedUsage(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// serviceSnapshotsEndpoints are the endpoints of this file.
-func (h *Handlers) serviceSnapshotsEndpoints() []rest.Endpoint {
+// snapshotHandlers answers requests about snapshots of service instances.
+type snapshotHandlers struct{ *Handlers }
+
+func (h snapshotHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /dew/v1/apps/{guid}/bindings", Needs: access.Read, Resource: access.App, Handler: h.listAppBindings, Shape: rest.Returns[v3.AppBindings](200)},
 		{
@@ -38,7 +40,7 @@ func (h *Handlers) serviceSnapshotsEndpoints() []rest.Endpoint {
 
 // dataOf is the service instance that the path names, if there can be snapshots of
 // its data.
-func (h *Handlers) dataOf(r *http.Request) (services.Instance, error) {
+func (h snapshotHandlers) dataOf(r *http.Request) (services.Instance, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
 		return i, err
@@ -53,7 +55,7 @@ func (h *Handlers) dataOf(r *http.Request) (services.Instance, error) {
 	return i, err
 }
 
-func (h *Handlers) listSnapshots(r *http.Request) (any, error) {
+func (h snapshotHandlers) listSnapshots(r *http.Request) (any, error) {
 	i, err := h.dataOf(r)
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func (h *Handlers) listSnapshots(r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (h *Handlers) createSnapshot(r *http.Request) (any, error) {
+func (h snapshotHandlers) createSnapshot(r *http.Request) (any, error) {
 	i, err := h.dataOf(r)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func (h *Handlers) createSnapshot(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpSnapshot, platform.SnapshotArgs{Instance: i.GUID})
 }
 
-func (h *Handlers) restoreSnapshot(r *http.Request) (any, error) {
+func (h snapshotHandlers) restoreSnapshot(r *http.Request) (any, error) {
 	i, err := h.dataOf(r)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func (h *Handlers) restoreSnapshot(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpRestore, platform.SnapshotArgs{Instance: i.GUID, Snapshot: guid})
 }
 
-func (h *Handlers) deleteSnapshot(r *http.Request) (any, error) {
+func (h snapshotHandlers) deleteSnapshot(r *http.Request) (any, error) {
 	i, err := h.dataOf(r)
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func (h *Handlers) deleteSnapshot(r *http.Request) (any, error) {
 
 // listAppBindings tells what an app is bound to, and what of it its droplet does
 // not know.
-func (h *Handlers) listAppBindings(r *http.Request) (any, error) {
+func (h snapshotHandlers) listAppBindings(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // viewer is who looks at the marketplace; nil: who sees all. What is offered in one
 // space is for who works there: not for the org's manager.
-func (h *Handlers) viewer(perms access.Permissions) *services.Viewer {
+func viewer(perms access.Permissions) *services.Viewer {
 	if perms.All {
 		return nil
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// flagsEndpoints are the endpoints of this file.
-func (h *Handlers) flagsEndpoints() []rest.Endpoint {
+// flagHandlers answers requests about feature flags.
+type flagHandlers struct{ *Handlers }
+
+func (h flagHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/feature_flags", Needs: access.Authenticated, Handler: h.listFlags, Shape: rest.PageOf[v3.FeatureFlag]()},
 		{Pattern: "GET /v3/feature_flags/{name}", Needs: access.Authenticated, Handler: h.getFlag, Shape: rest.Returns[v3.FeatureFlag](200)},
@@ -21,7 +23,7 @@ func (h *Handlers) flagsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listFlags(r *http.Request) (any, error) {
+func (h flagHandlers) listFlags(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -44,7 +46,7 @@ func (h *Handlers) listFlags(r *http.Request) (any, error) {
 // noFlag is how clients know that there is no such flag.
 const noFlag = "Feature flag"
 
-func (h *Handlers) getFlag(r *http.Request) (any, error) {
+func (h flagHandlers) getFlag(r *http.Request) (any, error) {
 	f, err := h.Platform.Registry.Flag(r.PathValue("name"))
 	if err != nil {
 		return nil, rest.Missing(noFlag, err)
@@ -52,7 +54,7 @@ func (h *Handlers) getFlag(r *http.Request) (any, error) {
 	return h.presentFlag(f), nil
 }
 
-func (h *Handlers) updateFlag(r *http.Request) (any, error) {
+func (h flagHandlers) updateFlag(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateFeatureFlag](r)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func (h *Handlers) updateFlag(r *http.Request) (any, error) {
 	return h.presentFlag(f), nil
 }
 
-func (h *Handlers) presentFlag(f app.Flag) v3.FeatureFlag {
+func (h flagHandlers) presentFlag(f app.Flag) v3.FeatureFlag {
 	out := v3.FeatureFlag{
 		Name: f.Name, Enabled: f.Enabled,
 		Links: v3.Links{"self": {Href: h.Links.Href("v3", "feature_flags", f.Name)}},

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -19,17 +19,17 @@ type Handlers struct {
 	Present  *present.Presenter
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.flagsEndpoints(),
-		h.isolationSegmentsEndpoints(),
-		h.orgsEndpoints(),
-		h.quotasEndpoints(),
-		h.rolesEndpoints(),
-		h.securityGroupsEndpoints(),
-		h.spacesEndpoints(),
-		h.usageSummaryEndpoints(),
-		h.usersEndpoints(),
+		flagHandlers{h}.endpoints(),
+		isolationSegmentHandlers{h}.endpoints(),
+		orgHandlers{h}.endpoints(),
+		quotaHandlers{h}.endpoints(),
+		roleHandlers{h}.endpoints(),
+		securityGroupHandlers{h}.endpoints(),
+		spaceHandlers{h}.endpoints(),
+		usageHandlers{h}.endpoints(),
+		userHandlers{h}.endpoints(),
 	)
 }

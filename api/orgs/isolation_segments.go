@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// isolationSegmentsEndpoints are the endpoints of this file.
-func (h *Handlers) isolationSegmentsEndpoints() []rest.Endpoint {
+// isolationSegmentHandlers answers requests about isolation segments.
+type isolationSegmentHandlers struct{ *Handlers }
+
+func (h isolationSegmentHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/isolation_segments", Needs: access.Authenticated,
@@ -75,7 +77,7 @@ func (h *Handlers) isolationSegmentsEndpoints() []rest.Endpoint {
 const nounSegment = "Isolation segment"
 
 // segmentOf is the segment that the path names, if who asks sees it.
-func (h *Handlers) segmentOf(r *http.Request) (app.Segment, access.Permissions, error) {
+func (h isolationSegmentHandlers) segmentOf(r *http.Request) (app.Segment, access.Permissions, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return app.Segment{}, perms, err
@@ -87,7 +89,7 @@ func (h *Handlers) segmentOf(r *http.Request) (app.Segment, access.Permissions, 
 	return g, perms, rest.Missing(nounSegment, err)
 }
 
-func (h *Handlers) listSegments(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) listSegments(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -112,7 +114,7 @@ func (h *Handlers) listSegments(r *http.Request) (any, error) {
 	}), nil
 }
 
-func (h *Handlers) createSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) createSegment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeIsolationSegment](r)
 	if err != nil {
 		return nil, err
@@ -124,7 +126,7 @@ func (h *Handlers) createSegment(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentSegment(g)}, nil
 }
 
-func (h *Handlers) getSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) getSegment(r *http.Request) (any, error) {
 	g, _, err := h.segmentOf(r)
 	if err != nil {
 		return nil, err
@@ -132,7 +134,7 @@ func (h *Handlers) getSegment(r *http.Request) (any, error) {
 	return h.presentSegment(g), nil
 }
 
-func (h *Handlers) updateSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) updateSegment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeIsolationSegment](r)
 	if err != nil {
 		return nil, err
@@ -150,7 +152,7 @@ func (h *Handlers) updateSegment(r *http.Request) (any, error) {
 	return h.presentSegment(g), nil
 }
 
-func (h *Handlers) deleteSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) deleteSegment(r *http.Request) (any, error) {
 	if err := h.Platform.Registry.DeleteSegment(r.PathValue("guid")); err != nil {
 		return nil, builtIn(rest.Missing(nounSegment, err))
 	}
@@ -158,7 +160,7 @@ func (h *Handlers) deleteSegment(r *http.Request) (any, error) {
 }
 
 // listSegmentOrgs lists the orgs that may use a segment.
-func (h *Handlers) listSegmentOrgs(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) listSegmentOrgs(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -183,7 +185,7 @@ func (h *Handlers) listSegmentOrgs(r *http.Request) (any, error) {
 	}), nil
 }
 
-func (h *Handlers) getSegmentOrgs(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) getSegmentOrgs(r *http.Request) (any, error) {
 	g, perms, err := h.segmentOf(r)
 	if err != nil {
 		return nil, err
@@ -191,14 +193,14 @@ func (h *Handlers) getSegmentOrgs(r *http.Request) (any, error) {
 	return h.entitled(g, perms), nil
 }
 
-func (h *Handlers) entitled(g app.Segment, perms access.Permissions) v3.RelatedMany {
+func (h isolationSegmentHandlers) entitled(g app.Segment, perms access.Permissions) v3.RelatedMany {
 	return v3.RelatedMany{Data: rest.ToMany(perms.Among(g.Orgs)).Data, Links: v3.Links{
 		"self":    {Href: h.Links.Href("v3", "isolation_segments", g.GUID, "relationships", "organizations")},
 		"related": {Href: h.Links.Href("v3", "isolation_segments", g.GUID, "organizations")},
 	}}
 }
 
-func (h *Handlers) getSegmentSpaces(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) getSegmentSpaces(r *http.Request) (any, error) {
 	g, perms, err := h.segmentOf(r)
 	if err != nil {
 		return nil, err
@@ -218,7 +220,7 @@ func (h *Handlers) getSegmentSpaces(r *http.Request) (any, error) {
 	}}, nil
 }
 
-func (h *Handlers) entitleOrgs(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) entitleOrgs(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
@@ -250,12 +252,12 @@ func noOrg(guid string, err error) error {
 	return err
 }
 
-func (h *Handlers) disentitleOrg(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) disentitleOrg(r *http.Request) (any, error) {
 	err := h.Platform.Registry.Disentitle(r.PathValue("guid"), r.PathValue("org"))
 	return rest.Answer{Status: http.StatusNoContent}, builtIn(rest.Missing(nounSegment, err))
 }
 
-func (h *Handlers) getSpaceSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) getSpaceSegment(r *http.Request) (any, error) {
 	sp, err := h.Present.Space(r)
 	if err != nil {
 		return nil, err
@@ -264,7 +266,7 @@ func (h *Handlers) getSpaceSegment(r *http.Request) (any, error) {
 }
 
 // related is the relationship of a place to a segment.
-func (h *Handlers) related(segment, places, guid, name string) v3.Related {
+func (h isolationSegmentHandlers) related(segment, places, guid, name string) v3.Related {
 	out := v3.Related{Data: v3.To(segment).Data, Links: v3.Links{"self": {Href: h.Links.Href("v3", places, guid, "relationships", name)}}}
 	if segment != "" {
 		out.Links["related"] = v3.Link{Href: h.Links.Href("v3", "isolation_segments", segment)}
@@ -273,7 +275,7 @@ func (h *Handlers) related(segment, places, guid, name string) v3.Related {
 }
 
 // setSpaceSegment assigns a space to a segment that its org may use, or to none.
-func (h *Handlers) setSpaceSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) setSpaceSegment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToOne](r)
 	if err != nil {
 		return nil, err
@@ -304,7 +306,7 @@ func mayUse(reg *registry.Registry, segment, org string) error {
 	return err
 }
 
-func (h *Handlers) getDefaultSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) getDefaultSegment(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err
@@ -312,7 +314,7 @@ func (h *Handlers) getDefaultSegment(r *http.Request) (any, error) {
 	return h.related(o.Segment, "organizations", o.GUID, "default_isolation_segment"), nil
 }
 
-func (h *Handlers) setDefaultSegment(r *http.Request) (any, error) {
+func (h isolationSegmentHandlers) setDefaultSegment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToOne](r)
 	if err != nil {
 		return nil, err
@@ -331,7 +333,7 @@ func (h *Handlers) setDefaultSegment(r *http.Request) (any, error) {
 	return h.related(o.Segment, "organizations", o.GUID, "default_isolation_segment"), nil
 }
 
-func (h *Handlers) presentSegment(g app.Segment) v3.IsolationSegment {
+func (h isolationSegmentHandlers) presentSegment(g app.Segment) v3.IsolationSegment {
 	self := h.Links.Href("v3", "isolation_segments", g.GUID)
 	return v3.IsolationSegment{
 		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Metadata: rest.PresentMetadata(g.Metadata),

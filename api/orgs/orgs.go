@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// orgsEndpoints are the endpoints of this file.
-func (h *Handlers) orgsEndpoints() []rest.Endpoint {
+// orgHandlers answers requests about orgs.
+type orgHandlers struct{ *Handlers }
+
+func (h orgHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/organizations", Needs: access.Authenticated, Handler: h.listOrgs, Shape: rest.PageOf[v3.Organization]("names", "guids", rest.ParamSelector)},
 		{
@@ -34,7 +36,7 @@ func (h *Handlers) orgsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listOrgs(r *http.Request) (any, error) {
+func (h orgHandlers) listOrgs(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ func (h *Handlers) listOrgs(r *http.Request) (any, error) {
 	}), nil
 }
 
-func (h *Handlers) getOrg(r *http.Request) (any, error) {
+func (h orgHandlers) getOrg(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func (h *Handlers) getOrg(r *http.Request) (any, error) {
 
 // createOrg makes an org. Who is no administrator needs the feature flag for it,
 // and becomes the org's manager: nobody else could let them in.
-func (h *Handlers) createOrg(r *http.Request) (any, error) {
+func (h orgHandlers) createOrg(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateOrganization](r)
 	if err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func orgNameIsFree(reg *registry.Registry, o app.Org) error {
 }
 
 // updateOrg changes an org. To suspend it is the administrators' alone.
-func (h *Handlers) updateOrg(r *http.Request) (any, error) {
+func (h orgHandlers) updateOrg(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateOrganization](r)
 	if err != nil {
 		return nil, err
@@ -152,7 +154,7 @@ func (h *Handlers) updateOrg(r *http.Request) (any, error) {
 	return h.Present.ShowOrg(o), nil
 }
 
-func (h *Handlers) deleteOrg(r *http.Request) (any, error) {
+func (h orgHandlers) deleteOrg(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err
@@ -166,7 +168,7 @@ func (h *Handlers) deleteOrg(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpDeleteOrg, platform.Removal{GUID: o.GUID})
 }
 
-func (h *Handlers) getOrgQuota(r *http.Request) (any, error) {
+func (h orgHandlers) getOrgQuota(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// quotasEndpoints are the endpoints of this file.
-func (h *Handlers) quotasEndpoints() []rest.Endpoint {
+// quotaHandlers answers requests about quotas of orgs and spaces.
+type quotaHandlers struct{ *Handlers }
+
+func (h quotaHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/organization_quotas", Needs: access.Authenticated,
@@ -66,7 +68,7 @@ const (
 	nounOrgQuota = "Organization quota"
 )
 
-func (h *Handlers) orgQuota(guid string) (app.Quota, error) {
+func (h quotaHandlers) orgQuota(guid string) (app.Quota, error) {
 	q, err := h.Platform.Registry.Quota(guid)
 	if err == nil && q.Org != "" {
 		err = app.ErrNotFound // it is for spaces
@@ -74,7 +76,7 @@ func (h *Handlers) orgQuota(guid string) (app.Quota, error) {
 	return q, rest.Missing(nounOrgQuota, err)
 }
 
-func (h *Handlers) listOrgQuotas(r *http.Request) (any, error) {
+func (h quotaHandlers) listOrgQuotas(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (h *Handlers) listOrgQuotas(r *http.Request) (any, error) {
 	return h.pageOfQuotas(r, q, all, "organization_guids")
 }
 
-func (h *Handlers) listSpaceQuotas(r *http.Request) (any, error) {
+func (h quotaHandlers) listSpaceQuotas(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func (h *Handlers) listSpaceQuotas(r *http.Request) (any, error) {
 }
 
 // pageOfQuotas is the list of quotas; members is the filter for those who have them.
-func (h *Handlers) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quota, members string) (any, error) {
+func (h quotaHandlers) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quota, members string) (any, error) {
 	has, err := h.quotaHolders(r)
 	if err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ func (h *Handlers) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quota, 
 
 // quotaHolders finds the guids of the orgs, or spaces, that have a quota, as far as who
 // asks sees them.
-func (h *Handlers) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
+func (h quotaHandlers) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
@@ -155,7 +157,7 @@ func (h *Handlers) quotaHolders(r *http.Request) (func(k app.Quota) []string, er
 	return func(k app.Quota) []string { return by[k.GUID] }, nil
 }
 
-func (h *Handlers) getQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) getQuota(r *http.Request) (any, error) {
 	k, err := h.orgQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, err
@@ -163,7 +165,7 @@ func (h *Handlers) getQuota(r *http.Request) (any, error) {
 	return h.showQuota(r, k)
 }
 
-func (h *Handlers) getSpaceQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) getSpaceQuota(r *http.Request) (any, error) {
 	k, err := h.Access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
@@ -171,7 +173,7 @@ func (h *Handlers) getSpaceQuota(r *http.Request) (any, error) {
 	return h.showQuota(r, k)
 }
 
-func (h *Handlers) showQuota(r *http.Request, k app.Quota) (v3.Quota, error) {
+func (h quotaHandlers) showQuota(r *http.Request, k app.Quota) (v3.Quota, error) {
 	has, err := h.quotaHolders(r)
 	if err != nil {
 		return v3.Quota{}, err
@@ -179,7 +181,7 @@ func (h *Handlers) showQuota(r *http.Request, k app.Quota) (v3.Quota, error) {
 	return h.presentQuota(k, has(k)), nil
 }
 
-func (h *Handlers) createOrgQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) createOrgQuota(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
 		return nil, err
@@ -210,7 +212,7 @@ func (h *Handlers) createOrgQuota(r *http.Request) (any, error) {
 }
 
 // createSpaceQuota makes a quota for spaces of the org that the body names.
-func (h *Handlers) createSpaceQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) createSpaceQuota(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
 		return nil, err
@@ -245,21 +247,21 @@ func (h *Handlers) createSpaceQuota(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: shown}, err
 }
 
-func (h *Handlers) updateOrgQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) updateOrgQuota(r *http.Request) (any, error) {
 	if _, err := h.orgQuota(r.PathValue("guid")); err != nil {
 		return nil, err
 	}
 	return h.changeQuota(r, nounOrgQuota)
 }
 
-func (h *Handlers) updateSpaceQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) updateSpaceQuota(r *http.Request) (any, error) {
 	if _, err := h.Access.SpaceQuota(r.PathValue("guid")); err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
 	}
 	return h.changeQuota(r, access.SpaceQuotaName)
 }
 
-func (h *Handlers) changeQuota(r *http.Request, noun string) (any, error) {
+func (h quotaHandlers) changeQuota(r *http.Request, noun string) (any, error) {
 	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
 		return nil, err
@@ -325,7 +327,7 @@ func changeLimits(l *app.Limits, b v3.ChangeQuota) {
 	}
 }
 
-func (h *Handlers) deleteOrgQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) deleteOrgQuota(r *http.Request) (any, error) {
 	k, err := h.orgQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, err
@@ -336,7 +338,7 @@ func (h *Handlers) deleteOrgQuota(r *http.Request) (any, error) {
 	return h.beginQuotaRemoval(r, k, platform.OpDeleteOrgQuota)
 }
 
-func (h *Handlers) deleteSpaceQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) deleteSpaceQuota(r *http.Request) (any, error) {
 	k, err := h.Access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
@@ -344,7 +346,7 @@ func (h *Handlers) deleteSpaceQuota(r *http.Request) (any, error) {
 	return h.beginQuotaRemoval(r, k, platform.OpDeleteSpaceQuota)
 }
 
-func (h *Handlers) applyOrgQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) applyOrgQuota(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
@@ -360,7 +362,7 @@ func (h *Handlers) applyOrgQuota(r *http.Request) (any, error) {
 	return h.holdersOf(r, k, "organization_quotas", "organizations")
 }
 
-func (h *Handlers) applySpaceQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) applySpaceQuota(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
@@ -377,7 +379,7 @@ func (h *Handlers) applySpaceQuota(r *http.Request) (any, error) {
 }
 
 // holdersOf answers with those who have a quota.
-func (h *Handlers) holdersOf(r *http.Request, k app.Quota, kind, who string) (any, error) {
+func (h quotaHandlers) holdersOf(r *http.Request, k app.Quota, kind, who string) (any, error) {
 	has, err := h.quotaHolders(r)
 	if err != nil {
 		return nil, err
@@ -388,7 +390,7 @@ func (h *Handlers) holdersOf(r *http.Request, k app.Quota, kind, who string) (an
 	}, nil
 }
 
-func (h *Handlers) removeSpaceQuota(r *http.Request) (any, error) {
+func (h quotaHandlers) removeSpaceQuota(r *http.Request) (any, error) {
 	k, err := h.Access.SpaceQuota(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing(access.SpaceQuotaName, err)
@@ -413,7 +415,7 @@ func (h *Handlers) removeSpaceQuota(r *http.Request) (any, error) {
 }
 
 // presentQuota shows a quota with those who have it.
-func (h *Handlers) presentQuota(k app.Quota, has []string) v3.Quota {
+func (h quotaHandlers) presentQuota(k app.Quota, has []string) v3.Quota {
 	out := v3.Quota{
 		GUID: k.GUID, CreatedAt: v3.At(k.CreatedAt), UpdatedAt: v3.At(k.UpdatedAt), Name: k.Name,
 		Apps: v3.AppLimits{
@@ -436,4 +438,12 @@ func (h *Handlers) presentQuota(k app.Quota, has []string) v3.Quota {
 		"organization": {Href: h.Links.Href("v3", "organizations", k.Org)},
 	}
 	return out
+}
+
+// beginQuotaRemoval records who wants a quota to go, and begins.
+func (h quotaHandlers) beginQuotaRemoval(r *http.Request, k app.Quota, operation string) (any, error) {
+	if err := h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordQuota("delete", k, access.Place{}, nil) }); err != nil {
+		return nil, err
+	}
+	return h.Present.StartJob(r.Context(), operation, platform.Removal{GUID: k.GUID})
 }

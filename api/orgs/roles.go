@@ -15,8 +15,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// rolesEndpoints are the endpoints of this file.
-func (h *Handlers) rolesEndpoints() []rest.Endpoint {
+// roleHandlers answers requests about roles.
+type roleHandlers struct{ *Handlers }
+
+func (h roleHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/roles", Needs: access.Authenticated,
@@ -33,7 +35,7 @@ func (h *Handlers) rolesEndpoints() []rest.Endpoint {
 
 const noOrgRole = "Users cannot be assigned roles in a space if they do not have a role in that space's organization."
 
-func (h *Handlers) listRoles(r *http.Request) (any, error) {
+func (h roleHandlers) listRoles(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func (h *Handlers) listRoles(r *http.Request) (any, error) {
 }
 
 // besideRoles is what a request wants to see beside roles.
-func (h *Handlers) besideRoles(with map[string]bool, roles []v3.Role) (map[string]any, error) {
+func (h roleHandlers) besideRoles(with map[string]bool, roles []v3.Role) (map[string]any, error) {
 	if len(with) == 0 {
 		return nil, nil
 	}
@@ -88,7 +90,7 @@ func (h *Handlers) besideRoles(with map[string]bool, roles []v3.Role) (map[strin
 	return h.Present.Include(in)
 }
 
-func (h *Handlers) getRole(r *http.Request) (any, error) {
+func (h roleHandlers) getRole(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (h *Handlers) getRole(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) createRole(r *http.Request) (any, error) {
+func (h roleHandlers) createRole(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateRole](r)
 	if err != nil {
 		return nil, err
@@ -165,7 +167,7 @@ func checkRole(role auth.Role, user *v3.UserName) error {
 }
 
 // mayGrant wants the principal to manage the place of a role.
-func (h *Handlers) mayGrant(ctx context.Context, role auth.Role) error {
+func (h roleHandlers) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
 		return platform.InvalidSpace(h.Access.Require(ctx, access.Manage, role.Space))
 	}
@@ -178,7 +180,7 @@ func (h *Handlers) mayGrant(ctx context.Context, role auth.Role) error {
 
 // grantee is who shall get a role. Into an org anybody can be brought who has an
 // account; into a space only who is in its org.
-func (h *Handlers) grantee(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
+func (h roleHandlers) grantee(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
 	if name.GUID == "" {
 		return h.granteeByName(ctx, name, role)
 	}
@@ -206,7 +208,7 @@ func (h *Handlers) grantee(ctx context.Context, name v3.UserName, role auth.Role
 	return platform.Person{}, rest.Unprocessable("Invalid user. Ensure that the user exists and you have access to it.")
 }
 
-func (h *Handlers) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
+func (h roleHandlers) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
 	if err := h.Present.Feature(ctx, app.FlagSetRoles); err != nil {
 		return platform.Person{}, err
 	}
@@ -236,7 +238,7 @@ func (h *Handlers) granteeByName(ctx context.Context, name v3.UserName, role aut
 	return platform.Person{}, rest.Unprocessable("No user exists with the username '%s'.", name.Username)
 }
 
-func (h *Handlers) deleteRole(r *http.Request) (any, error) {
+func (h roleHandlers) deleteRole(r *http.Request) (any, error) {
 	role, err := h.Platform.Roles.Get(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Role", err)
@@ -271,7 +273,7 @@ func (h *Handlers) deleteRole(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpDeleteRole, platform.Removal{GUID: role.GUID})
 }
 
-func (h *Handlers) presentRole(role auth.Role) v3.Role {
+func (h roleHandlers) presentRole(role auth.Role) v3.Role {
 	links := v3.Links{
 		"self": {Href: h.Links.Href("v3", "roles", role.GUID)},
 		"user": {Href: h.Links.Href("v3", "users", role.User)},

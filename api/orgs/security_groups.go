@@ -14,8 +14,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// securityGroupsEndpoints are the endpoints of this file.
-func (h *Handlers) securityGroupsEndpoints() []rest.Endpoint {
+// securityGroupHandlers answers requests about security groups.
+type securityGroupHandlers struct{ *Handlers }
+
+func (h securityGroupHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/security_groups", Needs: access.Authenticated,
@@ -80,7 +82,7 @@ var (
 )
 
 // groupOf is the group that the path names, if who asks sees it.
-func (h *Handlers) groupOf(r *http.Request) (app.SecurityGroup, access.Permissions, error) {
+func (h securityGroupHandlers) groupOf(r *http.Request) (app.SecurityGroup, access.Permissions, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return app.SecurityGroup{}, perms, err
@@ -92,7 +94,7 @@ func (h *Handlers) groupOf(r *http.Request) (app.SecurityGroup, access.Permissio
 	return g, perms, rest.Missing(nounSecurityGroup, err)
 }
 
-func (h *Handlers) listSecurityGroups(r *http.Request) (any, error) {
+func (h securityGroupHandlers) listSecurityGroups(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func (h *Handlers) listSecurityGroups(r *http.Request) (any, error) {
 }
 
 // listSpaceGroups lists the groups of a space, those for all spaces too.
-func (h *Handlers) listSpaceGroups(of side) rest.Handler {
+func (h securityGroupHandlers) listSpaceGroups(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		q, err := rest.ReadQuery(r)
 		if err != nil {
@@ -122,7 +124,7 @@ func (h *Handlers) listSpaceGroups(of side) rest.Handler {
 	}
 }
 
-func (h *Handlers) pageOfGroups(r *http.Request, q rest.Query, among func(g app.SecurityGroup) bool) (any, error) {
+func (h securityGroupHandlers) pageOfGroups(r *http.Request, q rest.Query, among func(g app.SecurityGroup) bool) (any, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
 		return nil, err
@@ -142,7 +144,7 @@ func (h *Handlers) pageOfGroups(r *http.Request, q rest.Query, among func(g app.
 	}), nil
 }
 
-func (h *Handlers) createSecurityGroup(r *http.Request) (any, error) {
+func (h securityGroupHandlers) createSecurityGroup(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeSecurityGroup](r)
 	if err != nil {
 		return nil, err
@@ -187,7 +189,7 @@ func changeGroup(g *app.SecurityGroup, b v3.ChangeSecurityGroup) {
 	}
 }
 
-func (h *Handlers) getSecurityGroup(r *http.Request) (any, error) {
+func (h securityGroupHandlers) getSecurityGroup(r *http.Request) (any, error) {
 	g, perms, err := h.groupOf(r)
 	if err != nil {
 		return nil, err
@@ -195,7 +197,7 @@ func (h *Handlers) getSecurityGroup(r *http.Request) (any, error) {
 	return h.presentGroup(g, perms), nil
 }
 
-func (h *Handlers) updateSecurityGroup(r *http.Request) (any, error) {
+func (h securityGroupHandlers) updateSecurityGroup(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeSecurityGroup](r)
 	if err != nil {
 		return nil, err
@@ -214,7 +216,7 @@ func (h *Handlers) updateSecurityGroup(r *http.Request) (any, error) {
 	return h.presentGroup(g, perms), err
 }
 
-func (h *Handlers) deleteSecurityGroup(r *http.Request) (any, error) {
+func (h securityGroupHandlers) deleteSecurityGroup(r *http.Request) (any, error) {
 	g, err := h.Platform.Registry.SecurityGroup(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing(nounSecurityGroup, err)
@@ -223,7 +225,7 @@ func (h *Handlers) deleteSecurityGroup(r *http.Request) (any, error) {
 }
 
 // bindGroup gives a group to spaces that who asks manages.
-func (h *Handlers) bindGroup(of side) rest.Handler {
+func (h securityGroupHandlers) bindGroup(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		body, err := rest.Decode[v3.ToMany](r)
 		if err != nil {
@@ -253,7 +255,7 @@ func (h *Handlers) bindGroup(of side) rest.Handler {
 }
 
 // unbindGroup takes a group from a space.
-func (h *Handlers) unbindGroup(of side) rest.Handler {
+func (h securityGroupHandlers) unbindGroup(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		if _, _, err := h.groupOf(r); err != nil {
 			return nil, err
@@ -278,7 +280,7 @@ func (h *Handlers) unbindGroup(of side) rest.Handler {
 	}
 }
 
-func (h *Handlers) presentGroup(g app.SecurityGroup, perms access.Permissions) v3.SecurityGroup {
+func (h securityGroupHandlers) presentGroup(g app.SecurityGroup, perms access.Permissions) v3.SecurityGroup {
 	rules := []v3.SecurityRule{}
 	for _, rule := range g.Rules {
 		rules = append(rules, v3.SecurityRule(rule))
@@ -292,7 +294,7 @@ func (h *Handlers) presentGroup(g app.SecurityGroup, perms access.Permissions) v
 }
 
 // securityGroupResource is what the path of a security group names.
-func (h *Handlers) securityGroupResource() access.Resource {
+func (h securityGroupHandlers) securityGroupResource() access.Resource {
 	return access.Resource{Name: nounSecurityGroup, Look: func(r *http.Request) error {
 		_, _, err := h.groupOf(r)
 		return err

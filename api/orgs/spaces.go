@@ -11,8 +11,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// spacesEndpoints are the endpoints of this file.
-func (h *Handlers) spacesEndpoints() []rest.Endpoint {
+// spaceHandlers answers requests about spaces.
+type spaceHandlers struct{ *Handlers }
+
+func (h spaceHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/spaces", Needs: access.Authenticated,
@@ -40,7 +42,7 @@ func (h *Handlers) spacesEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listSpaces(r *http.Request) (any, error) {
+func (h spaceHandlers) listSpaces(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -77,7 +79,7 @@ func (h *Handlers) listSpaces(r *http.Request) (any, error) {
 	return page, err
 }
 
-func (h *Handlers) getSpace(r *http.Request) (any, error) {
+func (h spaceHandlers) getSpace(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func (h *Handlers) getSpace(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) createSpace(r *http.Request) (any, error) {
+func (h spaceHandlers) createSpace(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateSpace](r)
 	if err != nil {
 		return nil, err
@@ -132,7 +134,7 @@ func spaceNameIsFree(reg *registry.Registry, sp app.Space) error {
 	return nil // PutSpace has the last word
 }
 
-func (h *Handlers) updateSpace(r *http.Request) (any, error) {
+func (h spaceHandlers) updateSpace(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateSpace](r)
 	if err != nil {
 		return nil, err
@@ -153,7 +155,7 @@ func (h *Handlers) updateSpace(r *http.Request) (any, error) {
 }
 
 // changeSpace changes the space that the path names and records it.
-func (h *Handlers) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
+func (h spaceHandlers) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		sp, err = w.Registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.Registry, sp) })
 		if err != nil {
@@ -164,7 +166,7 @@ func (h *Handlers) changeSpace(r *http.Request, request map[string]any, fn func(
 	return sp, err
 }
 
-func (h *Handlers) deleteSpace(r *http.Request) (any, error) {
+func (h spaceHandlers) deleteSpace(r *http.Request) (any, error) {
 	sp, err := h.Present.Space(r)
 	if err != nil {
 		return nil, err
@@ -178,7 +180,7 @@ func (h *Handlers) deleteSpace(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpDeleteSpace, platform.Removal{GUID: sp.GUID})
 }
 
-func (h *Handlers) listSpaceFeatures(r *http.Request) (any, error) {
+func (h spaceHandlers) listSpaceFeatures(r *http.Request) (any, error) {
 	sp, err := h.Present.Space(r)
 	if err != nil {
 		return nil, err
@@ -186,7 +188,7 @@ func (h *Handlers) listSpaceFeatures(r *http.Request) (any, error) {
 	return v3.SpaceFeatures{Resources: []v3.SpaceFeature{presentSpaceSSH(sp)}}, nil
 }
 
-func (h *Handlers) getSpaceFeature(r *http.Request) (any, error) {
+func (h spaceHandlers) getSpaceFeature(r *http.Request) (any, error) {
 	sp, err := h.Present.Space(r)
 	if err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (h *Handlers) getSpaceFeature(r *http.Request) (any, error) {
 	return presentSpaceSSH(sp), nil
 }
 
-func (h *Handlers) updateSpaceFeature(r *http.Request) (any, error) {
+func (h spaceHandlers) updateSpaceFeature(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateSpaceFeature](r)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// usageSummaryEndpoints are the endpoints of this file.
-func (h *Handlers) usageSummaryEndpoints() []rest.Endpoint {
+// usageHandlers answers requests about the usage of orgs and of the platform.
+type usageHandlers struct{ *Handlers }
+
+func (h usageHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/info/usage_summary", Needs: access.ReadAll, Hidden: true, Handler: h.getUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
 		{Pattern: "GET /v3/organizations/{guid}/usage_summary", Needs: access.Read, Resource: access.Org, Handler: h.getOrgUsage, Shape: rest.Returns[v3.PlaceUsage](200)},
@@ -19,7 +21,7 @@ func (h *Handlers) usageSummaryEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) getOrgUsage(r *http.Request) (any, error) {
+func (h usageHandlers) getOrgUsage(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err
@@ -43,7 +45,7 @@ func (h *Handlers) getOrgUsage(r *http.Request) (any, error) {
 }
 
 // getUsage is what the whole platform takes.
-func (h *Handlers) getUsage(*http.Request) (any, error) {
+func (h usageHandlers) getUsage(*http.Request) (any, error) {
 	u, err := h.Platform.Registry.UsedByAll()
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func (h *Handlers) getUsage(*http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) getSpaceUsage(r *http.Request) (any, error) {
+func (h usageHandlers) getSpaceUsage(r *http.Request) (any, error) {
 	sp, err := h.Present.Space(r)
 	if err != nil {
 		return nil, err
@@ -68,12 +70,12 @@ func (h *Handlers) getSpaceUsage(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (h *Handlers) usageLinks(one, many, guid string) v3.Links {
+func (h usageHandlers) usageLinks(one, many, guid string) v3.Links {
 	return v3.Links{"self": {Href: h.Links.Href("v3", many, guid, "usage_summary")}, one: {Href: h.Links.Href("v3", many, guid)}}
 }
 
 // usageOf adds what services take in the spaces.
-func (h *Handlers) usageOf(u app.Used, inside func(space string) bool) (out v3.PlaceUsage, err error) {
+func (h usageHandlers) usageOf(u app.Used, inside func(space string) bool) (out v3.PlaceUsage, err error) {
 	out.Usage = v3.UsageNumbers{
 		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// usersEndpoints are the endpoints of this file.
-func (h *Handlers) usersEndpoints() []rest.Endpoint {
+// userHandlers answers requests about users.
+type userHandlers struct{ *Handlers }
+
+func (h userHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/organizations/{guid}/users", Needs: access.Read, Resource: access.Org,
@@ -44,7 +46,7 @@ func (h *Handlers) usersEndpoints() []rest.Endpoint {
 
 // inSight are those whom the request's principal sees: everybody, or themselves
 // and who has a role in the same orgs.
-func (h *Handlers) inSight(ctx context.Context) ([]platform.Person, error) {
+func (h userHandlers) inSight(ctx context.Context) ([]platform.Person, error) {
 	all, err := h.Present.People()
 	if err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func (h *Handlers) inSight(ctx context.Context) ([]platform.Person, error) {
 	return out, nil
 }
 
-func (h *Handlers) listUsers(r *http.Request) (any, error) {
+func (h userHandlers) listUsers(r *http.Request) (any, error) {
 	all, err := h.inSight(r.Context())
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (h *Handlers) listUsers(r *http.Request) (any, error) {
 	return h.pageOfUsers(r, all)
 }
 
-func (h *Handlers) listOrgUsers(r *http.Request) (any, error) {
+func (h userHandlers) listOrgUsers(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func (h *Handlers) listOrgUsers(r *http.Request) (any, error) {
 	return h.holders(r, roles)
 }
 
-func (h *Handlers) listSpaceUsers(r *http.Request) (any, error) {
+func (h userHandlers) listSpaceUsers(r *http.Request) (any, error) {
 	sp, err := h.Present.Space(r)
 	if err != nil {
 		return nil, err
@@ -116,7 +118,7 @@ func (h *Handlers) listSpaceUsers(r *http.Request) (any, error) {
 }
 
 // holders is the page of those who have the roles.
-func (h *Handlers) holders(r *http.Request, roles []auth.Role) (any, error) {
+func (h userHandlers) holders(r *http.Request, roles []auth.Role) (any, error) {
 	all, err := h.Present.People()
 	if err != nil {
 		return nil, err
@@ -131,7 +133,7 @@ func (h *Handlers) holders(r *http.Request, roles []auth.Role) (any, error) {
 	return h.pageOfUsers(r, found)
 }
 
-func (h *Handlers) pageOfUsers(r *http.Request, all []platform.Person) (any, error) {
+func (h userHandlers) pageOfUsers(r *http.Request, all []platform.Person) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -159,7 +161,7 @@ func (h *Handlers) pageOfUsers(r *http.Request, all []platform.Person) (any, err
 	}), nil
 }
 
-func (h *Handlers) getUser(r *http.Request) (any, error) {
+func (h userHandlers) getUser(r *http.Request) (any, error) {
 	p, err := h.userOf(r)
 	if err != nil {
 		return nil, err
@@ -168,7 +170,7 @@ func (h *Handlers) getUser(r *http.Request) (any, error) {
 }
 
 // userOf is the person that the path names, if the principal sees them.
-func (h *Handlers) userOf(r *http.Request) (platform.Person, error) {
+func (h userHandlers) userOf(r *http.Request) (platform.Person, error) {
 	all, err := h.inSight(r.Context())
 	if err != nil {
 		return platform.Person{}, err
@@ -183,7 +185,7 @@ func (h *Handlers) userOf(r *http.Request) (platform.Person, error) {
 
 // createUser makes an account known to the platform: one that there is, by its
 // guid, or one of another origin, by its name.
-func (h *Handlers) createUser(r *http.Request) (any, error) {
+func (h userHandlers) createUser(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateUser](r)
 	if err != nil {
 		return nil, err
@@ -219,7 +221,7 @@ func (h *Handlers) createUser(r *http.Request) (any, error) {
 
 // accountFor is the guid of the account that a body names. An account of another
 // origin is made when there is none: its password is known there.
-func (h *Handlers) accountFor(body v3.CreateUser) (string, error) {
+func (h userHandlers) accountFor(body v3.CreateUser) (string, error) {
 	switch {
 	case body.GUID != "" && (body.Username != "" || body.Origin != ""):
 		return "", rest.Unprocessable("Cannot specify 'username' or 'origin' when 'guid' is given.")
@@ -238,7 +240,7 @@ func (h *Handlers) accountFor(body v3.CreateUser) (string, error) {
 	return u.GUID, err
 }
 
-func (h *Handlers) updateUser(r *http.Request) (any, error) {
+func (h userHandlers) updateUser(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateUser](r)
 	if err != nil {
 		return nil, err
@@ -262,7 +264,7 @@ func (h *Handlers) updateUser(r *http.Request) (any, error) {
 	return h.Present.ShowUser(p), nil
 }
 
-func (h *Handlers) deleteUser(r *http.Request) (any, error) {
+func (h userHandlers) deleteUser(r *http.Request) (any, error) {
 	p, err := h.userOf(r)
 	if err != nil {
 		return nil, err
@@ -271,7 +273,7 @@ func (h *Handlers) deleteUser(r *http.Request) (any, error) {
 }
 
 // userResource is what the path of a user names. It has no place: a caller can see it or not.
-func (h *Handlers) userResource() access.Resource {
+func (h userHandlers) userResource() access.Resource {
 	return access.Resource{Name: "User", Look: func(r *http.Request) error {
 		_, err := h.userOf(r)
 		return err

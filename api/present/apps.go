@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/access"
 	"github.com/dewrun/dew/api/rest"
@@ -180,15 +181,45 @@ func Concealed(text string, open bool) string {
 	return platform.Hidden
 }
 
-// OfApps reads the resources of apps: app by app if the query names some, otherwise all
-// at once.
-func OfApps[T any](q rest.Query, apps map[string]app.App, one func(app string) ([]T, error), all func() ([]T, error)) ([]T, error) {
+// OfApps reads resources that belong to apps.
+type OfApps[T any] struct {
+	One func(app string) ([]T, error) // the resources of one app
+	All func() ([]T, error)           // the resources of all apps, nil if the path always names an app
+	App func(T) string                // the app of a resource, nil if All is nil
+}
+
+// List reads the query and the resources of the app that the path names. If the path
+// names none, these are the resources of all apps that the caller can see and that match
+// the query's filters for apps, spaces and orgs.
+func (o OfApps[T]) List(p *Presenter, r *http.Request) (rest.Query, []T, error) {
+	q, err := rest.ReadQuery(r)
+	if err != nil {
+		return q, nil, err
+	}
+	if o.All == nil || r.PathValue("guid") != "" {
+		a, err := p.App(r)
+		if err != nil {
+			return q, nil, err
+		}
+		all, err := o.One(a.GUID)
+		return q, all, err
+	}
+	apps, err := p.VisibleApps(r, q)
+	if err != nil {
+		return q, nil, err
+	}
+	all, err := o.among(apps, q)
+	return q, slices.DeleteFunc(all, func(v T) bool { _, seen := apps[o.App(v)]; return !seen }), err
+}
+
+// among reads app by app if the query names apps, otherwise all at once.
+func (o OfApps[T]) among(apps map[string]app.App, q rest.Query) ([]T, error) {
 	if _, some := q.Filters["app_guids"]; !some {
-		return all()
+		return o.All()
 	}
 	var out []T
 	for guid := range apps {
-		found, err := one(guid)
+		found, err := o.One(guid)
 		if err != nil {
 			return nil, err
 		}

@@ -13,8 +13,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// destinationsEndpoints are the endpoints of this file.
-func (h *Handlers) destinationsEndpoints() []rest.Endpoint {
+// destinationHandlers answers requests about destinations of routes.
+type destinationHandlers struct{ *Handlers }
+
+func (h destinationHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/routes/{guid}/destinations", Needs: access.ReadRoute, Resource: access.Route,
@@ -39,7 +41,7 @@ func (h *Handlers) destinationsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) getDestinations(r *http.Request) (any, error) {
+func (h destinationHandlers) getDestinations(r *http.Request) (any, error) {
 	rt, err := h.routeOf(r)
 	if err != nil {
 		return nil, err
@@ -47,20 +49,20 @@ func (h *Handlers) getDestinations(r *http.Request) (any, error) {
 	return h.Present.ShowDestinations(rt), nil
 }
 
-func (h *Handlers) addDestinations(r *http.Request) (any, error) {
+func (h destinationHandlers) addDestinations(r *http.Request) (any, error) {
 	return h.changeDestinations(r, func(reg *registry.Registry, ds []app.Destination) (app.Route, error) {
 		return reg.AddDestinations(r.PathValue("guid"), ds)
 	})
 }
 
-func (h *Handlers) setDestinations(r *http.Request) (any, error) {
+func (h destinationHandlers) setDestinations(r *http.Request) (any, error) {
 	return h.changeDestinations(r, func(reg *registry.Registry, ds []app.Destination) (app.Route, error) {
 		return reg.SetDestinations(r.PathValue("guid"), ds)
 	})
 }
 
 // updateDestination gives a destination another protocol; null is the default.
-func (h *Handlers) updateDestination(r *http.Request) (any, error) {
+func (h destinationHandlers) updateDestination(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateDestination](r)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func (h *Handlers) updateDestination(r *http.Request) (any, error) {
 }
 
 // removeDestination makes a route no longer lead to one of its destinations.
-func (h *Handlers) removeDestination(r *http.Request) (any, error) {
+func (h destinationHandlers) removeDestination(r *http.Request) (any, error) {
 	if err := h.mayUnmap(r); err != nil {
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func (h *Handlers) removeDestination(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-func (h *Handlers) changeDestinations(r *http.Request, fn func(reg *registry.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
+func (h destinationHandlers) changeDestinations(r *http.Request, fn func(reg *registry.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
 	body, err := rest.Decode[v3.ChangeDestinations](r)
 	if err != nil {
 		return nil, err

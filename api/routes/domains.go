@@ -14,8 +14,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// domainsEndpoints are the endpoints of this file.
-func (h *Handlers) domainsEndpoints() []rest.Endpoint {
+// domainHandlers answers requests about domains.
+type domainHandlers struct{ *Handlers }
+
+func (h domainHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/organizations/{guid}/domains", Needs: access.Read, Resource: access.Org,
@@ -47,11 +49,11 @@ func (h *Handlers) domainsEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listDomains(r *http.Request) (any, error) {
+func (h domainHandlers) listDomains(r *http.Request) (any, error) {
 	return h.pageOfDomains(r, func(app.Domain) bool { return true })
 }
 
-func (h *Handlers) listOrgDomains(r *http.Request) (any, error) {
+func (h domainHandlers) listOrgDomains(r *http.Request) (any, error) {
 	o, err := h.Present.Org(r)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func (h *Handlers) listOrgDomains(r *http.Request) (any, error) {
 	return h.pageOfDomains(r, usable)
 }
 
-func (h *Handlers) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (any, error) {
+func (h domainHandlers) pageOfDomains(r *http.Request, among func(d app.Domain) bool) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (h *Handlers) pageOfDomains(r *http.Request, among func(d app.Domain) bool)
 }
 
 // getDefaultDomain is the domain of an org's routes that name none.
-func (h *Handlers) getDefaultDomain(r *http.Request) (any, error) {
+func (h domainHandlers) getDefaultDomain(r *http.Request) (any, error) {
 	if _, err := h.Present.Org(r); err != nil {
 		return nil, err
 	}
@@ -104,7 +106,7 @@ func (h *Handlers) getDefaultDomain(r *http.Request) (any, error) {
 	return h.Present.ShowDomain(d, perms), nil
 }
 
-func (h *Handlers) getDomain(r *http.Request) (any, error) {
+func (h domainHandlers) getDomain(r *http.Request) (any, error) {
 	d, perms, err := h.domainOf(r)
 	if err != nil {
 		return nil, err
@@ -113,7 +115,7 @@ func (h *Handlers) getDomain(r *http.Request) (any, error) {
 }
 
 // domainOf is the domain that the path names, if the principal sees it.
-func (h *Handlers) domainOf(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
+func (h domainHandlers) domainOf(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
 	if perms, err = h.Access.Permissions(r.Context()); err != nil {
 		return d, perms, err
 	}
@@ -126,7 +128,7 @@ func (h *Handlers) domainOf(r *http.Request) (d app.Domain, perms access.Permiss
 
 // ownDomain is the same for those who may change it: the managers of its org, and
 // administrators.
-func (h *Handlers) ownDomain(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
+func (h domainHandlers) ownDomain(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
 	d, perms, err = h.domainOf(r)
 	switch {
 	case err != nil:
@@ -138,7 +140,7 @@ func (h *Handlers) ownDomain(r *http.Request) (d app.Domain, perms access.Permis
 	return d, perms, err
 }
 
-func (h *Handlers) createDomain(r *http.Request) (any, error) {
+func (h domainHandlers) createDomain(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateDomain](r)
 	if err != nil {
 		return nil, err
@@ -175,7 +177,7 @@ func (h *Handlers) createDomain(r *http.Request) (any, error) {
 }
 
 // groupFor is the router group that a new domain names.
-func (h *Handlers) groupFor(body v3.CreateDomain) (string, error) {
+func (h domainHandlers) groupFor(body v3.CreateDomain) (string, error) {
 	switch {
 	case body.Internal != nil && *body.Internal:
 		return "", rest.Unprocessable("router_group: Internal domains cannot be associated to a router group.")
@@ -206,7 +208,7 @@ func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err 
 
 // mayOwn tells whether the principal may make the domain. Those that all share are
 // the administrators' alone.
-func (h *Handlers) mayOwn(ctx context.Context, d app.Domain) error {
+func (h domainHandlers) mayOwn(ctx context.Context, d app.Domain) error {
 	if d.Org == "" {
 		if !access.Principal(ctx).Admin() {
 			return access.ErrNotAuthorized
@@ -228,7 +230,7 @@ func (h *Handlers) mayOwn(ctx context.Context, d app.Domain) error {
 
 // mayShare tells whether the principal may share a domain of an org with others:
 // it must manage them too.
-func (h *Handlers) mayShare(ctx context.Context, owner string, orgs []string) error {
+func (h domainHandlers) mayShare(ctx context.Context, owner string, orgs []string) error {
 	for _, org := range orgs {
 		err := h.Access.RequireOrg(ctx, org)
 		switch {
@@ -248,7 +250,7 @@ func (h *Handlers) mayShare(ctx context.Context, owner string, orgs []string) er
 }
 
 // orgName is for sentences about an org that is seen.
-func (h *Handlers) orgName(guid string) string {
+func (h domainHandlers) orgName(guid string) string {
 	o, err := h.Platform.Registry.Org(guid)
 	if err != nil {
 		return guid
@@ -256,7 +258,7 @@ func (h *Handlers) orgName(guid string) string {
 	return o.Name
 }
 
-func (h *Handlers) updateDomain(r *http.Request) (any, error) {
+func (h domainHandlers) updateDomain(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateDomain](r)
 	if err != nil {
 		return nil, err
@@ -275,7 +277,7 @@ func (h *Handlers) updateDomain(r *http.Request) (any, error) {
 	return h.Present.ShowDomain(d, perms), nil
 }
 
-func (h *Handlers) deleteDomain(r *http.Request) (any, error) {
+func (h domainHandlers) deleteDomain(r *http.Request) (any, error) {
 	d, _, err := h.ownDomain(r)
 	if err != nil {
 		return nil, err
@@ -290,7 +292,7 @@ func (h *Handlers) deleteDomain(r *http.Request) (any, error) {
 }
 
 // shareDomain lets further orgs use a domain.
-func (h *Handlers) shareDomain(r *http.Request) (any, error) {
+func (h domainHandlers) shareDomain(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
 		return nil, err
@@ -319,7 +321,7 @@ func (h *Handlers) shareDomain(r *http.Request) (any, error) {
 }
 
 // unshareDomain takes a domain from an org; its owner may do so, and that org.
-func (h *Handlers) unshareDomain(r *http.Request) (any, error) {
+func (h domainHandlers) unshareDomain(r *http.Request) (any, error) {
 	d, perms, err := h.domainOf(r)
 	if err != nil {
 		return nil, err

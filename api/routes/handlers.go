@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers need.
+// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -19,14 +19,14 @@ type Handlers struct {
 	Present  *present.Presenter
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints are the rows of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
-		h.destinationsEndpoints(),
-		h.domainsEndpoints(),
-		h.reservationsEndpoints(),
-		h.routeSharingEndpoints(),
-		h.routerGroupsEndpoints(),
-		h.routesEndpoints(),
+		destinationHandlers{h}.endpoints(),
+		domainHandlers{h}.endpoints(),
+		reservationHandlers{h}.endpoints(),
+		sharingHandlers{h}.endpoints(),
+		routerGroupHandlers{h}.endpoints(),
+		routeHandlers{h}.endpoints(),
 	)
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// reservationsEndpoints are the endpoints of this file.
-func (h *Handlers) reservationsEndpoints() []rest.Endpoint {
+// reservationHandlers answers requests about whether a route exists.
+type reservationHandlers struct{ *Handlers }
+
+func (h reservationHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "DELETE /v3/spaces/{guid}/routes", Needs: access.Support, Resource: access.Space, Handler: h.deleteUnmapped, Shape: rest.StartsJob().Query("unmapped")},
 		{
@@ -24,7 +26,7 @@ func (h *Handlers) reservationsEndpoints() []rest.Endpoint {
 }
 
 // getReservation tells whether a route is taken, also by whom one does not see.
-func (h *Handlers) getReservation(r *http.Request) (any, error) {
+func (h reservationHandlers) getReservation(r *http.Request) (any, error) {
 	d, err := h.Platform.Registry.Domain(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Domain", err)
@@ -56,7 +58,7 @@ func (h *Handlers) getReservation(r *http.Request) (any, error) {
 	return v3.Reservation{Matching: err == nil}, nil
 }
 
-func (h *Handlers) portReservation(d app.Domain, port int) (any, error) {
+func (h reservationHandlers) portReservation(d app.Domain, port int) (any, error) {
 	rt, err := h.Platform.Registry.RouteAtPort(port)
 	if err != nil && !errors.Is(err, app.ErrNotFound) {
 		return nil, err
@@ -64,7 +66,7 @@ func (h *Handlers) portReservation(d app.Domain, port int) (any, error) {
 	return v3.Reservation{Matching: err == nil && rt.Domain == d.GUID && port != 0}, nil
 }
 
-func (h *Handlers) deleteUnmapped(r *http.Request) (any, error) {
+func (h reservationHandlers) deleteUnmapped(r *http.Request) (any, error) {
 	if r.URL.Query().Get("unmapped") != "true" {
 		return nil, rest.BadQuery("Mass delete not supported for routes. Use 'unmapped=true' parameter to delete all unmapped routes.")
 	}

@@ -12,8 +12,10 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// routeSharingEndpoints are the endpoints of this file.
-func (h *Handlers) routeSharingEndpoints() []rest.Endpoint {
+// sharingHandlers answers requests about the spaces that routes are shared with.
+type sharingHandlers struct{ *Handlers }
+
+func (h sharingHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/routes/{guid}/relationships/shared_spaces", Needs: access.ReadRoute, Resource: access.Route,
@@ -34,7 +36,7 @@ func (h *Handlers) routeSharingEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) getRouteShares(r *http.Request) (any, error) {
+func (h sharingHandlers) getRouteShares(r *http.Request) (any, error) {
 	rt, err := h.routeOf(r)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func (h *Handlers) getRouteShares(r *http.Request) (any, error) {
 	return h.presentRouteShares(rt), nil
 }
 
-func (h *Handlers) presentRouteShares(rt app.Route) v3.SharedSpaces {
+func (h sharingHandlers) presentRouteShares(rt app.Route) v3.SharedSpaces {
 	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
 		"self": {Href: h.Links.Href("v3", "routes", rt.GUID, "relationships", "shared_spaces")},
 	}}
@@ -54,7 +56,7 @@ func (h *Handlers) presentRouteShares(rt app.Route) v3.SharedSpaces {
 
 // shareRoute lets apps of further spaces have a route. Who shares must develop
 // there, too.
-func (h *Handlers) shareRoute(r *http.Request) (any, error) {
+func (h sharingHandlers) shareRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ShareServiceInstance](r)
 	if err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func (h *Handlers) shareRoute(r *http.Request) (any, error) {
 	return h.presentRouteShares(rt), nil
 }
 
-func (h *Handlers) unshareRoute(r *http.Request) (any, error) {
+func (h sharingHandlers) unshareRoute(r *http.Request) (any, error) {
 	space := r.PathValue("space")
 	rt, err := h.routeOf(r)
 	if err != nil {
@@ -113,7 +115,7 @@ func (h *Handlers) unshareRoute(r *http.Request) (any, error) {
 const eventShareRoute = "audit.route.share"
 
 // moveRoute gives a route to another space.
-func (h *Handlers) moveRoute(r *http.Request) (any, error) {
+func (h sharingHandlers) moveRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToOne](r)
 	if err != nil {
 		return nil, err
@@ -149,7 +151,7 @@ func noRouteThere(what, space string, err error) error {
 }
 
 // giveRoute changes who has a route, and records it.
-func (h *Handlers) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
+func (h sharingHandlers) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		old, err := w.Registry.Route(r.PathValue("guid"))
 		if err != nil {

@@ -9,8 +9,10 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// routerGroupsEndpoints are the endpoints of this file.
-func (h *Handlers) routerGroupsEndpoints() []rest.Endpoint {
+// routerGroupHandlers answers requests about router groups.
+type routerGroupHandlers struct{ *Handlers }
+
+func (h routerGroupHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /routing/v1/router_groups", Needs: access.Authenticated, Handler: h.listRouterGroups, Shape: rest.Returns[[]v3.RouterGroup](200).Query("name")},
 		{Pattern: "GET /routing/v1/router_groups/{guid}", Needs: access.Authenticated, Handler: h.getRouterGroup, Shape: rest.Returns[v3.RouterGroup](200)},
@@ -19,7 +21,7 @@ func (h *Handlers) routerGroupsEndpoints() []rest.Endpoint {
 
 // listRouterGroups lists what gives TCP routes their ports. The routing API has no
 // pages; who asks for a name that there is not is told so.
-func (h *Handlers) listRouterGroups(r *http.Request) (any, error) {
+func (h routerGroupHandlers) listRouterGroups(r *http.Request) (any, error) {
 	values := r.URL.Query()
 	for name := range values {
 		if name != "name" {
@@ -42,7 +44,7 @@ func (h *Handlers) listRouterGroups(r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (h *Handlers) getRouterGroup(r *http.Request) (any, error) {
+func (h routerGroupHandlers) getRouterGroup(r *http.Request) (any, error) {
 	g, err := h.Platform.Registry.RouterGroup(r.PathValue("guid"))
 	if err != nil {
 		return nil, rest.Missing("Router group", err)

@@ -18,8 +18,10 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// routesEndpoints are the endpoints of this file.
-func (h *Handlers) routesEndpoints() []rest.Endpoint {
+// routeHandlers answers requests about routes.
+type routeHandlers struct{ *Handlers }
+
+func (h routeHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
 			Pattern: "GET /v3/routes", Needs: access.Authenticated,
@@ -42,7 +44,7 @@ func (h *Handlers) routesEndpoints() []rest.Endpoint {
 	}
 }
 
-func (h *Handlers) listRoutes(r *http.Request) (any, error) {
+func (h routeHandlers) listRoutes(r *http.Request) (any, error) {
 	all, err := h.Platform.Registry.Routes()
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (h *Handlers) listRoutes(r *http.Request) (any, error) {
 	return h.pageOfRoutes(r, all)
 }
 
-func (h *Handlers) listAppRoutes(r *http.Request) (any, error) {
+func (h routeHandlers) listAppRoutes(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ func (h *Handlers) listAppRoutes(r *http.Request) (any, error) {
 	return h.pageOfRoutes(r, all)
 }
 
-func (h *Handlers) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
+func (h routeHandlers) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (h *Handlers) pageOfRoutes(r *http.Request, all []app.Route) (any, error) {
 
 // boundTo tells the routes that are bound to one of the service instances; without
 // any it tells all.
-func (h *Handlers) boundTo(instances []string) (func(route string) bool, error) {
+func (h routeHandlers) boundTo(instances []string) (func(route string) bool, error) {
 	if instances == nil {
 		return func(string) bool { return true }, nil
 	}
@@ -144,7 +146,7 @@ func (h *Handlers) routeOf(r *http.Request) (app.Route, error) {
 // besideRoute is what can stand beside a route.
 var besideRoute = []string{"domain", "space", "space.organization"}
 
-func (h *Handlers) getRoute(r *http.Request) (any, error) {
+func (h routeHandlers) getRoute(r *http.Request) (any, error) {
 	asked, err := rest.ReadInclude(r, besideRoute)
 	if err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func (h *Handlers) getRoute(r *http.Request) (any, error) {
 }
 
 // createRoute makes a route that leads nowhere yet.
-func (h *Handlers) createRoute(r *http.Request) (any, error) {
+func (h routeHandlers) createRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateRoute](r)
 	if err != nil {
 		return nil, err
@@ -280,7 +282,7 @@ func changedOptions(old map[string]string, change map[string]*string) map[string
 	return out
 }
 
-func (h *Handlers) updateRoute(r *http.Request) (any, error) {
+func (h routeHandlers) updateRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateRoute](r)
 	if err != nil {
 		return nil, err
@@ -302,7 +304,7 @@ func (h *Handlers) updateRoute(r *http.Request) (any, error) {
 	return h.getRoute(r)
 }
 
-func (h *Handlers) deleteRoute(r *http.Request) (any, error) {
+func (h routeHandlers) deleteRoute(r *http.Request) (any, error) {
 	rt, err := h.routeOf(r)
 	if err != nil {
 		return nil, err

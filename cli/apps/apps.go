@@ -18,30 +18,30 @@ import (
 // Commands list, show, rename and delete apps.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "list the apps", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "do not ask how many instances run"), command.JSONFlag()}},
+		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "List the apps of the targeted space", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "Do not show how many instances run"), command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runApps(c.Context, c.Bool("no-stats"), ask, out)
 			}),
-		psCommand(g),
-		openCommand(g),
 		g.Command(command.Verb{
-			Name: "app", Args: "APP", Category: "Apps", Usage: "show how an app does: instances, memory, sidecars, crashes",
+			Name: "app", Args: "APP", Category: "Apps", Usage: "Show an app's status: instances, memory, sidecars, crashes",
 			About: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
-			Flags: []cli.Flag{command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag()},
+			Flags: []cli.Flag{command.BoolFlag("guid", "Print only the guid of the app"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
+		psCommand(g),
+		openCommand(g),
 		g.Command(command.Verb{
-			Name: "delete", Alias: "d", Args: "APP", Category: "Apps", Usage: "delete an app",
-			About: "An app that is not there is fine.\n\nExample:\n   dew delete shop -f -r",
+			Name: "delete", Alias: "d", Args: "APP", Category: "Apps", Usage: "Delete an app",
+			About: "If the app does not exist, the command succeeds.\n\nExample:\n   dew delete shop -f -r",
 			Flags: []cli.Flag{
-				command.BoolFlag("f", "do not ask"),
-				command.BoolFlag("r", "delete its routes too"),
+				command.BoolFlag("f", "Do not ask for confirmation"),
+				command.BoolFlag("r", "Delete the routes of the app as well"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDelete(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
 		}),
-		g.Command(command.Verb{Name: "rename", Args: "APP NEW_NAME", Category: "Apps", Usage: "give an app another name"},
+		g.Command(command.Verb{Name: "rename", Args: "APP NEW_NAME", Category: "Apps", Usage: "Rename an app"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
@@ -72,7 +72,7 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Co
 		return out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		out.Say("There are no apps yet; dew push makes one")
+		out.Say("There are no apps yet. To create one: dew push")
 		return nil
 	}
 	status, err := ask.Daemon().Status(ctx)
@@ -99,7 +99,7 @@ func urls(routes []string, router string) []string {
 	return out
 }
 
-// readApps reads all apps; with bare nobody asks how their instances do.
+// readApps reads all apps; with bare it leaves out their processes.
 func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error) {
 	apps, err := ask.Apps().List(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error)
 	for _, p := range ps {
 		r := byGUID[p.Relationships.App.ID()]
 		if r == nil {
-			continue // it was made after the list was read
+			continue // created after the list was read
 		}
 		row := processRow{Type: p.Type, Instances: p.Instances}
 		for _, i := range p.EmbeddedInstances {
@@ -169,7 +169,7 @@ func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.
 	return nil
 }
 
-// runDelete deletes an app; one that is not there is fine.
+// runDelete deletes an app. An app that does not exist is not an error.
 func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
@@ -178,7 +178,7 @@ func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client,
 	}
 	a, err := ask.Apps().ByName(ctx, o.Name)
 	if missing := (*client.NoApp)(nil); errors.As(err, &missing) {
-		out.Say("There is no app %s", o.Name)
+		out.Say("App %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -196,14 +196,14 @@ func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client,
 	}
 	for _, r := range routes {
 		if err := ask.Routes().Delete(ctx, r.GUID); err != nil && !client.NotFound(err) {
-			return fmt.Errorf("app %s is deleted; cannot delete its route %s: %w", a.Name, r.URL, err)
+			return fmt.Errorf("deleted app %s, but cannot delete its route %s: %w", a.Name, r.URL, err)
 		}
 	}
 	out.Say("Deleted app %s", a.Name)
 	return nil
 }
 
-// ownRoutes are the routes of an app; one that leads to others too is an error.
+// ownRoutes are the routes of an app. A route that other apps share is an error.
 func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, error) {
 	routes, err := ask.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
@@ -213,8 +213,8 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 		for _, d := range r.Destinations {
 			if d.App.GUID != a.GUID {
 				return nil, &console.Failure{
-					Status: console.StatusFailed, Err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
-					Advice: "delete without -r keeps all routes",
+					Status: console.StatusFailed, Err: fmt.Errorf("cannot delete the routes of %s: route %s is mapped to other apps as well", a.Name, r.URL),
+					Advice: "Nothing was deleted. To delete the app and keep its routes, leave out -r",
 				}
 			}
 		}

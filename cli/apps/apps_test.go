@@ -15,9 +15,9 @@ func TestMemorySum(t *testing.T) {
 	n := func(mb int) *int { return &mb }
 	for want, sidecars := range map[string][]v3.Sidecar{
 		"256M": nil,
-		"256M = web 160M + config server 64M + agent 32M":                                       {{Name: "config server", MemoryInMB: n(64)}, {Name: "agent", MemoryInMB: n(32)}},
-		"256M (agent: within the whole, no share of its own)":                                   {{Name: "agent"}},
-		"256M = web 192M + config server 64M (agent, b: within the whole, no share of its own)": {{Name: "agent"}, {Name: "config server", MemoryInMB: n(64)}, {Name: "b", MemoryInMB: n(0)}},
+		"256M = web 160M + config server 64M + agent 32M":                                   {{Name: "config server", MemoryInMB: n(64)}, {Name: "agent", MemoryInMB: n(32)}},
+		"256M (agent has no memory limit of its own)":                                       {{Name: "agent"}},
+		"256M = web 192M + config server 64M (agent, b have no memory limits of their own)": {{Name: "agent"}, {Name: "config server", MemoryInMB: n(64)}, {Name: "b", MemoryInMB: n(0)}},
 	} {
 		if got := memorySum("web", 256, sidecars); got != want {
 			t.Errorf("got %q, want %q", got, want)

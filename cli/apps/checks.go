@@ -15,43 +15,45 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+const categoryFlags = "Feature flags"
+
 // CheckCommands show and set health checks and feature flags.
 func CheckCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they work", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "Show the health checks of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.HealthCheck }, ask, out)
 			}),
-		g.Command(command.Verb{Name: "get-readiness-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they can be led requests to", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "get-readiness-health-check", Args: "APP", Category: "Apps", Usage: "Show the readiness health checks of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.ReadinessCheck }, ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "set-health-check", Args: "APP TYPE", Category: "Apps", Usage: "say how a process is asked whether it works: process, port or http",
-			About: "It is asked so from its next start on.\n\nExamples:\n   dew set-health-check worker process\n   dew set-health-check shop http --endpoint /health",
+			Name: "set-health-check", Args: "APP TYPE", Category: "Apps", Usage: "Set the health check of a process: process, port or http",
+			About: "The change applies from the next start of the process on.\n\nExamples:\n   dew set-health-check worker process\n   dew set-health-check shop http --endpoint /health",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "endpoint", Usage: "`path` that http asks for (default: /)"},
-				&cli.IntFlag{Name: "invocation-timeout", DefaultText: "1", Usage: "`seconds` that one question may take"},
-				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+				&cli.StringFlag{Name: "endpoint", Usage: "HTTP `path` of the http health check (default: /)"},
+				&cli.IntFlag{Name: "invocation-timeout", DefaultText: "1", Usage: "Timeout of one health check in `seconds`"},
+				&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSetCheck(c.Context, checkOptions{
 				App: c.Args().Get(0), Type: c.Args().Get(1), Process: c.String("process"), Endpoint: c.String("endpoint"), Invocation: c.Int("invocation-timeout"),
 			}, ask, out)
 		}),
-		g.Command(command.Verb{Name: "feature-flags", Category: "Platform", Usage: "list what administrators can switch", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "feature-flags", Category: categoryFlags, Usage: "List feature flags", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runFlags(c.Context, "", ask, out)
 			}),
-		g.Command(command.Verb{Name: "feature-flag", Args: "FLAG", Category: "Platform", Usage: "show whether a feature is on", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "feature-flag", Args: "FLAG", Category: categoryFlags, Usage: "Show the state of a feature flag", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runFlags(c.Context, c.Args().First(), ask, out)
 			}),
-		g.Command(command.Verb{Name: "enable-feature-flag", Args: "FLAG", Category: "Platform", Usage: "let everybody use a feature"},
+		g.Command(command.Verb{Name: "enable-feature-flag", Args: "FLAG", Category: categoryFlags, Usage: "Enable a feature flag for all users"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetFlag(c.Context, c.Args().First(), true, ask, out)
 			}),
-		g.Command(command.Verb{Name: "disable-feature-flag", Args: "FLAG", Category: "Platform", Usage: "keep a feature to administrators"},
+		g.Command(command.Verb{Name: "disable-feature-flag", Args: "FLAG", Category: categoryFlags, Usage: "Disable a feature flag for non-administrators"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetFlag(c.Context, c.Args().First(), false, ask, out)
 			}),
@@ -74,7 +76,7 @@ func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.Health
 	if err != nil {
 		return err
 	}
-	rows, table := []checkRow{}, [][]string{{"process", "check", "endpoint", "invocation timeout"}}
+	rows, table := []checkRow{}, [][]string{{"process", "type", "endpoint", "invocation timeout"}}
 	for _, p := range all {
 		h := of(p)
 		r := checkRow{Process: p.Type, Type: h.Type, Endpoint: h.Data.Endpoint, Invocation: h.Data.InvocationTimeout}
@@ -94,10 +96,10 @@ type checkOptions struct {
 
 func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console.Console) error {
 	if !slices.Contains(app.CheckTypes(), o.Type) {
-		return console.UsageError("set-health-check: there are process, port and http, not %q", o.Type)
+		return console.UsageError("TYPE must be process, port or http, not %q", o.Type)
 	}
 	if o.Endpoint != "" && o.Type != "http" {
-		return console.UsageError("--endpoint: only http asks for a path")
+		return console.UsageError("--endpoint needs the type http")
 	}
 	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
@@ -122,9 +124,9 @@ func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *c
 		change.Data.InvocationTimeout = v3.Set(v3.Int(o.Invocation))
 	}
 	if _, err := ask.Processes().Update(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
-		return fmt.Errorf("cannot change the health check of %s: %w", a.Name, err)
+		return fmt.Errorf("cannot set the health check of %s: %w", a.Name, err)
 	}
-	out.Say("Process %s of app %s is asked by %s from its next start on (dew restart %s)", o.Process, a.Name, o.Type, a.Name)
+	out.Say("Set the health check of process %s of app %s to %s. To apply it now: dew restart %s", o.Process, a.Name, o.Type, a.Name)
 	return nil
 }
 
@@ -133,7 +135,7 @@ type flagRow struct {
 	Enabled bool   `json:"enabled"`
 }
 
-// runFlags shows all flags, or the one with the name.
+// runFlags shows all feature flags, or the one with the name.
 func runFlags(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	all, err := ask.Daemon().FeatureFlags(ctx)
 	if err != nil {
@@ -162,8 +164,8 @@ func flagState(enabled bool) string {
 func runSetFlag(ctx context.Context, name string, enabled bool, ask *client.Client, out *console.Console) error {
 	f, err := ask.Daemon().SetFeatureFlag(ctx, name, enabled)
 	if err != nil {
-		return fmt.Errorf("cannot switch feature flag %s: %w", name, err)
+		return fmt.Errorf("cannot change feature flag %s: %w", name, err)
 	}
-	out.Say("Feature %s is %s", f.Name, flagState(f.Enabled))
+	out.Say("Feature flag %s is %s", f.Name, flagState(f.Enabled))
 	return nil
 }

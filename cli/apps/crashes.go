@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -17,22 +18,22 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// CrashCommands show why instances crashed, and end processes.
+// CrashCommands show why instances crashed, and send signals to processes.
 func CrashCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "crashes", Args: "APP", Category: "Logs", Usage: "show why instances of an app crashed, newest first",
-			About: "dewd keeps the newest records of each instance index (--crash-records of dewd, 100).\n\nExamples:\n   dew crashes shop\n   dew crashes shop --all\n   dew crashes shop -n 1 --json",
+			Name: "crashes", Args: "APP", Category: "Logs and crashes", Usage: "Show why instances of an app crashed, newest first",
+			About: "dewd keeps the newest records of each instance index (100 by default, see dewd --crash-records).\n\nExamples:\n   dew crashes shop\n   dew crashes shop --all\n   dew crashes shop -n 1 --json",
 			Flags: []cli.Flag{
-				&cli.IntFlag{Name: "n", Aliases: []string{"count"}, DefaultText: fmt.Sprintf("%d, with --json all", firstCrashes), Usage: "`count` of records, the newest; 0: all"},
-				command.BoolFlag("all", "show all records"),
+				&cli.IntFlag{Name: "n", Aliases: []string{"count"}, DefaultText: fmt.Sprintf("%d, with --json all", firstCrashes), Usage: "Show only the newest `count` records; 0 shows all"},
+				command.BoolFlag("all", "Show all records"),
 				command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := crashesOptions{Name: c.Args().First(), Count: c.Int("n")}
 			switch {
 			case c.IsSet("n") && c.Bool("all"):
-				return console.UsageError("--all: it cannot be given with -n")
+				return console.UsageError("--all and -n cannot be used together")
 			case o.Count < 0:
 				return console.UsageError("-n: %d is less than 0", o.Count)
 			case !c.IsSet("n") && !c.Bool("all") && !out.JSON:
@@ -41,14 +42,14 @@ func CrashCommands(g *command.Set) []*cli.Command {
 			return runCrashes(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "kill", Args: "APP", Category: "Apps", Usage: "send a signal to a process of an app, or to a sidecar of it",
+			Name: "kill", Args: "APP", Category: "Apps", Usage: "Send a signal to a process or sidecar of an app",
 			About: "If the process or sidecar exits, dew stops the whole instance and starts a new one.\n\nExamples:\n   dew kill shop --sidecar config-server --wait\n   dew kill shop --signal TERM",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar (default: the process itself)"},
-				&cli.IntFlag{Name: "instance", Usage: "`index` of the instance"},
-				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
-				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "`name` or number of the signal"},
-				command.BoolFlag("wait", "wait for the crash, show its record, and wait until the instance is running again"),
+				&cli.StringFlag{Name: "sidecar", Usage: "Send the signal to the sidecar with this `name` (default: to the process)"},
+				&cli.IntFlag{Name: "instance", Usage: "Instance `index`"},
+				&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"},
+				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "Signal `name` or number"},
+				command.BoolFlag("wait", "Wait for the crash, show its record, and wait until the instance is running again"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := killOptions{
@@ -60,7 +61,7 @@ func CrashCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// firstCrashes is how many records people see who did not say how many they want.
+// firstCrashes is the default number of records.
 const firstCrashes = 10
 
 type crashesOptions struct {
@@ -86,11 +87,11 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 	for i, c := range crashes {
 		printCrash(out, c)
 		if c.Kept {
-			fmt.Fprintf(out.Out, "    its files are kept: dew ssh --crash %d %s\n", i+1, a.Name)
+			fmt.Fprintf(out.Out, "    its files are kept. To see them: dew ssh --crash %d %s\n", i+1, a.Name)
 		}
 	}
 	if len(crashes) < total {
-		out.Say("%d of %d records, the newest. All: dew crashes --all %s", len(crashes), total, a.Name)
+		out.Say("Showing the newest %d of %d records. To show all: dew crashes --all %s", len(crashes), total, a.Name)
 	}
 	return nil
 }
@@ -98,20 +99,20 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 func printCrash(out *console.Console, c v3.Crash) {
 	line := func(format string, args ...any) { fmt.Fprintf(out.Out, "    "+format+"\n", args...) }
 	fmt.Fprintf(out.Out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(console.LineTime), c.Type, c.Index, out.Paint(console.Red, c.Description))
-	line("while %s; %s in a row; instance %s", c.Phase, console.CrashCount(c.Count), c.Instance)
-	line("%s", exitText(c.First, c.First.At))
+	line("while %s; %s in a row; instance %s", phaseText(c.Phase), console.CrashCount(c.Count), c.Instance)
+	line("%s", exitText(c.First, c))
 	for _, f := range c.Followers {
-		line("then %s", exitText(f, c.First.At))
+		line("then %s", exitText(f, c))
 	}
 	if c.Order == "together" {
-		line("they ended too close together to tell which was first")
+		line("the processes exited too close together to tell which was first")
 	}
 	for _, l := range c.Lines {
-		line("last lines of %s: %d to %d of the log", l.Source, l.From, l.To)
+		line("last lines of %s: lines %d to %d of the log", l.Source, l.From, l.To)
 	}
 	switch {
 	case c.GivenUp:
-		line("crashed too often: dew restart starts it again")
+		line("%s", givenUpText)
 	case c.NextStart.After(time.Now()):
 		line("%s", console.NextStart(c.NextStart, time.Now()))
 	case c.NextStart.After(c.CrashedAt.Add(time.Second)):
@@ -119,27 +120,62 @@ func printCrash(out *console.Console, c v3.Crash) {
 	}
 }
 
-// exitText tells how one process ended.
-func exitText(e v3.CrashExit, first time.Time) string {
+// givenUpText is about an instance that dew does not restart.
+const givenUpText = "dew does not restart it: it crashed too often. To start it: dew restart APP"
+
+// phaseText is when an instance crashed, after the word "while".
+func phaseText(phase string) string {
+	if phase == "unwatched" {
+		return "dewd was not running"
+	}
+	return phase
+}
+
+// causeTexts are the causes of exits in words. Other causes are clear without underscores.
+var causeTexts = map[string]string{
+	causeStartTimeout: "did not become healthy in time",
+	"start_failed":    "could not start",
+	"capture_failed":  "its output could not be read",
+	"init_exited":     "the first process of the container exited",
+	"runtime_lost":    "the container was lost",
+}
+
+// causeText is why a process exited.
+func causeText(e v3.CrashExit, c v3.Crash) string {
+	if e.Cause != "peer_exited" {
+		return cmp.Or(causeTexts[e.Cause], strings.ReplaceAll(e.Cause, "_", " "))
+	}
+	first := c.Type
+	if c.First.Sidecar != "" {
+		first = c.First.Sidecar
+	}
+	if c.First.Cause == "unhealthy" {
+		return "stopped because " + first + " was unhealthy"
+	}
+	return "stopped because " + first + " exited"
+}
+
+// exitText describes the exit of one process of a crash.
+func exitText(e v3.CrashExit, c v3.Crash) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: status %d", e.Source, e.Code)
 	if s := e.Code - 128; s > 0 && s < 65 {
 		if name := unix.SignalName(syscall.Signal(s)); name != "" {
-			fmt.Fprintf(&b, " (%s, or the program's own)", name)
+			fmt.Fprintf(&b, " (killed by %s, or exited with %d)", name, e.Code)
 		}
 	}
-	fmt.Fprintf(&b, ", %s", strings.ReplaceAll(e.Cause, "_", " "))
+	fmt.Fprintf(&b, ", %s", causeText(e, c))
 	if e.Detail != "" {
 		fmt.Fprintf(&b, ": %s", e.Detail)
 	}
-	if d := e.At.Sub(first); d > 0 {
+	if d := e.At.Sub(c.First.At); d > 0 {
 		fmt.Fprintf(&b, ", %s later", d.Round(time.Millisecond))
 	}
 	switch {
 	case e.MemoryPeak > 0 && e.MemoryLimit > 0:
-		fmt.Fprintf(&b, "; used at most %s of %s", console.Bytes(e.MemoryPeak), console.Bytes(e.MemoryLimit))
+		fmt.Fprintf(&b, "; peak memory %s of %s", console.Bytes(e.MemoryPeak), console.Bytes(e.MemoryLimit))
 	case e.MemoryPeak > 0:
-		fmt.Fprintf(&b, "; used at most %s", console.Bytes(e.MemoryPeak))
+		fmt.Fprintf(&b, "; peak memory %s", console.Bytes(e.MemoryPeak))
 	}
 	return b.String()
 }
@@ -167,9 +203,9 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	victim := "process " + o.Process
+	target := "process " + o.Process
 	if o.Sidecar != "" {
-		victim = fmt.Sprintf("sidecar %q", o.Sidecar)
+		target = fmt.Sprintf("sidecar %q", o.Sidecar)
 		if err := checkSidecar(ctx, p, o.Sidecar, ask); err != nil {
 			return err
 		}
@@ -181,16 +217,16 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 		}
 	}
 	if err := ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
-		return fmt.Errorf("cannot signal %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
+		return fmt.Errorf("cannot send the signal to %s in instance %d of %s: %w", target, o.Index, a.Name, err)
 	}
-	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
+	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, target, o.Index, a.Name)
 	if o.Wait {
 		return k.await(ctx, ask, out)
 	}
 	return nil
 }
 
-// signalName gives a signal's name without SIG; numbers are understood too.
+// signalName is the name of a signal, without SIG, for a name or a number.
 func signalName(s string) (string, error) {
 	if n, err := strconv.Atoi(s); err == nil {
 		if name := unix.SignalName(syscall.Signal(n)); name != "" {
@@ -217,7 +253,7 @@ func findProcess(ctx context.Context, a v3.App, processType string, ask *client.
 		}
 		types = append(types, p.Type)
 	}
-	return v3.Process{}, fmt.Errorf("app %s has no process %q, it has %s", a.Name, processType, strings.Join(types, ", "))
+	return v3.Process{}, fmt.Errorf("app %s has no process %q; its processes: %s", a.Name, processType, strings.Join(types, ", "))
 }
 
 func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Client) error {
@@ -235,5 +271,5 @@ func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Cl
 	if len(names) == 0 {
 		return fmt.Errorf("process %s has no sidecars", p.Type)
 	}
-	return fmt.Errorf("process %s has no sidecar %q, it has %s", p.Type, name, strings.Join(names, ", "))
+	return fmt.Errorf("process %s has no sidecar %q; its sidecars: %s", p.Type, name, strings.Join(names, ", "))
 }

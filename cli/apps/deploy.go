@@ -19,8 +19,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// DeployOptions are how instances are replaced. Without a strategy all of them end
-// before new ones start.
+// DeployOptions say how new instances replace old ones. Without a strategy all old
+// instances stop before new ones start.
 type DeployOptions struct {
 	Strategy    string
 	MaxInFlight *int
@@ -31,10 +31,10 @@ type DeployOptions struct {
 // StrategyFlags say how new instances replace old ones.
 func StrategyFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "strategy", Usage: "`rolling|canary`: replace instances some at a time, without a gap"},
-		&cli.IntFlag{Name: "max-in-flight", DefaultText: "1", Usage: "`count` of new instances that start at a time, with --strategy"},
-		&cli.StringFlag{Name: "instance-steps", Usage: "`percents` of new instances at which a canary pauses, such as 20,50"},
-		command.BoolFlag("no-wait", "with --strategy: wait for the first new instance only"),
+		&cli.StringFlag{Name: "strategy", Usage: "Deployment strategy, `rolling|canary`: replace instances a few at a time, without downtime"},
+		&cli.IntFlag{Name: "max-in-flight", DefaultText: "1", Usage: "Maximum `count` of new instances that start at the same time; needs --strategy"},
+		&cli.StringFlag{Name: "instance-steps", Usage: "Percentages of new instances at which a canary deployment pauses: a `list` such as 20,50"},
+		command.BoolFlag("no-wait", "Wait only until the first new instance runs; needs --strategy"),
 	}
 }
 
@@ -48,24 +48,24 @@ func DeployOptionsOf(c *cli.Context) DeployOptions {
 	return o
 }
 
-// Gradual tells whether instances are replaced some at a time.
+// Gradual reports whether new instances replace old ones a few at a time.
 func (o DeployOptions) Gradual() bool { return o.Strategy != "" && o.Strategy != "null" }
 
-// Check says what does not fit together, before anything is done.
+// Check reports options that contradict each other.
 func (o DeployOptions) Check() error {
 	_, err := o.options()
 	return err
 }
 
-// options are what the deployment is told; nil: nothing.
+// options are the options of the deployment request; nil: none.
 func (o DeployOptions) options() (*v3.DeploymentOptions, error) {
 	switch {
 	case o.Gradual() && o.Strategy != v3.StrategyRolling && o.Strategy != v3.StrategyCanary:
 		return nil, console.UsageError("--strategy: %q is not one of rolling, canary", o.Strategy)
 	case o.Steps != "" && o.Strategy != v3.StrategyCanary:
-		return nil, console.UsageError("--instance-steps goes with --strategy canary")
+		return nil, console.UsageError("--instance-steps needs --strategy canary")
 	case o.MaxInFlight != nil && !o.Gradual():
-		return nil, console.UsageError("--max-in-flight goes with --strategy")
+		return nil, console.UsageError("--max-in-flight needs --strategy")
 	case o.MaxInFlight != nil && *o.MaxInFlight < 1:
 		return nil, console.UsageError("--max-in-flight: %d is less than 1", *o.MaxInFlight)
 	case o.MaxInFlight == nil && o.Steps == "":
@@ -91,15 +91,15 @@ func (o DeployOptions) options() (*v3.DeploymentOptions, error) {
 	return out, nil
 }
 
-// DeploySpec is what is to be deployed.
+// DeploySpec is what a deployment starts.
 type DeploySpec struct {
 	Options  DeployOptions
-	Droplet  string // guid; empty: what the app has
-	revision string // guid to go back to; empty: none
+	Droplet  string // guid; empty: the current droplet
+	revision string // guid of the revision to roll back to; empty: none
 	Size     v3.DeploymentOptions
 }
 
-// Deploy replaces the instances of an app some at a time and tells how it does.
+// Deploy replaces the instances of an app a few at a time and returns its status.
 func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) (View, error) {
 	body := v3.CreateDeployment{Strategy: &o.Options.Strategy, Relationships: v3.DeploymentRelationships{App: v3.To(a.GUID)}}
 	var err error
@@ -119,7 +119,7 @@ func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out
 	if o.revision != "" {
 		body.Revision = &v3.DeploymentRevision{GUID: o.revision}
 	}
-	out.Say("Deploying app %s, %s…", a.Name, o.Options.Strategy)
+	out.Say("Deploying app %s (%s)…", a.Name, o.Options.Strategy)
 	began := time.Now()
 	d, err := ask.Apps().CreateDeployment(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
@@ -131,15 +131,15 @@ func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out
 	return awaitRollout(ctx, a, rollout{d, o.Options.NoWait, began}, ask, out)
 }
 
-// rollout is a deployment that somebody waits for.
+// rollout is a deployment that a command waits for.
 type rollout struct {
 	deployment v3.Deployment
 	noWait     bool
 	began      time.Time
 }
 
-// awaitRollout waits until a deployment is done, or paused, and tells how the app does. One
-// whose instances do not come to run is cancelled: what was there before serves on.
+// awaitRollout waits until a deployment is finished or paused, and returns the status of
+// the app. It cancels a deployment whose instances do not start: the old ones stay.
 func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) (View, error) {
 	err := waitDeployed(ctx, a, r, ask, out)
 	timeout := (*console.Failure)(nil)
@@ -156,15 +156,15 @@ func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	if cerr := ask.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
 		return View{}, errors.Join(err, cerr)
 	}
-	out.Say("The deployment is cancelled; app %s goes on as before", a.Name)
+	out.Say("Cancelled the deployment. The old instances of app %s keep running", a.Name)
 	return View{}, err
 }
 
 func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) error {
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("%s was not deployed within %s", a.Name, limit),
-		Advice: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+		Status: console.StatusTimeout, Err: fmt.Errorf("the deployment of %s did not finish within %s", a.Name, limit),
+		Advice: startTimeoutAdvice(a.Name),
 	})
 	defer cancel()
 	wait := out.Wait("Deploying app %s", a.Name)
@@ -189,7 +189,7 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	return WaitRunning(ctx, a, ask, out)
 }
 
-// deploymentEnded tells whether the deployment is done or paused.
+// deploymentEnded reports whether the deployment is finished or paused.
 func deploymentEnded(a v3.App, d v3.Deployment) (bool, error) {
 	switch d.Status.Reason {
 	case v3.DeploymentDeployed, v3.DeploymentPaused:
@@ -197,12 +197,12 @@ func deploymentEnded(a v3.App, d v3.Deployment) (bool, error) {
 	case v3.DeploymentCanceling, v3.DeploymentCanceled:
 		return false, fmt.Errorf("the deployment of %s was cancelled", a.Name)
 	case v3.DeploymentSuperseded:
-		return false, fmt.Errorf("the deployment of %s was superseded by another", a.Name)
+		return false, fmt.Errorf("another deployment replaced the deployment of %s", a.Name)
 	}
 	return false, nil
 }
 
-// firstRunning tells whether a new instance runs; all of them crashed is an error.
+// firstRunning reports whether a new instance runs. It fails if all of them crashed.
 func firstRunning(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, error) {
 	for _, p := range d.NewProcesses {
 		stats, err := ask.Processes().Stats(ctx, p.GUID)
@@ -228,7 +228,7 @@ func DeployAndShow(ctx context.Context, a v3.App, o DeploySpec, ask *client.Clie
 	return v.show(out)
 }
 
-// show writes the view in the form that was asked for.
+// show writes the view as text or as JSON.
 func (v View) show(out *console.Console) error {
 	if out.JSON {
 		return out.Encode(v)
@@ -237,7 +237,7 @@ func (v View) show(out *console.Console) error {
 	return nil
 }
 
-// deploymentNote tells how far a deployment is that is under way.
+// deploymentNote is the progress of the active deployment.
 func deploymentNote(v View) string {
 	if v.Deployment == nil {
 		return ""
@@ -248,7 +248,7 @@ func deploymentNote(v View) string {
 		note += fmt.Sprintf(", step %d of %d", st.Canary.Steps.Current, st.Canary.Steps.Total)
 	}
 	if st.Reason == v3.DeploymentPaused {
-		note += " (dew continue-deployment " + v.Name + ", or dew cancel-deployment " + v.Name + ")"
+		note += " (to go on: dew continue-deployment " + v.Name + "; to cancel it: dew cancel-deployment " + v.Name + ")"
 	}
 	return note
 }
@@ -256,30 +256,30 @@ func deploymentNote(v View) string {
 // DeployCommands are about deployments and revisions.
 func DeployCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "take a deployment back: what was there before serves again"},
+		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "Cancel the active deployment of an app and go back to its previous droplet"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runCancel(c.Context, c.Args().First(), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "continue-deployment", Args: "APP", Category: "Apps", Usage: "let a canary deployment that is paused go on",
-			Flags: []cli.Flag{command.BoolFlag("no-wait", "do not wait until it is done, or paused again"), command.JSONFlag()},
+			Name: "continue-deployment", Args: "APP", Category: "Apps", Usage: "Continue a paused canary deployment",
+			Flags: []cli.Flag{command.BoolFlag("no-wait", "Do not wait until the deployment is finished or paused again"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runContinue(c.Context, continueOptions{Name: c.Args().First(), NoWait: c.Bool("no-wait")}, ask, out)
 		}),
-		g.Command(command.Verb{Name: "revisions", Args: "APP", Category: "Apps", Usage: "list what an app was at its starts and deployments", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "revisions", Args: "APP", Category: "Apps", Usage: "List the revisions of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runRevisions(c.Context, c.Args().First(), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "revision", Args: "APP", Category: "Apps", Usage: "show one revision of an app, or those that run",
-			Flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "those that run", Usage: "`number` of the revision"}, command.JSONFlag()},
+			Name: "revision", Args: "APP", Category: "Apps", Usage: "Show a revision of an app, or the deployed ones",
+			Flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "the deployed revisions", Usage: "Revision `number`"}, command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRevision(c.Context, revisionOptions{Name: c.Args().First(), Version: c.Int("version")}, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "rollback", Args: "APP", Category: "Apps", Usage: "deploy an earlier revision of an app: its droplet, variables, commands and sidecars",
+			Name: "rollback", Args: "APP", Category: "Apps", Usage: "Roll an app back to a revision: droplet, environment variables, commands and sidecars",
 			About: "Example:\n   dew rollback shop --version 3",
-			Flags: append(StrategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, command.BoolFlag("f", "do not ask"), command.JSONFlag()),
+			Flags: append(StrategyFlags(), &cli.IntFlag{Name: "version", DefaultText: "none", Usage: "Revision `number` to roll back to (required; dew revisions lists them)"}, command.BoolFlag("f", "Do not ask for confirmation"), command.JSONFlag()),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: DeployOptionsOf(c)}
 			return runRollback(c.Context, o, ask, out)
@@ -287,7 +287,7 @@ func DeployCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// activeDeployment finds an app and the deployment that is under way.
+// activeDeployment finds an app and its active deployment.
 func activeDeployment(ctx context.Context, name string, ask *client.Client) (v3.App, v3.Deployment, error) {
 	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
@@ -295,7 +295,7 @@ func activeDeployment(ctx context.Context, name string, ask *client.Client) (v3.
 	}
 	d, found, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
 	if err == nil && !found {
-		err = fmt.Errorf("app %s has no deployment under way", a.Name)
+		err = fmt.Errorf("app %s has no active deployment", a.Name)
 	}
 	return a, d, err
 }
@@ -370,7 +370,7 @@ func deployedNote(v v3.Revision, deployed []v3.Revision) string {
 
 type revisionOptions struct {
 	Name    string
-	Version int // 0: those that run
+	Version int // 0: the deployed ones
 }
 
 func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out *console.Console) error {
@@ -406,7 +406,7 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 func revisionOf(ctx context.Context, a v3.App, version int, ask *client.Client) (v3.Revision, error) {
 	v, found, err := ask.Apps().RevisionAt(ctx, a.GUID, version)
 	if err == nil && !found {
-		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Advice: "dew revisions " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Advice: "To list the revisions: dew revisions " + a.Name}
 	}
 	return v, err
 }

@@ -1,7 +1,7 @@
-// Package apps has the commands of dew about apps that exist: how they are, how
-// they are started, scaled, deployed and configured, and why they crashed.
+// Package apps has the dew commands for existing apps. They show apps and their crashes,
+// and start, scale, deploy and configure them.
 //
-//	apps.go  view.go  ps.go  open.go        how apps are
+//	apps.go  view.go  ps.go  open.go        status
 //	life.go  scale.go  env.go  checks.go    changes
 //	stage.go  stage_queue.go                staging
 //	deploy.go  wait.go                      deployments, and waiting for instances

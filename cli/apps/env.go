@@ -17,18 +17,18 @@ import (
 // EnvCommands show and set environment variables of an app.
 func EnvCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "env", Alias: "e", Args: "APP", Category: "Environment", Usage: "show the variables of an app", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "env", Alias: "e", Args: "APP", Category: "Environment variables", Usage: "Show the environment variables of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runEnv(c.Context, c.Args().First(), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "set-env", Alias: "se", Args: "APP NAME VALUE", Category: "Environment", Usage: "set a variable of an app from its next start on",
-			About: "An empty value removes it.\n\nExample:\n   dew set-env shop JAVA_OPTS -Xmx64m && dew restart shop",
+			Name: "set-env", Alias: "se", Args: "APP NAME VALUE", Category: "Environment variables", Usage: "Set an environment variable of an app",
+			About: "An empty value removes the variable. Running instances get the change when the app restarts.\n\nExample:\n   dew set-env shop JAVA_OPTS -Xmx64m && dew restart shop",
 		},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetEnv(c.Context, setEnvOptions{App: c.Args().Get(0), Name: c.Args().Get(1), Value: c.Args().Get(2)}, ask, out)
 			}),
-		g.Command(command.Verb{Name: "unset-env", Alias: "ue", Args: "APP NAME", Category: "Environment", Usage: "remove a variable of an app from its next start on"},
+		g.Command(command.Verb{Name: "unset-env", Alias: "ue", Args: "APP NAME", Category: "Environment variables", Usage: "Remove an environment variable from an app"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runUnsetEnv(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
@@ -66,7 +66,7 @@ func runEnv(ctx context.Context, name string, ask *client.Client, out *console.C
 
 type setEnvOptions struct{ App, Name, Value string }
 
-// runSetEnv sets a variable; an empty value unsets it, as cf does.
+// runSetEnv sets a variable. An empty value removes it, as in cf.
 func runSetEnv(ctx context.Context, o setEnvOptions, ask *client.Client, out *console.Console) error {
 	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
@@ -79,7 +79,7 @@ func runSetEnv(ctx context.Context, o setEnvOptions, ask *client.Client, out *co
 	if err := ask.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{o.Name: value}); err != nil {
 		return err
 	}
-	out.Say("Set %s of app %s; running instances see it after dew restart %s", o.Name, a.Name, a.Name)
+	out.Say("Set %s of app %s. To apply it to running instances: dew restart %s", o.Name, a.Name, a.Name)
 	return nil
 }
 
@@ -93,12 +93,12 @@ func runUnsetEnv(ctx context.Context, name, variable string, ask *client.Client,
 		return err
 	}
 	if _, set := e.Environment[variable]; !set {
-		out.Say("App %s has no variable %s", a.Name, variable)
+		out.Say("App %s has no environment variable %s", a.Name, variable)
 		return nil
 	}
 	if err := ask.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{variable: nil}); err != nil {
 		return err
 	}
-	out.Say("Removed %s of app %s; running instances lose it after dew restart %s", variable, a.Name, a.Name)
+	out.Say("Removed %s from app %s. To apply it to running instances: dew restart %s", variable, a.Name, a.Name)
 	return nil
 }

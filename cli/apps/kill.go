@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// killWait bounds dew kill --wait: a process can handle the signal and run on.
+// killWait bounds dew kill --wait: a process can handle the signal and keep running.
 const killWait = time.Minute
 
 // killed is an instance one of whose processes got a signal.
@@ -19,7 +19,7 @@ type killed struct {
 	app      v3.App
 	process  v3.Process
 	index    int
-	instance string // guid of the instance that got it
+	instance string // guid of the instance that got the signal
 }
 
 // instanceAt returns the guid of the instance that a process has at an index.
@@ -41,7 +41,7 @@ func instanceAt(ctx context.Context, p v3.Process, index int, ask *client.Client
 func (k killed) await(ctx context.Context, ask *client.Client, out *console.Console) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, killWait, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("instance %d of %s did not crash and restart within %s", k.index, k.app.Name, killWait),
-		Advice: "a process can handle or ignore the signal: dew app " + k.app.Name + " shows its state",
+		Advice: "A process can handle or ignore the signal. To see its state: dew app " + k.app.Name,
 	})
 	defer cancel()
 	err := client.Poll(ctx, func() (bool, error) {
@@ -62,8 +62,8 @@ func (k killed) await(ctx context.Context, ask *client.Client, out *console.Cons
 	return console.TimeoutCause(ctx, client.Poll(ctx, func() (bool, error) { return k.restarted(ctx, ask, out) }))
 }
 
-// restarted tells whether another instance runs in the place of the one that crashed,
-// or waits for its turn.
+// restarted reports whether a new instance runs instead of the crashed one, or when it
+// starts.
 func (k killed) restarted(ctx context.Context, ask *client.Client, out *console.Console) (bool, error) {
 	stats, err := ask.Processes().Stats(ctx, k.process.GUID)
 	if err != nil {

@@ -22,25 +22,25 @@ func LifeCommands(g *command.Set) []*cli.Command {
 			})
 	}
 	return []*cli.Command{
-		life("start", "st", "start an app and wait until it runs", runStart),
-		life("stop", "sp", "stop an app", runStop),
-		replaceCommand(g, "restart", "rs", "restart an app and wait until it runs", runRestart),
-		replaceCommand(g, "restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
+		life("start", "st", "Start an app and wait until it runs", runStart),
+		life("stop", "sp", "Stop an app", runStop),
+		replaceCommand(g, "restart", "rs", "Restart an app and wait until it runs", runRestart),
+		replaceCommand(g, "restage", "rg", "Stage the newest package of an app again, restart it and wait until it runs", runRestage),
 		g.Command(command.Verb{
-			Name: "restart-app-instance", Args: "APP INDEX", Category: "Apps", Usage: "end one instance of an app; another takes its place",
+			Name: "restart-app-instance", Args: "APP INDEX", Category: "Apps", Usage: "Restart one instance of an app",
 			About: "Example:\n   dew restart-app-instance shop 1 --process web",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"}},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			index, err := strconv.Atoi(c.Args().Get(1))
 			if err != nil || index < 0 {
-				return console.UsageError("%q is not the index of an instance: they count from 0", c.Args().Get(1))
+				return console.UsageError("%q is not an instance index: the first one is 0", c.Args().Get(1))
 			}
 			return runRestartInstance(c.Context, instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: index}, ask, out)
 		}),
 	}
 }
 
-// replaceOptions name an app whose instances are replaced, and how.
+// replaceOptions are the arguments of commands that replace the instances of an app.
 type replaceOptions struct {
 	Name   string
 	Deploy DeployOptions
@@ -63,7 +63,7 @@ func runStart(ctx context.Context, name string, ask *client.Client, out *console
 		return err
 	}
 	if a.State == v3.AppStarted {
-		out.Say("App %s is started already", a.Name)
+		out.Say("App %s is already started", a.Name)
 		return nil
 	}
 	return stageAndStart(ctx, a, client.Start, ask, out)
@@ -84,7 +84,8 @@ func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *
 	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, Droplet: droplet}, ask, out)
 }
 
-// stageAndStart stages what was pushed and not staged yet, starts, waits and shows.
+// stageAndStart stages a package that is not staged yet, starts the app, waits until it
+// runs and shows its status.
 func stageAndStart(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
 	droplet, err := unstaged(ctx, a, ask, out)
 	if err != nil {
@@ -99,8 +100,8 @@ func stageAndStart(ctx context.Context, a v3.App, action client.Action, ask *cli
 	return ActAndShow(ctx, a, action, ask, out)
 }
 
-// unstaged stages the newest package of an app, if no build has. It returns the guid
-// of the droplet, or nothing.
+// unstaged stages the newest package of an app if no build did. It returns the guid of
+// the droplet, or nothing.
 func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (string, error) {
 	pkg, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err != nil || !ok {
@@ -119,7 +120,7 @@ func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console.Co
 	return Stage(ctx, a, pkg.GUID, ask, out)
 }
 
-// ActAndShow starts an app, waits for it and tells how it does.
+// ActAndShow starts an app, waits until it runs and shows its status.
 func ActAndShow(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
 	v, err := StartAndWait(ctx, a, action, ask, out)
 	if err != nil {
@@ -134,7 +135,7 @@ func runStop(ctx context.Context, name string, ask *client.Client, out *console.
 		return err
 	}
 	if a.State == v3.AppStopped {
-		out.Say("App %s is stopped already", a.Name)
+		out.Say("App %s is already stopped", a.Name)
 		return nil
 	}
 	wait := out.Wait("Stopping app %s", a.Name)
@@ -160,7 +161,7 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 		return err
 	}
 	if !ok {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no files to stage", a.Name), Advice: "dew push " + a.Name + " sends them"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no package to stage", a.Name), Advice: "Upload its files: dew push " + a.Name}
 	}
 	out.Say("Staging app %s…", a.Name)
 	droplet, err := Stage(ctx, a, pkg.GUID, ask, out)

@@ -11,13 +11,13 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// NotifyCommands turn mails about crashes on and off.
+// NotifyCommands enable and disable mails about crashes.
 func NotifyCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "notify-on-crash", Args: "APP", Category: "Notifications", Usage: "send a mail to those who work in the app's space when an instance crashes",
-			About: "With --off it ends; with --show it only tells. Who does not want these mails unsubscribes from them.\n\nExamples:\n   dew notify-on-crash shop\n   dew notify-on-crash shop --off",
-			Flags: []cli.Flag{command.BoolFlag("off", "send no more"), command.BoolFlag("show", "only tell whether it is on"), command.JSONFlag()},
+			Name: "notify-on-crash", Args: "APP", Category: "Notifications", Usage: "Email the users of the app's space when an instance crashes",
+			About: "--off disables these emails, and --show shows whether they are enabled. Each user can unsubscribe from them.\n\nExamples:\n   dew notify-on-crash shop\n   dew notify-on-crash shop --off",
+			Flags: []cli.Flag{command.BoolFlag("off", "Disable the emails"), command.BoolFlag("show", "Only show whether the emails are enabled"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := crashMailOptions{Name: c.Args().First(), Off: c.Bool("off"), Show: c.Bool("show")}
 			return runNotifyOnCrash(c.Context, o, ask, out)
@@ -32,7 +32,7 @@ type crashMailOptions struct {
 
 func runNotifyOnCrash(ctx context.Context, o crashMailOptions, ask *client.Client, out *console.Console) error {
 	if o.Off && o.Show {
-		return console.UsageError("notify-on-crash: --off and --show exclude each other")
+		return console.UsageError("notify-on-crash: --off and --show cannot be used together")
 	}
 	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
@@ -51,9 +51,9 @@ func runNotifyOnCrash(ctx context.Context, o crashMailOptions, ask *client.Clien
 		return out.Encode(v3.CrashMails{Enabled: on})
 	}
 	if on {
-		out.Say("dew sends a mail when %s crashes", a.Name)
+		out.Say("dew will email the users of the space when %s crashes", a.Name)
 	} else {
-		out.Say("dew sends no mail when %s crashes", a.Name)
+		out.Say("dew will not send emails when %s crashes", a.Name)
 	}
 	return nil
 }

@@ -20,10 +20,10 @@ import (
 
 func openCommand(g *command.Set) *cli.Command {
 	return g.CommandWithEnv(command.Verb{
-		Name: "open", Args: "APP", Category: "Apps", Usage: "open an app in the browser, and print its URL",
-		About: "The browser is the program that BROWSER names, or xdg-open. Without a display (DISPLAY and WAYLAND_DISPLAY are empty) dew only prints the URL.\n\n" +
+		Name: "open", Args: "APP", Category: "Apps", Usage: "Open an app in the browser and print its URL",
+		About: "dew starts the program in BROWSER, or xdg-open. Without a display (DISPLAY and WAYLAND_DISPLAY are empty) it only prints the URL.\n\n" +
 			"Examples:\n   dew open shop\n   dew open shop --path /health\n   curl \"$(dew open shop)\"",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "path", Usage: "`path` below the route, such as /health"}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "path", Usage: "URL `path` below the route, such as /health"}},
 	}, func(c *cli.Context, w command.Env) error {
 		return runOpen(c.Context, openOptions{Name: c.Args().First(), Path: c.String("path")}, w)
 	})
@@ -47,7 +47,7 @@ func runOpen(ctx context.Context, o openOptions, w command.Env) error {
 	if i < 0 {
 		return &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("app %s has no HTTP route", a.Name),
-			Advice: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
+			Advice: fmt.Sprintf("Map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
 		}
 	}
 	status, err := w.Client.Daemon().Status(ctx)
@@ -60,7 +60,7 @@ func runOpen(ctx context.Context, o openOptions, w command.Env) error {
 	}
 	fmt.Fprintln(w.Out.Out, address)
 	if a.State != v3.AppStarted {
-		w.Out.Warn(fmt.Sprintf("app %s is stopped: dew start %s", a.Name, a.Name))
+		w.Out.Warn(fmt.Sprintf("app %s is stopped. To start it: dew start %s", a.Name, a.Name))
 	}
 	if err := browse(address); err != nil {
 		w.Out.Warn(fmt.Sprintf("cannot open a browser: %v", err))
@@ -68,8 +68,8 @@ func runOpen(ctx context.Context, o openOptions, w command.Env) error {
 	return nil
 }
 
-// appURL is the address of a route, with a path below it. Without the router's
-// address it has the scheme of the daemon's.
+// appURL is the URL of a route with a path. If the URL of the router is unknown it has
+// the scheme of the daemon's URL.
 func appURL(r v3.Route, router, path string) (string, error) {
 	text := command.RouteURL(r.URL, router)
 	if u, err := url.Parse(router); !strings.Contains(text, "://") && err == nil {
@@ -77,7 +77,7 @@ func appURL(r v3.Route, router, path string) (string, error) {
 	}
 	address, err := url.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the address of route %s: %w", r.URL, err)
+		return "", fmt.Errorf("cannot read the URL of route %s: %w", r.URL, err)
 	}
 	below, err := url.Parse(path)
 	if err != nil || below.Host != "" || below.Scheme != "" {
@@ -91,13 +91,13 @@ func appURL(r v3.Route, router, path string) (string, error) {
 	return address.String(), nil
 }
 
-// browse starts the browser where there is a display, and does not wait for it.
+// browse starts the browser if there is a display, and does not wait for it.
 func browse(address string) error {
 	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 		return nil
 	}
 	cmd := exec.Command(cmp.Or(os.Getenv("BROWSER"), "xdg-open"), address)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in this terminal is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in this terminal does not stop it
 	if err := cmd.Start(); err != nil {
 		return err
 	}

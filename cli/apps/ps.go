@@ -17,10 +17,10 @@ import (
 
 func psCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
-		Name: "ps", Args: "[APP]", Category: "Apps", Usage: "list the processes and sidecars of the apps: state, memory, crashes",
-		About: "One row for the process and one for each sidecar of an instance. The crashes are those that this process or sidecar caused, as far as dewd keeps their records.\n\n" +
+		Name: "ps", Args: "[APP]", Category: "Apps", Usage: "List the processes and sidecars of apps: state, memory, crashes",
+		About: "Each instance has one row for its process and one for each sidecar. The column crashes counts the crashes that this process or sidecar caused, as far as dewd still has their records.\n\n" +
 			"Examples:\n   dew ps\n   dew ps shop --json",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list stopped apps as well", DisableDefaultText: true}, command.JSONFlag()},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "List stopped apps as well", DisableDefaultText: true}, command.JSONFlag()},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runPS(c.Context, psOptions{Name: c.Args().First(), All: c.Bool("all")}, ask, out)
 	})
@@ -37,12 +37,12 @@ type PSRow struct {
 	Process    string    `json:"process"` // its type
 	Generation string    `json:"generation,omitempty"`
 	Index      int       `json:"index"`
-	Sidecar    string    `json:"sidecar,omitempty"` // empty: the process itself
+	Sidecar    string    `json:"sidecar,omitempty"` // empty: the process of the instance
 	State      string    `json:"state"`
 	Seconds    int64     `json:"seconds"` // in this state
-	Memory     *int64    `json:"memory"`  // null: it does not run
+	Memory     *int64    `json:"memory"`  // null: not running
 	MemoryMax  int64     `json:"memory_quota"`
-	Crashes    *int      `json:"crashes"` // null: not visible to you
+	Crashes    *int      `json:"crashes"` // null: the user cannot see them
 	Details    string    `json:"details,omitempty"`
 	NextStart  time.Time `json:"next_start,omitzero"`
 }
@@ -74,14 +74,14 @@ func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console.Co
 	case stopped > 1:
 		out.Say("%d apps are stopped: dew ps -a lists them", stopped)
 	case len(apps) == 0:
-		out.Say("There are no apps yet; dew push makes one")
+		out.Say("There are no apps yet. To create one: dew push")
 	case len(rows) == 0:
-		out.Say("There are no instances: dew scale sets how many there are")
+		out.Say("There are no instances. To add some: dew scale APP -i COUNT")
 	}
 	return nil
 }
 
-// psApps are the apps to list, and how many are left out because they are stopped.
+// psApps are the apps to list, and the number of stopped apps that are left out.
 func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App, stopped int, err error) {
 	if o.Name != "" {
 		a, err := command.FindApp(ctx, ask, o.Name)
@@ -136,7 +136,7 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]PSRow, error)
 	return rows, nil
 }
 
-// psOfProcess fills in the rows of a process, which are like base.
+// psOfProcess returns the rows of a process. They start as copies of base.
 func psOfProcess(ctx context.Context, base PSRow, guid string, ask *client.Client) ([]PSRow, error) {
 	sidecars, err := ask.Processes().Sidecars(ctx, guid)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r PSRow) caused(crashes []v3.Crash) int {
 }
 
 func psTable(rows []PSRow, now time.Time) [][]string {
-	table := [][]string{{"app", "instance", "process", "state", "for", "memory", "crashes", "details"}}
+	table := [][]string{{"app", "instance", "process", "state", "duration", "memory", "crashes", "details"}}
 	for _, r := range rows {
 		name, memory, crashes := r.Process, "-", "-"
 		if r.Sidecar != "" {

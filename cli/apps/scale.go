@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ScaleOptions are the sizes of a process; empty ones stay as they are.
+// ScaleOptions are the new sizes of a process. Empty ones do not change.
 type ScaleOptions struct {
 	Name      string
 	Process   string
@@ -27,15 +27,15 @@ type ScaleOptions struct {
 // ScaleCommands change instances, memory and disk of a process.
 func ScaleCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
-		Name: "scale", Args: "APP", Category: "Apps", Usage: "change how many instances an app has and how large they are; without flags show it",
+		Name: "scale", Args: "APP", Category: "Apps", Usage: "Change the instance count, memory limit, disk limit or log rate limit of an app; without flags show them",
 		About: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
-			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
-			&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M; restarts the app"},
-			&cli.StringFlag{Name: "l", Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all; restarts the app"},
-			&cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask before a restart", DisableDefaultText: true},
-			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+			&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "unchanged", Usage: "Instance `count`"},
+			&cli.StringFlag{Name: "m", Usage: "Memory limit of an instance, sidecars included: a `size` such as 256M; restarts the app"},
+			&cli.StringFlag{Name: "k", Usage: "Disk limit of an instance: a `size` such as 512M; restarts the app"},
+			&cli.StringFlag{Name: "l", Usage: "Log rate limit of an instance in `bytes` per second, such as 16K; -1 for no limit; restarts the app"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "Do not ask for confirmation before a restart", DisableDefaultText: true},
+			&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"},
 			command.JSONFlag(),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -62,7 +62,7 @@ func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *cons
 	}
 	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil || body.LogRateLimit != nil)
 	if restart && !o.Force {
-		if yes, err := out.Confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Scale and restart app "+a.Name); err != nil || !yes {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *cons
 	return runApp(ctx, appOptions{Name: o.Name}, ask, out)
 }
 
-// Body is the request that the options make.
+// Body is the request body for the options.
 func (o ScaleOptions) Body() (v3.Scale, error) {
 	var s v3.Scale
 	if o.Instances != nil {
@@ -110,7 +110,7 @@ func (o ScaleOptions) Body() (v3.Scale, error) {
 	return s, err
 }
 
-// ReadRate reads the flag -l; nil: it is not given.
+// ReadRate reads the flag -l. It is nil if text is empty.
 func ReadRate(text string) (*v3.Int, error) {
 	if text == "" {
 		return nil, nil

@@ -13,11 +13,11 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// Stage makes a droplet of a package and shows what staging prints meanwhile.
+// Stage makes a droplet from a package and shows the output of staging.
 func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
 	limit := console.MinutesFromEnv("CF_STAGING_TIMEOUT", 15*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Advice: "give it more time with CF_STAGING_TIMEOUT, in minutes",
+		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Advice: "To allow more time, set CF_STAGING_TIMEOUT (in minutes)",
 	})
 	defer cancel()
 	s := stagingLog{app: a.GUID, from: time.Now(), ask: ask, out: out}
@@ -44,8 +44,8 @@ func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 		return true, s.rest(ctx)
 	})
 	queue.wait.End()
-	if client.NotFound(err) { // a build goes only with its app
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s was deleted while it was staged", a.Name)}
+	if client.NotFound(err) { // only deleting the app deletes a build
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s was deleted during staging", a.Name)}
 	}
 	if err != nil {
 		sayStaging(ctx, a, out)
@@ -54,23 +54,23 @@ func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	if b.State == v3.BuildStaged && b.Droplet != nil {
 		return b.Droplet.GUID, nil
 	}
-	why := "the daemon did not say why"
+	why := "dewd gave no reason"
 	if b.Error != nil && *b.Error != "" {
 		why = stagingCause(*b.Error)
 	}
 	return "", &console.Failure{Status: console.StatusStaging, Err: fmt.Errorf("cannot stage %s: %s", a.Name, why)}
 }
 
-// platformWords begin the error of a build on the platform. The cause comes after them.
+// platformWords match the start of the error of a build. The cause comes after it.
 var platformWords = regexp.MustCompile(`^([A-Za-z]+ - )?(App staging failed( in the buildpack [a-z]+ phase)?: |An app was not successfully detected by any available buildpack: )?`)
 
-// stagingCause is why a build failed, without the platform's words for it.
+// stagingCause is the cause in the error of a build.
 func stagingCause(text string) string {
 	return text[len(platformWords.FindString(text)):]
 }
 
-// stagingFailed begins the line of the log that says why a build failed. A push says
-// the same with its last line.
+// stagingFailed starts the log line with the cause of a failed build. dew push does not
+// show this line, because its error has the same text.
 const stagingFailed = "Staging failed: "
 
 // stagingLog shows the lines of one staging run, each once.
@@ -82,11 +82,11 @@ type stagingLog struct {
 	any  bool // a line was shown
 }
 
-// show shows what was printed since, as far as one answer has it.
+// show shows the new lines of one response.
 func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 	lines, more, err := s.ask.Logs().FirstSince(ctx, s.app, s.from)
 	if client.NotFound(err) {
-		return false, nil // nothing was printed yet
+		return false, nil // no output yet
 	}
 	if err != nil {
 		return false, err
@@ -105,17 +105,17 @@ func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// maxRest is how often more is asked for when staging is over: what prints
-// without end must not keep anybody from learning how it ended.
+// maxRest bounds the requests for more lines after staging ended, so that endless
+// output does not hide the result.
 const maxRest = 20
 
-// rest shows what a staging that is over has printed at last.
+// rest shows the remaining lines after staging ended.
 func (s *stagingLog) rest(ctx context.Context) error {
 	for range maxRest {
 		if more, err := s.show(ctx); err != nil || !more {
 			return err
 		}
 	}
-	s.out.Say("   … staging has printed more than is shown here …")
+	s.out.Say("   … staging printed more lines than are shown here …")
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// awaitTurn waits until the earlier builds of the app have ended: dewd stages those
-// of one app one after the other, because they share a cache. Their lines are not
-// shown as those of this build.
+// awaitTurn waits until the earlier builds of the app have ended. dewd runs the builds of
+// one app one after the other, because they share a cache. The lines of earlier builds
+// are not shown as lines of this build.
 func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error {
 	if b.State != v3.BuildStaging {
 		return nil
@@ -26,7 +26,7 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 			return true, err
 		}
 		if wait == nil {
-			wait = s.out.Wait("Waiting: app %s is being staged by another push", a.Name)
+			wait = s.out.Wait("Waiting for another push that is staging app %s", a.Name)
 		}
 		lines, _, err := s.ask.Logs().FirstSince(ctx, a.GUID, s.from)
 		for _, l := range lines {
@@ -36,7 +36,7 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 			}
 		}
 		if client.NotFound(err) {
-			err = nil // nothing was printed yet
+			err = nil // no output yet
 		}
 		return false, err
 	})
@@ -46,11 +46,11 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 	return err
 }
 
-// queueLook is how often a build that printed nothing yet looks for others.
+// queueLook is how often a command whose build has no output yet looks for other builds.
 const queueLook = time.Second
 
-// stagingQueue finds out why a build does not begin: dewd stages only some apps at a
-// time.
+// stagingQueue finds out why a build does not start: dewd limits how many builds run at
+// the same time.
 type stagingQueue struct {
 	build v3.Build
 	log   *stagingLog
@@ -58,7 +58,7 @@ type stagingQueue struct {
 	next  time.Time
 }
 
-// look tells how many builds come first, as long as the own one has printed nothing.
+// look shows how many builds are ahead, as long as this build has no output.
 func (q *stagingQueue) look(ctx context.Context) error {
 	if q.log.any {
 		q.wait.Note("")
@@ -66,7 +66,7 @@ func (q *stagingQueue) look(ctx context.Context) error {
 	}
 	now := time.Now()
 	if q.next.IsZero() {
-		q.next = now.Add(console.QuietTime / 2) // most begin at once
+		q.next = now.Add(console.QuietTime / 2) // most builds start immediately
 	}
 	if now.Before(q.next) {
 		return nil
@@ -75,7 +75,7 @@ func (q *stagingQueue) look(ctx context.Context) error {
 	all, err := q.log.ask.Bits().StagingBuilds(ctx, "")
 	ahead := slices.IndexFunc(all, func(o v3.Build) bool { return o.GUID == q.build.GUID })
 	if err == nil && ahead > 0 {
-		q.wait.Note("waiting for its turn, %s of other apps ahead", buildCount(ahead))
+		q.wait.Note("waiting for %s of other apps", buildCount(ahead))
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func buildCount(n int) string {
 	return strconv.Itoa(n) + " builds"
 }
 
-// sayStaging tells that an interrupted push does not interrupt the staging.
+// sayStaging says that staging continues after the interruption of a push.
 func sayStaging(ctx context.Context, a v3.App, out *console.Console) {
-	sayInterrupted(ctx, out, "staging app "+a.Name, "dew logs "+a.Name+" shows it; the app runs on unchanged until dew push "+a.Name+" is run again")
+	sayInterrupted(ctx, out, "staging app "+a.Name, "To follow it: dew logs "+a.Name+". The app does not change until you run dew push "+a.Name+" again")
 }

@@ -15,7 +15,7 @@ import (
 
 // A build that has not begun tells how many are ahead of it.
 func TestPushTellsTheQueue(t *testing.T) {
-	const text = "waiting for its turn, 2 builds of other apps ahead"
+	const text = "waiting for 2 builds of other apps"
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"resources":[{"guid":"build-8"},{"guid":"build-9"},{"guid":"build-1"}]}`)
 	}))
@@ -44,7 +44,7 @@ func TestPushTellsTheQueue(t *testing.T) {
 
 func TestInstancesNote(t *testing.T) {
 	got := instancesNote("web", []v3.InstanceStats{{State: v3.StateStarting}, {State: v3.StateRunning}, {State: v3.StateCrashed}})
-	if want := "web: 1 of 3 instances running, 1 CRASHED, 1 STARTING"; got != want {
+	if want := "web: 1 of 3 instances running, 1 crashed, 1 starting"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

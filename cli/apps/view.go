@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// View is how an app does, as `dew app` tells it.
+// View is the status of an app, as dew app shows it.
 type View struct {
 	GUID       string        `json:"guid"`
 	Name       string        `json:"name"`
@@ -26,10 +26,10 @@ type View struct {
 	Detected   []string      `json:"detected_buildpacks,omitempty"` // if the app names none
 	Processes  []processView `json:"processes"`
 
-	Deployment *v3.Deployment `json:"deployment,omitempty"` // that is under way
+	Deployment *v3.Deployment `json:"deployment,omitempty"` // the active one
 
-	Services  []string  `json:"services"`                      // that it is bound to
-	Waiting   []string  `json:"bound_since_staging,omitempty"` // those that it does not see yet
+	Services  []string  `json:"services"`                      // names of bound service instances
+	Waiting   []string  `json:"bound_since_staging,omitempty"` // bound after staging: their credentials need a restage
 	Crashes   int       `json:"crashes"`
 	LastCrash *v3.Crash `json:"last_crash,omitempty"`
 }
@@ -39,7 +39,7 @@ type processView struct {
 	Type        string         `json:"type"`
 	Generation  string         `json:"generation,omitempty"` // old or new, during a deployment
 	Command     string         `json:"command,omitempty"`
-	Detected    bool           `json:"command_detected,omitempty"` // the buildpack or the Procfile names it
+	Detected    bool           `json:"command_detected,omitempty"` // it comes from the buildpack or the Procfile
 	MemoryMB    int            `json:"memory_in_mb"`
 	DiskMB      int            `json:"disk_in_mb"`
 	MemorySum   string         `json:"memory_sum"` // 256M = web 160M + config server 64M + agent 32M
@@ -68,10 +68,10 @@ type instanceView struct {
 	Crashes   int       `json:"crash_count,omitempty"`
 	NextStart time.Time `json:"next_start,omitzero"`
 	GivenUp   bool      `json:"given_up,omitempty"`
-	Pending   bool      `json:"pending,omitempty"` // changes wait for its next start
+	Pending   bool      `json:"pending,omitempty"` // changes apply at its next start
 }
 
-// ReadView asks for everything that a view has.
+// ReadView requests everything that a view shows.
 func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
 	v := View{
 		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
@@ -81,7 +81,7 @@ func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
 	if err != nil {
 		return v, err
 	}
-	// A daemon may tell these two over its socket only; the rest can be seen.
+	// A daemon can serve the status only on its socket.
 	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
@@ -127,7 +127,7 @@ func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
 	return v, v.readProcesses(ctx, ask, d.ProcessTypes)
 }
 
-// readProcesses asks for the processes. Detected are the commands of the droplet, by
+// readProcesses requests the processes. detected are the commands of the droplet, by
 // process type.
 func (v *View) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
 	ps, err := ask.Processes().List(ctx, v.GUID)
@@ -156,8 +156,8 @@ const (
 	generationNew = "new"
 )
 
-// generation says whether a deployment starts the process or replaces it. It is
-// empty for other processes.
+// generation is whether a deployment starts the process or replaces it. It is empty for
+// other processes.
 func generation(d *v3.Deployment, p v3.Process) string {
 	if d == nil {
 		return ""
@@ -216,7 +216,7 @@ func viewInstance(s v3.InstanceStats, version string) instanceView {
 	return v
 }
 
-// state is how a process does; its sidecars live and die with it.
+// state is the state of a process and its sidecars, which start and stop together.
 func (v processView) state() string {
 	running := 0
 	for _, i := range v.Instances {
@@ -234,7 +234,7 @@ func (v processView) state() string {
 	}
 }
 
-// memorySum shows who gets how much of a process's memory.
+// memorySum shows how the memory limit is divided between a process and its sidecars.
 func memorySum(process string, total int, sidecars []v3.Sidecar) string {
 	rest := total
 	var shares, sharers []string
@@ -250,13 +250,17 @@ func memorySum(process string, total int, sidecars []v3.Sidecar) string {
 	if len(shares) > 0 {
 		out += " = " + process + " " + console.Mebibytes(rest) + " + " + strings.Join(shares, " + ")
 	}
+	limits := "has no memory limit of its own"
+	if len(sharers) > 1 {
+		limits = "have no memory limits of their own"
+	}
 	if len(sharers) > 0 {
-		out += " (" + strings.Join(sharers, ", ") + ": within the whole, no share of its own)"
+		out += " (" + strings.Join(sharers, ", ") + " " + limits + ")"
 	}
 	return out
 }
 
-// Print writes the view for people.
+// Print writes the view as text.
 func (v View) Print(out *console.Console) {
 	row := func(name, value string) {
 		if value != "" {
@@ -273,11 +277,11 @@ func (v View) Print(out *console.Console) {
 	}
 	row("services", strings.Join(v.Services, ", "))
 	if len(v.Waiting) > 0 {
-		row("waiting", "bound since staging: "+strings.Join(v.Waiting, ", ")+" (dew restage "+v.Name+" brings the credentials)")
+		row("pending", "bound since staging: "+strings.Join(v.Waiting, ", ")+". To pass the credentials to the app: dew restage "+v.Name)
 	}
 	row("deployment", deploymentNote(v))
 	if c := v.LastCrash; c != nil {
-		row("last crash", fmt.Sprintf("%s  %s (%s recorded: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, console.CrashCount(v.Crashes), v.Name))
+		row("last crash", fmt.Sprintf("%s  %s (%s recorded, see dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, console.CrashCount(v.Crashes), v.Name))
 	}
 	for _, p := range v.Processes {
 		p.print(out)
@@ -285,7 +289,7 @@ func (v View) Print(out *console.Console) {
 	for _, p := range v.Processes {
 		for _, i := range p.Instances {
 			if i.Pending {
-				row("pending", "changes wait for the next start: dew restart "+v.Name)
+				row("pending", "changes apply at the next start. To restart now: dew restart "+v.Name)
 				return
 			}
 		}
@@ -313,7 +317,7 @@ func (v processView) print(out *console.Console) {
 		row("instances", "none")
 		return
 	}
-	rows := [][]string{{"", "state", "for", "cpu", "memory", "disk", "details"}}
+	rows := [][]string{{"", "state", "duration", "cpu", "memory", "disk", "details"}}
 	for _, i := range v.Instances {
 		rows = append(rows, []string{
 			"#" + strconv.Itoa(i.Index), strings.ToLower(i.State), (time.Duration(i.Seconds) * time.Second).String(),
@@ -321,7 +325,7 @@ func (v processView) print(out *console.Console) {
 			console.Bytes(i.Disk) + " of " + console.Bytes(i.DiskMax), i.note(time.Now()),
 		})
 	}
-	_ = out.Table(rows) // a terminal that is gone is nobody's error
+	_ = out.Table(rows) // writing to a closed terminal is not an error
 }
 
 // title is the process type, with its generation during a deployment.
@@ -350,7 +354,7 @@ func (i instanceView) note(now time.Time) string {
 	}
 	switch {
 	case i.GivenUp:
-		notes = append(notes, "crashed too often: dew restart starts it again")
+		notes = append(notes, givenUpText)
 	case !i.NextStart.IsZero() && i.State != v3.StateRunning:
 		notes = append(notes, console.NextStart(i.NextStart, now))
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
@@ -14,8 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// StartAndWait starts or restarts an app, waits until it runs and tells how it
-// does.
+// StartAndWait starts or restarts an app, waits until it runs and returns its status.
 func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) (View, error) {
 	began := time.Now()
 	wait := out.Wait("Starting app %s", a.Name)
@@ -45,12 +45,12 @@ type NotRunning struct {
 // Error names the process.
 func (n *NotRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
-// WaitRunning waits until every process has a running instance, or none to run.
+// WaitRunning waits until every process has a running instance, or no instances.
 func WaitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not run within %s", a.Name, limit),
-		Advice: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not start within %s", a.Name, limit),
+		Advice: startTimeoutAdvice(a.Name),
 	})
 	defer cancel()
 	ps, err := ask.Processes().List(ctx, a.GUID)
@@ -81,12 +81,17 @@ func WaitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 		return true, nil
 	})
 	wait.End()
-	sayInterrupted(ctx, out, "starting app "+a.Name, "dew app "+a.Name+" shows its status, dew stop "+a.Name+" stops it")
+	sayInterrupted(ctx, out, "starting app "+a.Name, "To see its status: dew app "+a.Name+". To stop it: dew stop "+a.Name)
 	return console.TimeoutCause(ctx, err)
 }
 
-// instancesNote is how far the instances of a process are: "web: 1 of 2 instances
-// running, 1 STARTING".
+// startTimeoutAdvice is the advice for an app that did not start in time.
+func startTimeoutAdvice(app string) string {
+	return "To see its output: dew logs " + app + " --recent. To wait longer, set CF_STARTUP_TIMEOUT (in minutes)"
+}
+
+// instancesNote is the progress of a process: "web: 1 of 2 instances running, 1
+// starting".
 func instancesNote(process string, stats []v3.InstanceStats) string {
 	states := map[string]int{}
 	for _, s := range stats {
@@ -95,22 +100,22 @@ func instancesNote(process string, stats []v3.InstanceStats) string {
 	note := fmt.Sprintf("%s: %d of %d instances running", process, states[v3.StateRunning], len(stats))
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		if state != v3.StateRunning {
-			note += fmt.Sprintf(", %d %s", states[state], state)
+			note += fmt.Sprintf(", %d %s", states[state], strings.ToLower(state))
 		}
 	}
 	return note
 }
 
-// sayInterrupted tells what goes on in the daemon after Ctrl-C, and what to do about
-// it. A smoke test cleans up and tells so itself.
+// sayInterrupted says what dewd continues to do after Ctrl-C, and what the user can do.
+// A smoke test cleans up and has its own message.
 func sayInterrupted(ctx context.Context, out *console.Console, what, todo string) {
 	if errors.Is(context.Cause(ctx), context.Canceled) && !out.FollowsLogs {
-		out.Say("Interrupted: dewd goes on %s\n     %s", what, todo)
+		out.Say("Interrupted, but dewd continues %s\n     %s", what, todo)
 	}
 }
 
-// settled tells whether a process needs no more waiting: one of its instances
-// runs, or it has none.
+// settled reports whether the wait for a process is over: one of its instances runs, or
+// it has none.
 func settled(process string, stats []v3.InstanceStats) (bool, error) {
 	in := func(state string) func(v3.InstanceStats) bool {
 		return func(s v3.InstanceStats) bool { return s.State == state }

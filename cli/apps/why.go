@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// lastLines is how many lines of an app that did not start are shown.
+	// lastLines is the number of log lines that are shown of an app that did not start.
 	lastLines = 20
-	// recordPatience bounds the wait for an exit record: what a process printed last
-	// is written down before it.
+	// recordPatience bounds the wait for an exit record. dewd stores the last output of
+	// a process before it.
 	recordPatience = 10 * time.Second
-	// causeStartTimeout is the cause of an instance that was never healthy.
+	// causeStartTimeout is the cause of an instance that did not become healthy.
 	causeStartTimeout = "start_timeout"
 )
 
-// failedStart is an app whose instances crashed at its start.
+// failedStart is an app whose instances crashed while it started.
 type failedStart struct {
 	app       v3.App
 	began     time.Time
-	instances []string // ids of those that crashed
+	instances []string // ids of the crashed instances
 }
 
-// whyCrashed shows the last lines of an app that crashed at its start and makes
-// its exit record the error.
+// whyCrashed shows the last log lines of an app that crashed while starting. It returns
+// the exit record as an error.
 func whyCrashed(ctx context.Context, b failedStart, ask *client.Client, out *console.Console) error {
 	wait := out.Wait("Waiting for the exit record of app %s", b.app.Name)
 	crash, found, err := b.record(ctx, ask)
@@ -51,17 +51,17 @@ func whyCrashed(ctx context.Context, b failedStart, ask *client.Client, out *con
 		out.Say("   %s", console.FormatLine(l, console.LineStyle{Terminal: out.ErrTerminal}))
 	}
 	if !found {
-		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start", b.app.Name), Advice: CrashAdvice(b.app.Name)}
+		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed while starting", b.app.Name), Advice: CrashAdvice(b.app.Name)}
 	}
 	f := explainCrash(b.app.Name, crash)
-	if !crash.GivenUp && !out.FollowsLogs { // a smoke test deletes it
-		f.Advice += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
+	if !crash.GivenUp && !out.FollowsLogs { // a smoke test deletes the app
+		f.Advice += "\n     dew keeps restarting it. To stop it: dew stop " + b.app.Name
 	}
 	return f
 }
 
-// record waits for the exit record of one of the instances: that an instance has
-// crashed is known a moment before its record is.
+// record waits for the exit record of one of the instances, which dewd stores a moment
+// after the crash.
 func (b failedStart) record(ctx context.Context, ask *client.Client) (crash v3.Crash, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
@@ -77,37 +77,37 @@ func (b failedStart) record(ctx context.Context, ask *client.Client) (crash v3.C
 		return found, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // it is told without the record
+		err = nil // report the crash without its record
 	}
 	return crash, found, err
 }
 
-// explainCrash makes an exit record the error of a start, with what to do.
+// explainCrash turns an exit record into the error of a start, with advice.
 func explainCrash(app string, c v3.Crash) *console.Failure {
-	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), Advice: CrashAdvice(app)}
+	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed while starting: %s", app, c.Description), Advice: CrashAdvice(app)}
 	switch first := c.First; {
 	case first.OutOfMemory && first.Sidecar != "" && first.MemoryLimit > 0:
 		f.Status = console.StatusMemory
-		f.Advice = fmt.Sprintf("give the sidecar more than %s (memory below sidecars in the manifest); it is taken off the app's own memory", console.Bytes(first.MemoryLimit))
+		f.Advice = fmt.Sprintf("Give the sidecar more than %s (memory under sidecars in the manifest). It is a part of the app's memory limit", console.Bytes(first.MemoryLimit))
 	case first.OutOfMemory:
 		f.Status = console.StatusMemory
-		f.Advice = "give it more memory (-m, or memory in the manifest); dew crashes " + app + " says how much it used"
+		f.Advice = "Give it more memory (-m, or memory in the manifest). To see how much it used: dew crashes " + app
 	case first.Cause == causeStartTimeout:
 		f.Status = console.StatusTimeout
 		f.Err = fmt.Errorf("%s did not become healthy: %s", app, c.Description)
-		f.Advice = "an app must listen on 0.0.0.0:$PORT; -t (timeout in the manifest) gives it more seconds, -u process asks only whether it runs"
+		f.Advice = "The app must listen on 0.0.0.0:$PORT. To allow more time, use -t SECONDS (timeout in the manifest). To check only that the process runs, use -u process"
 		if strings.Contains(c.Description, "http check failed: GET ") && strings.Contains(c.Description, " answered ") {
-			f.Advice = "set health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200"
+			f.Advice = "Set health-check-http-endpoint in the manifest (or --endpoint) to a path that answers 200"
 		}
 	case first.Code == 0:
-		f.Advice = "status 0 is a crash too: what an app or a sidecar starts must run until it is stopped"
+		f.Advice = "Exit status 0 is a crash as well: the start command of an app or sidecar must run until dew stops it"
 	case first.Detail != "":
-		f.Advice = first.Detail + ": see command in the manifest, and dew logs " + app + " --recent"
+		f.Advice = console.Capitalize(first.Detail) + ". Check command in the manifest. To see the output: dew logs " + app + " --recent"
 	}
 	return f
 }
 
-// CrashAdvice is the advice to read crashes and logs of an app.
+// CrashAdvice is the advice to read the crashes and logs of an app.
 func CrashAdvice(app string) string {
-	return "dew crashes " + app + " and dew logs " + app + " --recent say more"
+	return "For details: dew crashes " + app + ", dew logs " + app + " --recent"
 }

@@ -17,16 +17,16 @@ func TestExplainCrash(t *testing.T) {
 	}{
 		"failed": {
 			v3.Crash{Description: "APP/PROC/WEB: Exited with status 1", First: v3.CrashExit{Code: 1}},
-			4, "shop crashed at its start: APP/PROC/WEB: Exited with status 1", "dew crashes shop",
+			4, "shop crashed while starting: APP/PROC/WEB: Exited with status 1", "dew crashes shop",
 		},
-		"status 0":   {v3.Crash{First: v3.CrashExit{Code: 0}}, 4, "crashed at its start", "status 0 is a crash too"},
-		"no command": {v3.Crash{First: v3.CrashExit{Code: 127, Cause: "start_failed", Detail: "the command was not found"}}, 4, "crashed", "the command was not found: see command"},
+		"status 0":   {v3.Crash{First: v3.CrashExit{Code: 0}}, 4, "crashed while starting", "Exit status 0 is a crash as well"},
+		"no command": {v3.Crash{First: v3.CrashExit{Code: 127, Cause: "start_failed", Detail: "the command was not found"}}, 4, "crashed", "The command was not found. Check command"},
 		"no memory":  {v3.Crash{First: v3.CrashExit{Code: 137, OutOfMemory: true, MemoryLimit: 64 << 20}}, 7, "crashed", "-m, or memory in the manifest"},
-		"sidecar":    {v3.Crash{First: v3.CrashExit{Code: 137, OutOfMemory: true, MemoryLimit: 64 << 20, Sidecar: "cache"}}, 7, "crashed", "more than 64.0M (memory below sidecars"},
+		"sidecar":    {v3.Crash{First: v3.CrashExit{Code: 137, OutOfMemory: true, MemoryLimit: 64 << 20, Sidecar: "cache"}}, 7, "crashed", "more than 64.0M (memory under sidecars"},
 		"undeclared": {v3.Crash{First: v3.CrashExit{Code: 137, OutOfMemory: true, Sidecar: "cache"}}, 7, "crashed", "-m, or memory in the manifest"},
 		"wrong answer": {
 			v3.Crash{Description: "APP/PROC/WEB: Instance never healthy after 5s: http check failed: GET /health answered 404, want 200", First: v3.CrashExit{Code: -1, Cause: causeStartTimeout}},
-			5, "GET /health answered 404", "health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200",
+			5, "GET /health answered 404", "health-check-http-endpoint in the manifest (or --endpoint) to a path that answers 200",
 		},
 		"not healthy": {v3.Crash{First: v3.CrashExit{Code: -1, Cause: causeStartTimeout, Detail: "never healthy after 3s"}}, 5, "did not become healthy", "listen on 0.0.0.0:$PORT"},
 	} {

@@ -24,23 +24,23 @@ const configFormat = 1
 // example to renew a token.
 const lockPatience = 90 * time.Second
 
-// Config is what dew remembers from one command to the next.
+// Config is the content of the config file: logins and targets.
 type Config struct {
 	Format   int                `json:"format"`
-	API      string             `json:"api,omitempty"`      // the daemon that is asked; empty: the one behind the local socket
-	Last     string             `json:"last,omitempty"`     // the one before a logout
+	API      string             `json:"api,omitempty"`      // URL of the daemon; empty: the local socket
+	Last     string             `json:"last,omitempty"`     // API before the last logout
 	Sessions map[string]Session `json:"sessions,omitempty"` // by URL
-	Scripts  map[string]Session `json:"scripts,omitempty"`  // of DEW_USERNAME and DEW_PASSWORD, by URL and user
-	Local    map[string]Target  `json:"local,omitempty"`    // targets, by folder of run-time files
+	Scripts  map[string]Session `json:"scripts,omitempty"`  // logins with DEW_USERNAME and DEW_PASSWORD, by URL and user
+	Local    map[string]Target  `json:"local,omitempty"`    // targets, by run-time folder of the daemon
 }
 
 // Session is the login at one daemon, and the target there.
 type Session struct {
-	User     string `json:"user,omitempty"`   // who logged in
-	Client   string `json:"client,omitempty"` // or which client
+	User     string `json:"user,omitempty"`   // name of the user
+	Client   string `json:"client,omitempty"` // or id of the client
 	Access   string `json:"access_token,omitempty"`
 	Refresh  string `json:"refresh_token,omitempty"`
-	Proof    string `json:"proof,omitempty"` // of the password in DEW_PASSWORD that it was made with
+	Proof    string `json:"proof,omitempty"` // salted hash of the DEW_PASSWORD that created the session
 	Insecure bool   `json:"skip_ssl_validation,omitempty"`
 	CA       string `json:"ca_cert,omitempty"` // PEM
 	Target   Target `json:"target,omitzero"`
@@ -65,7 +65,7 @@ func FindConfigFile() (ConfigFile, error) {
 	if home == "" {
 		var err error
 		if home, err = os.UserHomeDir(); err != nil {
-			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Advice: "set DEW_HOME to a folder of yours"}
+			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the folder for logins and targets: %w", err), Advice: "Set DEW_HOME to a folder that you can write to"}
 		}
 	}
 	return ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}, nil
@@ -79,26 +79,26 @@ func (m ConfigFile) Load() (Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, m.fail(fmt.Errorf("cannot read what dew remembers: %w", err))
+		return c, m.fail(fmt.Errorf("cannot read the config file: %w", err))
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Advice: "remove the file, and log in again"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Advice: "Correct the file, or move it away and log in again"}
 	}
 	if c.Format > configFormat {
-		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.Path), Advice: "use that one, or another DEW_HOME"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: a newer version of dew wrote it", m.Path), Advice: "Use that version of dew, or set DEW_HOME to another folder"}
 	}
 	c.Format = configFormat
 	return c, nil
 }
 
 func (m ConfigFile) fail(err error) error {
-	return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "DEW_HOME may name a folder that is yours"}
+	return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "Check the folder, or set DEW_HOME to a folder that you can write to"}
 }
 
 // Update changes the file while it holds the lock. If change fails nothing is written.
 func (m ConfigFile) Update(ctx context.Context, change func(*Config) error) error {
 	if err := os.MkdirAll(filepath.Dir(m.Path), 0o700); err != nil {
-		return m.fail(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot create the folder of the config file: %w", err))
 	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
@@ -130,10 +130,10 @@ func (m ConfigFile) lock(ctx context.Context) (func(), error) {
 	name := filepath.Join(filepath.Dir(m.Path), "config.lock")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, m.fail(fmt.Errorf("cannot lock what dew remembers: %w", err))
+		return nil, m.fail(fmt.Errorf("cannot lock the config file: %w", err))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), Advice: "end it, or use another DEW_HOME",
+		Status: console.StatusTimeout, Err: fmt.Errorf("cannot lock %s: another dew has held the lock for more than %s", name, lockPatience), Advice: "Stop the other dew, or set DEW_HOME to another folder",
 	})
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
@@ -154,11 +154,11 @@ func (m ConfigFile) lock(ctx context.Context) (func(), error) {
 func (m ConfigFile) write(c Config) (err error) {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
-		return fmt.Errorf("cannot write what dew remembers: %w", err)
+		return fmt.Errorf("cannot write the config file: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(m.Path), ".config-*") // 0600
 	if err != nil {
-		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write the config file: %w", err))
 	}
 	defer func() {
 		if err != nil {
@@ -167,10 +167,10 @@ func (m ConfigFile) write(c Config) (err error) {
 	}()
 	_, werr := f.Write(append(text, '\n'))
 	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write the config file: %w", err))
 	}
 	if err := os.Rename(f.Name(), m.Path); err != nil {
-		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write the config file: %w", err))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestConfigErrors(t *testing.T) {
 	if _, err := os.Stat(m.Path); err == nil {
 		t.Error("a change that failed was written")
 	}
-	for text, want := range map[string]string{"{": "remove the file", `{"format":9}`: "a newer dew"} {
+	for text, want := range map[string]string{"{": "Correct the file", `{"format":9}`: "a newer version of dew"} {
 		if err := os.WriteFile(m.Path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -18,14 +18,14 @@ const (
 	firstSpace = "dev"
 )
 
-// Endpoint is the daemon that a command uses: a URL with its session, or the socket of
+// Endpoint is the daemon that a command uses: a URL with a session, or the socket of
 // this machine.
 type Endpoint struct {
 	ConfigFile ConfigFile
 	URL        string // empty: the socket
 	Run        string
-	Session    Session  // with url
-	EnvLogin   EnvLogin // not complete: past is the session of dew login
+	Session    Session  // login at URL
+	EnvLogin   EnvLogin // if not complete, Session is the one of dew login
 	Target     Target
 }
 
@@ -69,7 +69,7 @@ func APIURL(typed string) (string, error) {
 	}
 	u, err := url.Parse(typed)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", console.UsageError("%q is not the address of a daemon, such as http://127.0.0.1:8484", typed)
+		return "", console.UsageError("%q is not the URL of a daemon, such as http://127.0.0.1:8484", typed)
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }
@@ -137,13 +137,13 @@ func (h *spaceFinder) space(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if p.SpaceGUID == "" {
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no space of org %s is targeted", p.Org), Advice: "dew target -s SPACE, and dew spaces lists them"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no space of org %s is targeted", p.Org), Advice: "Target one: dew target -s SPACE (dew spaces lists them)"}
 	}
 	h.found = p.SpaceGUID
 	return h.found, nil
 }
 
-// SaveTarget remembers the target of the endpoint.
+// SaveTarget stores the target of the endpoint.
 func (d Endpoint) SaveTarget(ctx context.Context, p Target) error {
 	return d.ConfigFile.Update(ctx, func(c *Config) error {
 		if d.URL == "" {
@@ -165,7 +165,7 @@ func (d Endpoint) ForgetTarget(ctx context.Context, gone func(Target) bool) erro
 	return d.SaveTarget(ctx, Target{})
 }
 
-// SaveSession remembers the session, and makes its daemon the one that later
+// SaveSession stores the session and makes its daemon the one that later
 // commands use.
 func (d Endpoint) SaveSession(ctx context.Context) error {
 	return d.ConfigFile.Update(ctx, func(c *Config) error {

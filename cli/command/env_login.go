@@ -21,7 +21,7 @@ type EnvLogin struct {
 	client         bool // the user is a client, and the password its secret
 }
 
-// readEnvLogin reads the environment. The session of dew login tells whether the name
+// readEnvLogin reads the environment. The session of dew login shows whether the name
 // is the id of an OAuth client.
 func readEnvLogin(past Session) EnvLogin {
 	s := EnvLogin{user: os.Getenv("DEW_USERNAME"), password: os.Getenv("DEW_PASSWORD")}
@@ -29,7 +29,7 @@ func readEnvLogin(past Session) EnvLogin {
 	return s
 }
 
-// complete tells whether both variables are set. Otherwise dew uses the session of dew
+// complete reports whether both variables are set. Otherwise dew uses the session of dew
 // login.
 func (s EnvLogin) complete() bool { return s.user != "" && s.password != "" }
 
@@ -58,8 +58,8 @@ func (s EnvLogin) checkSession(past Session, url string) error {
 		return nil
 	}
 	return &console.Failure{
-		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.LoggedInAs()),
-		Advice: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
+		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, but dew is logged in to %s as %s", s.user, url, past.LoggedInAs()),
+		Advice: fmt.Sprintf("Log in (dew login %s -u %s), set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
 	}
 }
 
@@ -85,7 +85,7 @@ func (s EnvLogin) grant() client.Grant {
 func (s EnvLogin) refused(url string) error {
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
-		Advice: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
+		Advice: "Correct DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
 	}
 }
 
@@ -100,7 +100,7 @@ func newProof(password string) string {
 	return base64.RawStdEncoding.EncodeToString(append(salt, hashOf(password, salt)...))
 }
 
-// proves tells whether the proof was made from the password.
+// proves reports whether the proof was made from the password.
 func proves(proof, password string) bool {
 	b, err := base64.RawStdEncoding.DecodeString(proof)
 	if err != nil || len(b) <= saltSize {

@@ -67,9 +67,9 @@ func AdviceOf(err error) string {
 	case errors.As(err, &e):
 		return adviceOfAnswer(e)
 	case errors.As(err, &n):
-		return "dew apps lists the apps there are"
+		return "To list the apps: dew apps"
 	case errors.As(err, &m):
-		return listOfKind(m.Kind) + " lists those that you may see"
+		return "To list the " + m.Kind + "s: " + listOfKind(m.Kind)
 	default:
 		return ""
 	}
@@ -91,19 +91,19 @@ func adviceUnreachable(err error, u *client.Unreachable) string {
 	authority, name := (*tls.CertificateVerificationError)(nil), x509.HostnameError{}
 	switch remote := strings.Contains(u.Address, "://"); {
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "it speaks plain HTTP: write http:// before its name"
+		return "The daemon uses plain HTTP. Use a URL that starts with http://"
 	case errors.As(err, &name):
-		return "its certificate is for another name"
+		return "The certificate of the daemon is for another host name. Use that name in the URL"
 	case errors.As(err, &authority):
-		return "trust its authority with dew login URL --ca-cert FILE"
+		return "To trust the certificate authority of the daemon: dew login URL --ca-cert FILE"
 	case errors.Is(err, fs.ErrPermission):
-		return "the socket is for root and the group dew: join that group, or use sudo"
+		return "Only root and the group dew can use the socket. Join the group dew, or use sudo"
 	case remote:
-		return "is it running, and is the address right? dew api --unset goes back to the daemon of this machine"
+		return "Check that the daemon is running and that the URL is right. To use the daemon of this machine again: dew api --unset"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return adviceWithoutDaemon(u.Address, client.Daemons())
 	default:
-		return "dewd's own log says more"
+		return "See the log of dewd"
 	}
 }
 
@@ -114,28 +114,28 @@ func adviceWithoutDaemon(socket string, found []string) string {
 	var lines []string
 	for _, run := range found {
 		if run != filepath.Dir(socket) && len(lines) < most {
-			lines = append(lines, "found a daemon at "+run+": export DEW_RUN="+run)
+			lines = append(lines, "A daemon is running at "+run+". To use it: export DEW_RUN="+run)
 		}
 	}
 	if len(lines) > 0 {
 		return strings.Join(lines, "\n     ")
 	}
-	return "no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root"
+	return "dewd is not running. Start it: systemctl start dew (if installed), make run (in a checkout), or dewd (as root)"
 }
 
 // adviceOfAnswer is the advice for an error that the daemon answered.
 func adviceOfAnswer(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
-		return "dew login lets you in; only the socket can be asked without a token"
+		return "Log in: dew login. Only the socket works without a login"
 	case e.Title == "CF-FeatureDisabled":
-		return "an administrator switches it on with dew enable-feature-flag; dew feature-flags lists what can be"
+		return "An administrator can enable it with dew enable-feature-flag. To list the feature flags: dew feature-flags"
 	case e.Status == http.StatusForbidden:
-		return "it takes another role, or an administrator: dew space-users and dew org-users show who has which"
+		return "You need another role, or an administrator must do it. dew space-users and dew org-users show who has which role"
 	case strings.Contains(e.Detail, "Service instance '") && strings.Contains(e.Detail, "not found"):
-		return "dew services lists those that there are, dew create-service makes one"
+		return "To list the service instances: dew services. To create one: dew create-service"
 	case e.Status == http.StatusNotFound && e.Detail == v3.DetailUnknownRequest:
-		return "this daemon does not know the call, or answers it over its own socket only: dew --run FOLDER on its machine"
+		return "The daemon does not have this endpoint, or serves it only on its socket. On the machine of the daemon, use dew --run FOLDER"
 	default:
 		return ""
 	}

@@ -15,9 +15,9 @@ import (
 
 func TestExplain(t *testing.T) {
 	for want, found := range map[string][]string{
-		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
-		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
-		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
+		"dewd is not running. Start it: systemctl start dew (if installed), make run (in a checkout), or dewd (as root)":                                                                      {"/run/dew"},
+		"A daemon is running at /run/dew-1. To use it: export DEW_RUN=/run/dew-1":                                                                                                             {"/run/dew", "/run/dew-1"},
+		"A daemon is running at /a. To use it: export DEW_RUN=/a\n     A daemon is running at /b. To use it: export DEW_RUN=/b\n     A daemon is running at /c. To use it: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
 	} {
 		if got := adviceWithoutDaemon("/run/dew/dew.sock", found); got != want {
 			t.Errorf("%v: %q, want %q", found, got, want)
@@ -26,8 +26,8 @@ func TestExplain(t *testing.T) {
 	for err, text := range map[error]string{
 		&client.Unreachable{Err: fs.ErrPermission}:                "group dew",
 		&client.Unreachable{Err: syscall.ECONNREFUSED}:            adviceWithoutDaemon("", client.Daemons()),
-		&client.Unreachable{Err: syscall.ECONNRESET}:              "dewd's own log",
-		&client.Error{Status: 401, Detail: "not you"}:             "without a token",
+		&client.Unreachable{Err: syscall.ECONNRESET}:              "the log of dewd",
+		&client.Error{Status: 401, Detail: "not you"}:             "without a login",
 		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}:   "dew enable-feature-flag",
 		&client.Error{Status: 403, Detail: "not this"}:            "another role",
 		&client.NoApp{Name: "x"}:                                  "dew apps",

@@ -7,8 +7,8 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/spelling"
 )
 
 // DeleteOptions are the arguments of commands that delete something.
@@ -19,7 +19,7 @@ type DeleteOptions struct {
 }
 
 // Nearest is the candidate that asked most likely misspells; empty if none is similar.
-func Nearest(asked string, candidates []string) string { return app.Nearest(asked, candidates) }
+func Nearest(asked string, candidates []string) string { return spelling.Nearest(asked, candidates) }
 
 // FindApp finds an app by name. The error suggests the nearest name.
 func FindApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {
@@ -65,7 +65,7 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	case !IsMissing(err):
 		return o, err
 	case name == "":
-		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Advice: "dew target -o ORG; dew orgs lists them"}
+		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Advice: "Target one: dew target -o ORG (dew orgs lists them)"}
 	}
 	all, lerr := w.Client.Orgs().List(ctx)
 	if lerr != nil {
@@ -104,9 +104,9 @@ func FindService(ctx context.Context, ask *client.Client, name string) (v3.Servi
 type SpaceOptions struct {
 	Name  string
 	Org   string // name; empty: the targeted one
-	Quota string // that a new one has
-	Rules bool   // show those of its security groups
-	GUID  bool   // show it and no more
+	Quota string // name of the quota of a new space
+	Rules bool   // show the rules of its security groups
+	GUID  bool   // show only the guid
 	Force bool
 }
 

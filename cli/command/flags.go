@@ -10,7 +10,7 @@ func BoolFlag(name, about string) cli.Flag {
 }
 
 // JSONFlag is --json.
-func JSONFlag() cli.Flag { return BoolFlag("json", "write the data as JSON to stdout") }
+func JSONFlag() cli.Flag { return BoolFlag("json", "Write the data as JSON to stdout") }
 
 // Dashed is the name of a flag with its dashes.
 func Dashed(flag string) string {
@@ -22,15 +22,15 @@ func Dashed(flag string) string {
 
 // PasswordFlag is --password-stdin.
 func PasswordFlag() cli.Flag {
-	return BoolFlag("password-stdin", "read the password from stdin")
+	return BoolFlag("password-stdin", "Read the password from stdin")
 }
 
-// ForceFlag is -f, which answers questions with yes.
+// ForceFlag is -f: do not ask for confirmation.
 func ForceFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "Do not ask for confirmation", DisableDefaultText: true}
 }
 
 // OrgFlag is -o, the name of an org.
 func OrgFlag() cli.Flag {
-	return &cli.StringFlag{Name: "o", Usage: "`org` (default: the targeted one)"}
+	return &cli.StringFlag{Name: "o", Usage: "Name of the `org` (default: the targeted org)"}
 }

@@ -37,11 +37,11 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 		}
 		at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), now.Location())
 		if at.After(now) {
-			at = at.AddDate(0, 0, -1) // logs have no future
+			at = at.AddDate(0, 0, -1) // the time is always in the past
 		}
 		return at, nil
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time: write 10m, 3d, 15:04, 2006-01-02 or 2006-01-02T15:04:05Z", text)
+	return time.Time{}, fmt.Errorf("%q is not a time: use 10m, 3d, 15:04, 2006-01-02 or 2006-01-02T15:04:05Z", text)
 }
 
 const maxDays = 100 * 366
@@ -65,12 +65,12 @@ func ReadJSONObject(flag, text string) (json.RawMessage, error) {
 	}
 	var object map[string]any
 	if err := json.Unmarshal(b, &object); err != nil || object == nil {
-		return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}: %w", flag, cmp.Or(err, errors.New("it is none")))
+		return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}: %w", flag, cmp.Or(err, errors.New("it is null")))
 	}
 	return b, nil
 }
 
-// ReadSmallFile reads a file. The error does not contain the name, because the user may
+// ReadSmallFile reads a file. The error does not contain the name, because the user can
 // have typed a secret instead of a name.
 func ReadSmallFile(name string) ([]byte, error) {
 	b, err := func() ([]byte, error) {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// RouteURL is the address to type into a browser: the route with the router's
-// port.
+// RouteURL is the URL of a route for a browser: the route with the port of the router.
 func RouteURL(route, router string) string {
 	r, err := url.Parse(router)
 	if err != nil || r.Host == "" {

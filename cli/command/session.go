@@ -45,7 +45,7 @@ func ReadClaims(token string) claims {
 	return c
 }
 
-// expiresSoon tells whether a token must be renewed. A token without an expiry is used
+// expiresSoon reports whether a token must be renewed. A token without an expiry is used
 // until the daemon refuses it.
 func expiresSoon(token string, now time.Time) bool {
 	exp := ReadClaims(token).Expires
@@ -54,15 +54,15 @@ func expiresSoon(token string, now time.Time) bool {
 
 // notLoggedIn is the error for a daemon that needs a token if there is none.
 func notLoggedIn(url string) error {
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Advice: "or dew api --unset, to speak to the daemon of this machine"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in to %s", url), Advice: "Log in: dew login " + url + ". To use the daemon of this machine: dew api --unset"}
 }
 
 // sessionTokens are the tokens of a stored session.
 type sessionTokens struct {
 	url      string
 	config   ConfigFile
-	envLogin EnvLogin // not complete: it is the session of dew login
-	// login asks for a token, at the daemon that the session is with.
+	envLogin EnvLogin // if not complete, the session is the one of dew login
+	// login requests a token from the daemon of the session.
 	login func(context.Context, client.Grant) (client.Token, error)
 
 	mu  sync.Mutex
@@ -82,7 +82,7 @@ func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	}
 	token, err := t.renew(ctx, old)
 	if exp := ReadClaims(old).Expires; err != nil && time.Now().Unix() < exp {
-		return old, nil // it is good for its last seconds
+		return old, nil // it is still valid for some seconds
 	}
 	return token, err
 }
@@ -92,7 +92,7 @@ func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, erro
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now.Access != refused {
-		return t.now.Access, nil // renewed meanwhile
+		return t.now.Access, nil // another call has renewed it
 	}
 	return t.renew(ctx, refused)
 }
@@ -140,7 +140,7 @@ func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
 	if s.Access == "" {
 		return notLoggedIn(t.url)
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has ended: %s", s.LoggedInAs(), t.url, s.LoginCommand(t.url))}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has expired", s.LoggedInAs(), t.url), Advice: "Log in again: " + s.LoginCommand(t.url)}
 }
 
 // SetToken stores the tokens of a grant. Without a new refresh token the old one stays.
@@ -178,16 +178,16 @@ func (s Session) TLS() (*tls.Config, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the system's authorities: %w", err)
+		return nil, fmt.Errorf("cannot read the certificate authorities of the system: %w", err)
 	}
 	if !pool.AppendCertsFromPEM([]byte(s.CA)) {
-		return nil, console.UsageError("--ca-cert: there is no certificate in PEM in it")
+		return nil, console.UsageError("--ca-cert: the file contains no certificate in PEM format")
 	}
 	c.RootCAs = pool
 	return c, nil
 }
 
-// GrantRefused tells whether the authorization server refused a grant.
+// GrantRefused reports whether the authorization server refused a grant.
 func GrantRefused(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)

@@ -10,16 +10,16 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// Set makes commands, and has what all of them share.
+// Set creates commands and holds the state that they share.
 type Set struct {
-	Run   string   // folder of the local daemon's run-time files
-	API   string   // URL that was given for this command
-	Local bool     // --run was given: nothing but the socket is meant
+	Run   string   // run-time folder of the local daemon
+	API   string   // URL of --api or DEW_API
+	Local bool     // --run was given: use only the socket
 	Typed []string // the command line
 	Out   *console.Console
 
 	Version  string
-	Complete func(Verb) cli.BashCompleteFunc // offers words for the next place of the command line
+	Complete func(Verb) cli.BashCompleteFunc // suggests words for shell completion
 }
 
 // Verb describes a command. Args are its arguments as the help shows them; those in
@@ -30,8 +30,8 @@ type Verb struct {
 	About             string
 	Category          string
 	Flags             []cli.Flag
-	Labels            string // path of what it lists, where --labels chooses among it
-	ThisMachine       bool   // it asks the daemon of this machine, whatever dew is logged in to
+	Labels            string // API path of the list that --labels filters; empty: no --labels
+	ThisMachine       bool   // use the daemon of this machine, even if dew is logged in to another
 }
 
 // clientAction is a command that needs a client.
@@ -47,7 +47,7 @@ type Env struct {
 	Out    *console.Console
 }
 
-// Command makes a command that checks its arguments and has a client.
+// Command creates a command that checks its arguments and has a client.
 func (g *Set) Command(v Verb, fn clientAction) *cli.Command {
 	return g.CommandWithEnv(v, func(c *cli.Context, w Env) error { return fn(c, w.Client, w.Out) })
 }
@@ -71,10 +71,10 @@ func (g *Set) CommandWithEnv(v Verb, fn envAction) *cli.Command {
 	})
 }
 
-// WithoutClient makes a command that checks its arguments and needs no daemon.
+// WithoutClient creates a command that checks its arguments and needs no daemon.
 func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
 	if v.Labels != "" {
-		v.Flags = append(v.Flags, &cli.StringFlag{Name: "labels", Usage: "only those with such labels (`selector`, such as env=test,!draft)"})
+		v.Flags = append(v.Flags, &cli.StringFlag{Name: "labels", Usage: "List only resources that match this label `selector`, such as env=test,!draft"})
 	}
 	cmd := &cli.Command{
 		Name: v.Name, Usage: v.Usage, UsageText: v.usageLine(), ArgsUsage: v.Args, Description: wrap(v.About), Category: v.Category, Flags: v.Flags,
@@ -97,7 +97,7 @@ func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
 func checkArgs(v Verb, args []string) error {
 	words := strings.Fields(v.Args)
 	if strings.HasSuffix(v.Args, "...") && len(args) > len(words) {
-		args = args[:len(words)] // as many as one likes
+		args = args[:len(words)] // any number
 	}
 	least := len(words)
 	for _, w := range words {
@@ -109,11 +109,11 @@ func checkArgs(v Verb, args []string) error {
 	case len(args) < least:
 		return console.UsageError("%s needs %s%s", v.Name, v.Args, namesAnApp(words))
 	case len(args) > len(words) && len(words) == 0:
-		return console.UsageError("%s takes no arguments, and there is %q", v.Name, args[0])
+		return console.UsageError("%s takes no arguments, but got %q", v.Name, args[0])
 	case len(args) > len(words):
-		return console.UsageError("%s takes %s and nothing behind it, and there is %q", v.Name, v.Args, args[len(words)])
+		return console.UsageError("%s takes only %s, but got %q as well", v.Name, v.Args, args[len(words)])
 	case slices.Contains(args[:least], ""):
-		return console.UsageError("%s needs %s, and one of them is empty", v.Name, v.Args)
+		return console.UsageError("%s needs %s, but an argument is empty", v.Name, v.Args)
 	}
 	return nil
 }

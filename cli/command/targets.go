@@ -23,8 +23,8 @@ func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Targ
 	s, err := ask.Orgs().Space(ctx, target.SpaceGUID)
 	if IsMissing(err) {
 		return Target{}, &console.Failure{
-			Status: console.StatusFailed, Err: fmt.Errorf("the targeted space %s of org %s is gone, or is not for you any more", target.Space, target.Org),
-			Advice: "dew target -o ORG -s SPACE; dew orgs and dew spaces list them",
+			Status: console.StatusFailed, Err: fmt.Errorf("the targeted space %s of org %s does not exist any more, or you can no longer see it", target.Space, target.Org),
+			Advice: "Target another one: dew target -o ORG -s SPACE (dew orgs and dew spaces list them)",
 		}
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func CurrentTarget(ctx context.Context, w Env) Target {
 }
 
 func defaultTarget(ctx context.Context, ask *client.Client) (Target, error) {
-	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Advice: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
+	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Advice: "Target them: dew target -o ORG -s SPACE (dew orgs lists the orgs)"}
 	o, err := ask.Orgs().ByName(ctx, firstOrg)
 	if IsMissing(err) {
 		return Target{}, nowhere

@@ -23,12 +23,12 @@ type Console struct {
 	In          io.Reader
 	Color       bool          // out shows colours
 	OutTerminal bool          // out is a terminal
-	ErrTerminal bool          // err is a terminal: progress may be drawn
-	Interactive bool          // somebody can answer a question
+	ErrTerminal bool          // err is a terminal: progress is drawn there
+	Interactive bool          // in and err are terminals: questions can be asked
 	JSON        bool          // data as JSON
-	FollowsLogs bool          // the lines of apps are shown as they come
-	lines       *bufio.Reader // over in, from the first question on
-	Quiet       time.Duration // how long a wait says nothing; 0: QuietTime
+	FollowsLogs bool          // the log lines of apps are shown as they arrive
+	lines       *bufio.Reader // reads in; nil before the first question
+	Quiet       time.Duration // how long a wait prints nothing; 0: QuietTime
 }
 
 // New is a console on the files of a process.
@@ -50,7 +50,7 @@ func (c *Console) Say(format string, args ...any) {
 // Warn writes a warning to the user.
 func (c *Console) Warn(text string) {
 	if c.ErrTerminal {
-		text = Printable(text) // names of files inside of an instance can be anything
+		text = Printable(text) // file names inside an instance can contain control characters
 	}
 	c.Say("warning: %s", text)
 }
@@ -70,15 +70,22 @@ func (c *Console) Encode(v any) error {
 	return nil
 }
 
-// Confirm asks a question; only "y" and "yes" confirm. Without a terminal it fails and
-// advises -f.
+// Confirm asks a question; only "y" and "yes" confirm. Without a terminal it
+// fails, and the error says to pass -f.
 func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
 	if !c.Interactive {
-		return false, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), Advice: "give -f to answer yes"}
+		return false, &Failure{Status: StatusUsage, Err: fmt.Errorf("confirmation needed: pass -f to %s", actionOf(question)), Advice: "Without a terminal dew cannot ask you"}
 	}
 	answer, err := c.Ask(ctx, question+"? [yN]: ")
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes", err
+}
+
+// actionOf is the action that a question asks about: "delete app shop" for "Really delete
+// app shop".
+func actionOf(question string) string {
+	action := strings.TrimPrefix(question, "Really ")
+	return strings.ToLower(action[:1]) + action[1:]
 }
 
 // Ask asks for one line.
@@ -108,7 +115,7 @@ func (c *Console) Secret(ctx context.Context, prompt string) (string, error) {
 	fd := int(f.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {
-		return "", fmt.Errorf("cannot ask on this terminal: %w", err)
+		return "", fmt.Errorf("cannot read from this terminal: %w", err)
 	}
 	fmt.Fprint(c.Err, prompt)
 	text, err := await(ctx, func() (string, error) {
@@ -117,7 +124,7 @@ func (c *Console) Secret(ctx context.Context, prompt string) (string, error) {
 	})
 	fmt.Fprintln(c.Err)
 	if ctx.Err() != nil {
-		_ = term.Restore(fd, before) // whoever interrupts wants to see what is typed next
+		_ = term.Restore(fd, before) // show what the user types after the interruption
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read the answer: %w", err)

@@ -23,7 +23,7 @@ func Capitalize(noun string) string { return strings.ToUpper(noun[:1]) + noun[1:
 type List struct {
 	Rows  any
 	Table [][]string // the first row is the head
-	Empty string     // instead of a table that has no more than that
+	Empty string     // message if the table has only its head
 }
 
 // Show writes the list as a table, or as JSON.

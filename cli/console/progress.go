@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// QuietTime is how long a wait says nothing: most are shorter.
+	// QuietTime is how long a wait prints nothing. Most waits are shorter.
 	QuietTime = 2 * time.Second
 	// redrawTime is how often a terminal shows the elapsed time.
 	redrawTime = time.Second
-	// fullPause is the time between two lines about a long wait elsewhere.
+	// fullPause is the time between two lines about a long wait without a terminal.
 	fullPause = 30 * time.Second
-	// clearLine makes the current line of a terminal empty.
+	// clearLine clears the current line of a terminal.
 	clearLine = "\r\x1b[K"
-	// defaultWidth is that of a terminal that does not tell.
+	// defaultWidth is the width of a terminal that does not report its size.
 	defaultWidth = 80
 )
 
@@ -49,7 +49,7 @@ func (s *statusLine) Write(b []byte) (int, error) {
 	if s.text == "" {
 		return s.w.Write(b)
 	}
-	_, _ = io.WriteString(s.w, clearLine) // the next write meets the same error
+	_, _ = io.WriteString(s.w, clearLine) // the next write returns the same error
 	n, err := s.w.Write(b)
 	if bytes.HasSuffix(b, []byte("\n")) {
 		_, _ = io.WriteString(s.w, s.text)
@@ -68,7 +68,7 @@ func (s *statusLine) draw(text string) {
 	}
 	// A longer line would wrap, and only a part of it could be cleared.
 	s.text = runewidth.Truncate(text, s.width()-1, "…")
-	_, _ = io.WriteString(s.w, clearLine+s.text) // a line that cannot be drawn is no error of the command
+	_, _ = io.WriteString(s.w, clearLine+s.text) // failing to draw is not an error of the command
 }
 
 func (s *statusLine) width() int {
@@ -97,7 +97,7 @@ type Waiting struct {
 
 // Wait shows what the command waits for until End is called. It writes nothing for
 // QuietTime. Then a terminal shows a line with the elapsed time, which is redrawn and
-// removed at the end. Elsewhere a line is written after 2, 10 and 30 seconds, then
+// removed at the end. Without a terminal a line is written after 2, 10 and 30 seconds, then
 // every 30 seconds.
 func (c *Console) Wait(format string, args ...any) *Waiting {
 	stop := make(chan struct{})

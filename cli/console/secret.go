@@ -13,7 +13,7 @@ type SecretOptions struct {
 	Stdin  bool
 	Env    string // name of a variable; empty: none
 	Prompt string
-	New    bool // it is asked for twice
+	New    bool // ask for it twice
 	Flag   string
 }
 
@@ -26,17 +26,17 @@ func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error)
 	case o.Stdin:
 		text, err := await(ctx, c.line)
 		if err == nil && text == "" {
-			err = errors.New("there is no password on stdin")
+			err = errors.New("cannot read the password: stdin is empty")
 		}
 		return text, err
 	case o.Env != "" && os.Getenv(o.Env) != "":
 		return os.Getenv(o.Env), nil
 	case !c.Interactive:
-		todo := "give it on stdin with " + o.Flag
+		todo := "Pass it on stdin with " + o.Flag
 		if o.Env != "" {
-			todo += ", or in " + o.Env
+			todo += ", or set " + o.Env
 		}
-		return "", &Failure{Status: StatusUsage, Err: errors.New("a password is needed, and there is no terminal to ask on"), Advice: todo}
+		return "", &Failure{Status: StatusUsage, Err: errors.New("cannot ask for the password without a terminal"), Advice: todo}
 	}
 	text, err := c.Secret(ctx, o.Prompt+": ")
 	if err != nil || !o.New {
@@ -47,13 +47,13 @@ func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error)
 		return "", err
 	}
 	if again != text {
-		return "", &Failure{Status: StatusUsage, Err: errors.New("the two passwords are not the same")}
+		return "", &Failure{Status: StatusUsage, Err: errors.New("the passwords do not match")}
 	}
 	return text, nil
 }
 
-// Pick lets the user choose a name by its number or by itself. It is empty without a
-// terminal and without an answer.
+// Pick lets the user choose a name by its number or by itself. It returns nothing
+// without a terminal or without an answer.
 func (c *Console) Pick(ctx context.Context, kind string, names []string) (string, error) {
 	if !c.Interactive {
 		return "", nil
@@ -61,7 +61,7 @@ func (c *Console) Pick(ctx context.Context, kind string, names []string) (string
 	for i, n := range names {
 		c.Say("%3d. %s", i+1, n)
 	}
-	answer, err := c.Ask(ctx, fmt.Sprintf("%s (enter to skip): ", kind))
+	answer, err := c.Ask(ctx, fmt.Sprintf("%s (press Enter to skip): ", kind))
 	if err != nil || answer == "" {
 		return "", err
 	}
@@ -70,5 +70,5 @@ func (c *Console) Pick(ctx context.Context, kind string, names []string) (string
 			return n, nil
 		}
 	}
-	return "", UsageError("%q is none of them", answer)
+	return "", UsageError("%q is not in the list", answer)
 }

@@ -11,7 +11,7 @@ import (
 // the text, or are removed if color is false.
 func AppendPrintable(b, text []byte, color bool) []byte {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
-		text = text[:n-1] // of a line that ends as on Windows
+		text = text[:n-1] // a Windows line ending
 	}
 	painted := false
 	for len(text) > 0 {

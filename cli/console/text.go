@@ -59,7 +59,7 @@ func CrashCount(n int) string {
 	return strconv.Itoa(n) + " crashes"
 }
 
-// NextStart tells when an instance starts again.
+// NextStart says when an instance starts again.
 func NextStart(at, now time.Time) string {
 	if left := at.Sub(now); left > 0 {
 		return "next start in " + (left + time.Second - 1).Truncate(time.Second).String()

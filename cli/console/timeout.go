@@ -18,7 +18,7 @@ func MinutesFromEnv(name string, otherwise time.Duration) time.Duration {
 }
 
 // TimeoutCause replaces err by the cause of the end of ctx if err is about that end.
-// Other errors stay, because they were found in time.
+// Other errors stay, because they happened in time.
 func TimeoutCause(ctx context.Context, err error) error {
 	f := (*Failure)(nil)
 	if err == nil || ctx.Err() == nil || !errors.As(context.Cause(ctx), &f) {

@@ -21,23 +21,23 @@ type curlOptions struct {
 	Method  string
 	Data    *string // @file reads a file
 	Headers []string
-	Include bool // the answer's header too
-	Fail    bool // an answer that is not a success is a failure
+	Include bool // print the response headers
+	Fail    bool // fail if the response is an error
 	Output  string
 }
 
-// CurlCommands send a plain request to the API.
+// CurlCommands send any request to the API.
 func CurlCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
-		Name: "curl", Args: "PATH", Category: "Daemon", Usage: "send a request to the daemon and print the answer, whatever its status",
-		About: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
+		Name: "curl", Args: "PATH", Category: "Advanced", Usage: "Send a request to the API and print the response",
+		About: "dew adds your access token to the request.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "X", Usage: "`method` (default GET, with -d POST)"},
-			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},
-			&cli.StringSliceFlag{Name: "H", Usage: "`header` line; may be repeated"},
-			command.BoolFlag("i", "print the answer's header too"),
-			&cli.BoolFlag{Name: "fail", Aliases: []string{"f"}, Usage: "fail with status 1 when the answer is an error", DisableDefaultText: true},
-			&cli.StringFlag{Name: "output", Usage: "`file` that the answer is written to"},
+			&cli.StringFlag{Name: "X", Usage: "HTTP `method` (default: GET, or POST with -d)"},
+			&cli.StringFlag{Name: "d", Usage: "Request `body`, or @FILE"},
+			&cli.StringSliceFlag{Name: "H", Usage: "Request `header`, such as 'Accept: text/plain'; can be repeated"},
+			command.BoolFlag("i", "Print the response headers as well"),
+			&cli.BoolFlag{Name: "fail", Aliases: []string{"f"}, Usage: "Exit with status 1 if the response is an error", DisableDefaultText: true},
+			&cli.StringFlag{Name: "output", Usage: "Write the response to this `file`"},
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i"), Fail: c.Bool("fail"), Output: c.String("output")}
@@ -79,7 +79,7 @@ func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *consol
 	}
 	defer resp.Body.Close()
 	if err := writeAnswer(resp, o, out); err != nil {
-		return fmt.Errorf("cannot write the answer: %w", err)
+		return fmt.Errorf("cannot write the response: %w", err)
 	}
 	if o.Fail && resp.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("the daemon answered %s", resp.Status)

@@ -19,31 +19,32 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// leaveTime is how long a daemon may take to leave, ending all apps on the way.
+// leaveTime bounds the shutdown of a daemon, including its apps.
 const leaveTime = 3 * time.Minute
 
 // Commands show the daemon, stop it, and check its machine.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.WithoutClient(command.Verb{Name: "version", Category: "Daemon", Usage: "print which dew this is; dew status says which daemon it speaks to", Flags: []cli.Flag{command.JSONFlag()}},
+		g.WithoutClient(command.Verb{Name: "version", Category: "Getting started", Usage: "Print the version of dew", Flags: []cli.Flag{command.JSONFlag()}},
 			func(*cli.Context) error { return runVersion(g.Version, g.Out) }),
-		g.Command(command.Verb{Name: "status", Category: "Daemon", Usage: "show what the daemon is and does", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "status", Category: "Daemon", Usage: "Show the status of the daemon", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runStatus(c.Context, ask, out)
 			}),
 		g.CommandWithEnv(command.Verb{
-			Name: "credentials", ThisMachine: true, Category: "Daemon", Usage: "show how cf and other programs log in to the daemon of this machine",
-			About: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
+			Name: "credentials", ThisMachine: true, Category: "Daemon", Usage: "Print the cf commands that log in to the daemon of this machine",
+			About: "The output is for a shell. It contains the initial password of the administrator, unless that has been changed.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
 			Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, w command.Env) error { return runCredentials(c.Context, w) }),
 		g.Command(command.Verb{
-			Name: "shutdown", ThisMachine: true, Category: "Daemon", Usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
-			Flags: []cli.Flag{command.BoolFlag("apps", "end all apps too")},
+			Name: "shutdown", ThisMachine: true, Category: "Daemon", Usage: "Stop the daemon of this machine; apps keep running",
+			About: "The next dewd takes over the running apps.",
+			Flags: []cli.Flag{command.BoolFlag("apps", "Stop all apps as well")},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
 		}),
 		{
-			Name: "doctor", Category: "Daemon", Usage: "tell what this machine lacks, and what to do (dewd doctor; its flags are passed on)",
+			Name: "doctor", Category: "Daemon", Usage: "Check this machine for missing requirements (runs dewd doctor with the same flags)",
 			ArgsUsage: "[FLAGS]", SkipFlagParsing: true,
 			Action: func(c *cli.Context) error {
 				return RunDoctor(c.Context, DoctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.Out)
@@ -52,7 +53,7 @@ func Commands(g *command.Set) []*cli.Command {
 	}
 }
 
-// runVersion says which dew this is.
+// runVersion prints the version.
 func runVersion(version string, out *console.Console) error {
 	if out.JSON {
 		return out.Encode(map[string]string{"version": version})
@@ -80,31 +81,31 @@ func runStatus(ctx context.Context, ask *client.Client, out *console.Console) er
 	}
 	row("cell", s.Cell)
 	row("root", s.Root)
-	row("asked at", ask.Address())
+	row("address", ask.Address())
 	row("api", s.API)
-	row("apps at", command.RouteURL("*."+s.Domain, s.Router))
+	row("app URLs", command.RouteURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
 	row("logs", retentionText(s))
 	for _, a := range s.SetAside {
-		row("set aside", fmt.Sprintf("%s: %s (since %s, dewd tries again)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
+		row("set aside", fmt.Sprintf("%s: %s (since %s; dewd retries)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
 	}
 	return out.Table(rows)
 }
 
-// retentionText says how much log is kept, and why it is less than asked for.
+// retentionText is the log retention, and why it is less than configured.
 func retentionText(s v3.Status) string {
 	switch {
 	case s.LogRetention == 0: // an older daemon
 		return ""
 	case s.LogRetention < s.LogRetentionAsked:
-		return fmt.Sprintf("%s kept per app, a quarter of the file system; --log-retention is %s", console.Bytes(s.LogRetention), console.Bytes(s.LogRetentionAsked))
+		return fmt.Sprintf("%s kept per app: a quarter of the file system, which is less than --log-retention %s", console.Bytes(s.LogRetention), console.Bytes(s.LogRetentionAsked))
 	}
 	return console.Bytes(s.LogRetention) + " kept per app"
 }
 
-// credentials are how the daemon is reached.
+// credentials are the addresses of the daemon and a login.
 type credentials struct {
 	API      string `json:"api"`
 	Username string `json:"username"`
@@ -112,7 +113,7 @@ type credentials struct {
 	Org      string `json:"org,omitempty"`
 	Space    string `json:"space,omitempty"`
 	Socket   string `json:"socket"` // for root and the group dew, without a password
-	Apps     string `json:"apps"`   // where they are
+	Apps     string `json:"apps"`   // URL pattern of apps
 }
 
 func runCredentials(ctx context.Context, w command.Env) error {
@@ -125,7 +126,7 @@ func runCredentials(ctx context.Context, w command.Env) error {
 		return err
 	}
 	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.Client.Address(), Apps: command.RouteURL("*."+s.Domain, s.Router)}
-	if p, err := command.ResolveTarget(ctx, w.Client, w.Target); err == nil { // a login needs no target
+	if p, err := command.ResolveTarget(ctx, w.Client, w.Target); err == nil { // a login works without a target
 		v.Org, v.Space = p.Org, p.Space
 	}
 	if w.Out.JSON {
@@ -135,7 +136,7 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	if v.Password != "" {
 		line = append(line, "-p", ShellWord(v.Password))
 	} else {
-		w.Out.Warn("the first password of " + v.Username + " was changed: cf will ask for it")
+		w.Out.Warn("the initial password of " + v.Username + " was changed: cf will ask for the password")
 	}
 	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
 		if f[1] != "" {
@@ -157,7 +158,7 @@ func ShellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// runShutdown lets the daemon leave and waits until it has.
+// runShutdown stops the daemon and waits until it has exited.
 func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console.Console) error {
 	before, err := ask.Daemon().Status(ctx)
 	if err != nil {
@@ -167,17 +168,17 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("the daemon is still there after %s", leaveTime), Advice: "its own log says what it waits for",
+		Status: console.StatusTimeout, Err: fmt.Errorf("dewd has not stopped after %s", leaveTime), Advice: "See the log of dewd for the reason",
 	})
 	defer cancel()
-	defer out.Wait("Waiting until the daemon has ended").End()
+	defer out.Wait("Waiting until dewd has stopped").End()
 	err = client.Poll(ctx, func() (bool, error) {
 		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
 			return !alive(before.PID), nil // it closes its socket first
 		}
 		if e := (*client.Error)(nil); errors.As(err, &e) {
-			return false, nil // it is on its way out
+			return false, nil // it is shutting down
 		}
 		return false, err
 	})
@@ -185,20 +186,20 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		return console.TimeoutCause(ctx, err)
 	}
 	if s.Apps {
-		out.Say("The daemon and all apps have ended")
+		out.Say("Stopped dewd and all apps")
 	} else {
-		out.Say("The daemon has ended; apps go on")
+		out.Say("Stopped dewd. Apps keep running")
 	}
 	return nil
 }
 
-// alive tells whether a process is there and has not ended.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
-	// The name between the brackets may hold anything; the state is behind it.
+	// The name in parentheses can contain any character; the state comes after it.
 	behind := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
 	return !bytes.HasPrefix(behind, []byte("Z")) && !bytes.HasPrefix(behind, []byte("X"))
 }
@@ -209,8 +210,7 @@ type DoctorOptions struct {
 	Args []string
 }
 
-// RunDoctor runs the daemon's own doctor: what a machine lacks is asked most when
-// no daemon runs.
+// RunDoctor runs dewd doctor, because the check is most useful when no daemon runs.
 func RunDoctor(ctx context.Context, o DoctorOptions, out *console.Console) error {
 	dewd, err := FindDewd()
 	if err != nil {
@@ -224,7 +224,7 @@ func RunDoctor(ctx context.Context, o DoctorOptions, out *console.Console) error
 	}
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return &console.Failure{Status: exit.ExitCode()} // it has said why
+		return &console.Failure{Status: exit.ExitCode()} // it has printed the reason
 	}
 	if err != nil {
 		return &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot run %s doctor: %w", dewd, err)}
@@ -232,7 +232,7 @@ func RunDoctor(ctx context.Context, o DoctorOptions, out *console.Console) error
 	return nil
 }
 
-// FindDewd finds the daemon's program: beside this one, or on the PATH.
+// FindDewd finds the program dewd: next to this program, or in PATH.
 func FindDewd() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), "dewd")
@@ -242,7 +242,7 @@ func FindDewd() (string, error) {
 	}
 	found, err := exec.LookPath("dewd")
 	if err != nil {
-		return "", &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find dewd: %w", err), Advice: "make install puts it beside dew"}
+		return "", &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find dewd: %w", err), Advice: "Install it next to dew: make install"}
 	}
 	return found, nil
 }

@@ -1,3 +1,3 @@
-// Package daemon has the commands of dew about the daemon: status, credentials,
-// doctor, mails and plain requests.
+// Package daemon has the dew commands for the daemon itself: status, credentials,
+// shutdown, doctor, the mail inbox and plain API requests.
 package daemon

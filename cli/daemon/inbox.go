@@ -20,18 +20,18 @@ import (
 func InboxCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "inbox", Args: "[ACTION] [NUMBER|ID]", Category: "Notifications", Usage: "read the mails that notifications became, where dewd has no mail server",
-			About: "ACTION is list (the default), show or wait. Wait prints the first mail that the flags choose, also one that is there already, and ends with status 5 when none comes in time.\n\n" +
+			Name: "inbox", Args: "[ACTION] [NUMBER|ID]", Category: "Notifications", Usage: "Read notification mails, if dewd has no mail server",
+			About: "ACTION is list (the default), show or wait. wait prints the first mail that matches the flags, even one that has already arrived. It exits with status 5 if none arrives in time.\n\n" +
 				"Examples:\n   dew inbox --to jo@example.com\n   dew inbox show 2\n   dew inbox wait --kind password-reset --to jo@example.com --timeout 30s --json\n   dew inbox --open",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "to", Usage: "only mails to this `address`, or to the user with this guid"},
-				&cli.StringFlag{Name: "kind", Usage: "only mails of this `kind` of notification"},
-				&cli.StringFlag{Name: "subject", Usage: "only mails with this `text` in the subject"},
-				&cli.Uint64Flag{Name: "after", Usage: "only mails that came after the one with this `number`"},
-				&cli.IntFlag{Name: "n", Value: 50, Usage: "list this `count` at most; 0: all"},
-				&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "wait no longer than this `duration`"},
-				command.BoolFlag("html", "show the HTML part"),
-				command.BoolFlag("open", "print a link to the inbox for a browser, which opens once"),
+				&cli.StringFlag{Name: "to", Usage: "Only mails to this `address`, or to the user with this guid"},
+				&cli.StringFlag{Name: "kind", Usage: "Only mails of this `kind` of notification"},
+				&cli.StringFlag{Name: "subject", Usage: "Only mails with this `text` in the subject"},
+				&cli.Uint64Flag{Name: "after", DefaultText: "none", Usage: "Only mails after the one with this `number`"},
+				&cli.IntFlag{Name: "n", Value: 50, Usage: "List only the newest `count` mails; 0 lists all"},
+				&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "Time limit of wait: a `duration` such as 30s"},
+				command.BoolFlag("html", "Show the HTML part"),
+				command.BoolFlag("open", "Print a link that opens the inbox in a browser, once"),
 				command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -57,11 +57,11 @@ type inboxOptions struct {
 
 func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *console.Console) error {
 	if o.ID != "" && o.Action != "show" {
-		return console.UsageError("inbox: %s takes no ID: dew inbox show %s", o.Action, o.ID)
+		return console.UsageError("inbox: %s takes no ID (did you mean dew inbox show %s?)", o.Action, o.ID)
 	}
 	switch {
 	case o.Open && o.Action != "":
-		return console.UsageError("inbox: --open stands alone")
+		return console.UsageError("inbox: --open cannot be used with an action")
 	case o.Open:
 		return openInbox(ctx, ask, out)
 	case o.Action == "", o.Action == "list":
@@ -71,7 +71,7 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 	case o.Action == "show":
 		m, err := findMail(ctx, o.ID, ask)
 		if client.NotFound(err) {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no mail %s in the inbox", o.ID), Advice: "dew inbox lists those that are kept"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no mail %s in the inbox", o.ID), Advice: "To list the mails: dew inbox"}
 		}
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 	case o.Action == "wait":
 		return waitInbox(ctx, o, ask, out)
 	}
-	return console.UsageError("inbox: %q is no action: list, show or wait", o.Action)
+	return console.UsageError("inbox: %q is not an action: use list, show or wait", o.Action)
 }
 
 // findMail returns the mail with an id, or with a number of the list.
@@ -109,7 +109,7 @@ func openInbox(ctx context.Context, ask *client.Client, out *console.Console) er
 	if out.JSON {
 		return out.Encode(v3.InboxLink{URL: link})
 	}
-	out.Say("The link opens once, within five minutes:")
+	out.Say("This link works once, within five minutes:")
 	fmt.Fprintln(out.Out, link)
 	return nil
 }
@@ -131,17 +131,18 @@ func listInbox(ctx context.Context, f client.MailFilter, ask *client.Client, out
 		rows = append(rows, []string{fmt.Sprint(m.Seq), m.ID, m.Sent.Local().Format(time.DateTime), console.Printable(m.To), console.Printable(m.Kind), console.Printable(m.Subject)})
 	}
 	if more := in.Total - len(in.Mails); more > 0 {
-		out.Say("%d older ones are not listed: -n 0 lists all", more)
+		out.Say("%d older mails are not shown. To list all: dew inbox -n 0", more)
 	}
 	return out.Table(rows)
 }
 
-// waitInbox waits for a mail, and tells by the exit status that none came.
+// waitInbox waits for a mail. If none arrives in time, the exit status is that of a
+// timeout.
 func waitInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *console.Console) error {
 	if o.Timeout <= 0 {
-		return console.UsageError("inbox: --timeout must be more than nothing, such as 30s")
+		return console.UsageError("inbox: --timeout must be greater than 0, such as 30s")
 	}
-	late := &console.Failure{Status: console.StatusTimeout, Err: fmt.Errorf("no such mail came within %s", o.Timeout), Advice: "dew inbox lists the mails that came"}
+	late := &console.Failure{Status: console.StatusTimeout, Err: fmt.Errorf("no matching mail arrived within %s", o.Timeout), Advice: "To list the mails: dew inbox"}
 	bounded, cancel := context.WithTimeoutCause(ctx, o.Timeout, late)
 	defer cancel()
 	m, err := ask.Daemon().WaitForMail(bounded, o.Filter)
@@ -154,7 +155,7 @@ func waitInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *con
 	return showMail(m, o.HTML, out)
 }
 
-// showMail prints a mail. What others wrote is shown and not obeyed.
+// showMail prints a mail without its control characters, which a terminal would execute.
 func showMail(m v3.Mail, html bool, out *console.Console) error {
 	if out.JSON {
 		return out.Encode(m)

@@ -19,27 +19,26 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// appColours are for the names of apps, in the order in which they join. Cyan is the
-// platform's.
+// appColours are the colours of app names, in the order of the apps. Cyan is for the
+// platform.
 var appColours = []string{console.Yellow, console.Green, "\x1b[35m", "\x1b[34m", "\x1b[96m", "\x1b[93m", "\x1b[92m", "\x1b[95m", "\x1b[94m"}
 
 // appLog is one app whose lines are shown.
 type appLog struct {
 	guid, name, colour string
-	place              client.LogPlace // up to where its lines were written
+	place              client.LogPlace // the last line that was written
 	next               chan *v3.Line   // its stored lines, in order
 }
 
 // appLogs writes the lines of several apps as one stream. It writes the stored
 // lines in the order of their times; then it follows each app on its own.
 //
-// Lines wait in the daemon: per app at most one stored line and a short channel
-// are held here.
+// Only a few lines of each app are in memory at a time; the others wait in the daemon.
 type appLogs struct {
 	o       options
 	ask     *client.Client
 	p       *linePrinter
-	colours int // how many are given out
+	colours int // number of colours in use
 }
 
 func (s *appLogs) run(ctx context.Context, apps []v3.App) error {
@@ -48,7 +47,7 @@ func (s *appLogs) run(ctx context.Context, apps []v3.App) error {
 		logs = append(logs, s.join(a))
 	}
 	if len(logs) == 0 {
-		s.p.say("There are no apps in this space.")
+		s.p.say("There are no apps in this space")
 	}
 	logs, err := s.stored(ctx, logs)
 	if err != nil || !s.o.Query.Follow {
@@ -70,8 +69,8 @@ func (s *appLogs) join(a v3.App) *appLog {
 	return l
 }
 
-// stored writes the stored lines of all apps, merged by time. It returns the apps
-// that still exist.
+// stored writes the stored lines of all apps in the order of their times. It returns the
+// apps that still exist.
 func (s *appLogs) stored(ctx context.Context, logs []*appLog) ([]*appLog, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex // guards left
@@ -95,7 +94,7 @@ func (s *appLogs) stored(ctx context.Context, logs []*appLog) ([]*appLog, error)
 	return slices.DeleteFunc(logs, func(l *appLog) bool { return slices.Contains(left, l) }), err
 }
 
-// readStored hands the stored lines of one app to merge.
+// readStored sends the stored lines of one app to merge.
 func (s *appLogs) readStored(ctx context.Context, l *appLog) error {
 	send := func(line *v3.Line) error {
 		select {
@@ -126,7 +125,7 @@ func (s *appLogs) readStored(ctx context.Context, l *appLog) error {
 	return err
 }
 
-// merge writes the lines of all apps by their times until each has handed its last.
+// merge writes the lines of all apps in the order of their times.
 func (s *appLogs) merge(logs []*appLog) error {
 	var heads lineHeap
 	for _, l := range logs {
@@ -163,7 +162,7 @@ func (h lineHeap) Len() int           { return len(h) }
 func (h lineHeap) Less(i, j int) bool { return h[i].line.Time.Before(h[j].line.Time) }
 func (h lineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push adds a head. heap.Interface wants it.
+// Push adds a head. It is part of heap.Interface.
 func (h *lineHeap) Push(x any) {
 	if one, ok := x.(head); ok {
 		*h = append(*h, one)
@@ -177,8 +176,8 @@ func (h *lineHeap) Pop() any {
 	return last
 }
 
-// follow writes new lines of all apps as they come, until ctx ends, or until no app
-// is left and none can join.
+// follow writes new lines of all apps as they arrive, until ctx ends or all apps are
+// deleted.
 func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 	g, ctx := errgroup.WithContext(ctx)
 	follow := func(l *appLog) {
@@ -186,7 +185,7 @@ func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 			q := s.o.Query
 			q.Place = &l.place
 			if q.Newest = -1; !q.Since.IsZero() || q.SinceLastStart {
-				q.Since, q.SinceLastStart = time.Time{}, false // these lines are written, or later than that
+				q.Since, q.SinceLastStart = time.Time{}, false // the place already implies them
 			}
 			err := s.ask.Logs().Stream(ctx, l.guid, q, client.Lines{Flush: s.p.flush, Line: func(line *v3.Line) error {
 				if !s.o.matches(line) {
@@ -211,11 +210,11 @@ func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 }
 
 const (
-	lookForApps = time.Second     // between two looks at the apps of a space
-	lostSpace   = 2 * time.Minute // that dewd can be away, as for a stream
+	lookForApps = time.Second     // between two requests for the apps of a space
+	lostSpace   = 2 * time.Minute // how long dewd can be unreachable, as for a stream
 )
 
-// watchSpace has apps that are created later join.
+// watchSpace follows apps that are created later.
 func (s *appLogs) watchSpace(ctx context.Context, logs []*appLog, follow func(*appLog)) error {
 	known := map[string]bool{}
 	for _, l := range logs {
@@ -246,7 +245,7 @@ func (s *appLogs) watchSpace(ctx context.Context, logs []*appLog, follow func(*a
 	}
 }
 
-// isGone tells whether an app does not exist any more, or is hidden from the user.
+// isGone reports whether an app does not exist any more, or the user cannot see it.
 func isGone(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
@@ -256,8 +255,8 @@ func goneText(name string) string {
 	return fmt.Sprintf("App %s was deleted, or you can no longer see it", name)
 }
 
-// oneNotice says once that dewd is away, and once that it is back, however many
-// streams notice.
+// oneNotice prints once that dewd is unreachable and once that it is back, even if many
+// streams report it.
 func oneNotice(p *linePrinter) func(text string) {
 	var mu sync.Mutex
 	away := false

@@ -1,2 +1,2 @@
-// Package logs has the commands of dew about log lines and events.
+// Package logs has the dew commands for log lines and events.
 package logs

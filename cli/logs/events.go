@@ -32,13 +32,12 @@ func runEvents(ctx context.Context, name string, ask *client.Client, out *consol
 	return out.Table(table)
 }
 
-// described are the facts of an event that people want to see, in this order.
+// described are the fields of an event to show, in this order.
 var described = []string{
 	"index", "reason", "cell_id", "instance", "exit_description", "exit_status", "recursive", "disk_quota", "instances", "memory", "state", "command",
 }
 
-// describe writes the data of an event on one line. A change is described by what
-// was asked for.
+// describe writes the data of an event on one line. For a change it shows the request.
 func describe(data map[string]any) string {
 	if asked, ok := data["request"].(map[string]any); ok {
 		data = asked

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	recentLines = 1000 // of --recent, as cf has it
+	recentLines = 1000 // of --recent, as in cf
 	firstLines  = 10   // before following
 	newEvents   = 50
 )
@@ -28,10 +28,10 @@ const (
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "logs", Args: "[APP]...", Category: "Logs", Usage: "Show or follow the logs of apps",
+			Name: "logs", Args: "[APP]...", Category: "Logs and crashes", Usage: "Show or follow the logs of apps",
 			About: "By default dew follows the logs: it shows the newest lines, then new lines until you press Ctrl-C, even if an app or " +
-				"dewd restarts. With --recent, --since, --since-last-start, --until, --crash or --verify it ends after the last stored line; " +
-				"add -f to follow after it.\n\n" +
+				"dewd restarts. With --recent, --since, --since-last-start, --until, --crash or --verify it exits after the last stored line; " +
+				"add -f to follow the logs after that.\n\n" +
 				"A line is <time> [source/instance] OUT|ERR text. With several apps, the name of the app comes first, in its own colour.\n\n" +
 				"A time is a duration before now (10m, 2h30m, 3d), a date with or without a time (2006-01-02T15:04:05Z, 2006-01-02) " +
 				"or a time of day (15:04).\n\n" +
@@ -46,7 +46,7 @@ func Commands(g *command.Set) []*cli.Command {
 			out.Color = out.Color && !c.Bool("no-color")
 			return runLogs(c.Context, o, ask, out)
 		}),
-		g.Command(command.Verb{Name: "events", Args: "APP", Category: "Logs", Usage: "List the events of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "events", Args: "APP", Category: "Logs and crashes", Usage: "List the audit events of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runEvents(c.Context, c.Args().First(), ask, out)
 			}),
@@ -55,40 +55,40 @@ func Commands(g *command.Set) []*cli.Command {
 
 func logFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, DisableDefaultText: true, Usage: "follow the logs after the stored lines"},
-		command.BoolFlag("all", "all apps of the targeted space; apps created later join"),
-		&cli.StringFlag{Name: "service", Usage: "logs of the database of a service `instance` instead of an app"},
-		command.BoolFlag("recent", "show the newest stored lines and end"),
-		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d; --recent %d; --since, --until: all; --crash 20 per process", firstLines, recentLines), Usage: "`count` of stored lines to show per app"},
-		&cli.StringFlag{Name: "since", Usage: "lines from this `time` on"},
-		&cli.StringFlag{Name: "until", Usage: "lines before this `time`"},
-		command.BoolFlag("since-last-start", "lines since the running instances were started"),
-		&cli.IntFlag{Name: "crash", Usage: "the last lines of each process of a crashed instance, in time order; `number` 1 is the newest crash in dew crashes"},
-		&cli.StringFlag{Name: "process", Usage: "only lines of this process `type`, such as web"},
-		&cli.StringFlag{Name: "sidecar", Usage: "only lines of the sidecar with this `name`"},
-		command.BoolFlag("no-sidecars", "hide lines of sidecars"),
-		&cli.IntFlag{Name: "instance", Aliases: []string{"i"}, Usage: "only lines of the instance with this `index`"},
-		&cli.StringFlag{Name: "stream", Usage: "only lines of this stream: `out` or err"},
-		&cli.StringFlag{Name: "grep", Usage: "only lines that match this regular `expression`"},
-		command.BoolFlag("json", "write one JSON object per line"),
-		command.BoolFlag("raw", "write only the text that the processes of the app printed, byte for byte, without the lines of the platform (API, CELL, RTR, STG)"),
-		command.BoolFlag("no-color", "write no colours, even to a terminal"),
-		command.BoolFlag("verify", "check that the stored log is complete; exit status 1 if lines are damaged or missing. Lines that --log-retention, --log-age or a rate limit dropped do not count"),
+		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, DisableDefaultText: true, Usage: "Follow the logs after the stored lines"},
+		command.BoolFlag("all", "Show the logs of all apps of the targeted space, including apps created later"),
+		&cli.StringFlag{Name: "service", Usage: "Show the logs of the database of this service `instance` instead of an app"},
+		command.BoolFlag("recent", "Show the newest stored lines and exit"),
+		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d; with --recent %d; with --since or --until all; with --crash 20 per process", firstLines, recentLines), Usage: "Show only the newest `count` stored lines of each app"},
+		&cli.StringFlag{Name: "since", Usage: "Show lines from this `time` on"},
+		&cli.StringFlag{Name: "until", Usage: "Show lines before this `time`"},
+		command.BoolFlag("since-last-start", "Show lines since the start of the running instances"),
+		&cli.IntFlag{Name: "crash", DefaultText: "none", Usage: "Show the last lines of each process of the crash with this `number`; 1 is the newest crash in dew crashes"},
+		&cli.StringFlag{Name: "process", Usage: "Show only lines of this process `type`, such as web"},
+		&cli.StringFlag{Name: "sidecar", Usage: "Show only lines of the sidecar with this `name`"},
+		command.BoolFlag("no-sidecars", "Hide lines of sidecars"),
+		&cli.IntFlag{Name: "instance", Aliases: []string{"i"}, DefaultText: "all instances", Usage: "Show only lines of the instance with this `index`"},
+		&cli.StringFlag{Name: "stream", Usage: "Show only lines of this stream: `out|err`"},
+		&cli.StringFlag{Name: "grep", Usage: "Show only lines that match this regular `expression`"},
+		command.BoolFlag("json", "Write one JSON object per line"),
+		command.BoolFlag("raw", "Write only the text that the processes of the app printed, byte for byte, without the lines of the platform (API, CELL, RTR, STG)"),
+		command.BoolFlag("no-color", "Do not use colours, even on a terminal"),
+		command.BoolFlag("verify", "Check that the stored log is complete; exit with status 1 if lines are damaged or missing. Lines dropped by dewd --log-retention, --log-age or a log rate limit do not count"),
 	}
 }
 
 type options struct {
 	Names  []string // of apps, or with Query.Service of one service instance
-	All    bool     // all apps of the space, in place of Names
+	All    bool     // all apps of the space instead of Names
 	Query  client.LogQuery
 	Grep   *regexp.Regexp // nil: all lines match
-	Keep   int            // with Grep, how many stored lines that match are shown; 0: all
+	Keep   int            // with Grep, the number of matching stored lines to show; 0: all
 	Raw    bool
 	Verify bool
 }
 
-// endFlags are the flags that ask for stored lines: with one of them, and without
-// --follow, dew logs ends.
+// endFlags are the flags that select stored lines. With one of them, and without
+// --follow, dew logs exits after these lines.
 var endFlags = []string{"recent", "since", "since-last-start", "until", "crash", "verify"}
 
 // readLogsOptions reads the flags; durations are before now.
@@ -141,14 +141,14 @@ func readLogsOptions(c *cli.Context, now time.Time) (options, error) {
 	return o, o.check(c)
 }
 
-// readTarget reads whose logs are meant: apps, all apps, or a service instance.
+// readTarget reads which logs to show: apps, all apps, or a service instance.
 func (o *options) readTarget(c *cli.Context) error {
 	service := c.String("service")
 	switch {
 	case slices.Contains(o.Names, ""):
 		return console.UsageError("logs: the name of an app is empty")
 	case c.IsSet("service") && (service == "" || o.All || len(o.Names) > 0):
-		return console.UsageError("--service needs the name of a service instance, and takes neither APP nor --all")
+		return console.UsageError("--service needs the name of a service instance, and cannot be used with APP or --all")
 	case c.IsSet("service"):
 		o.Names = []string{service}
 	case o.All && len(o.Names) > 0:
@@ -159,17 +159,17 @@ func (o *options) readTarget(c *cli.Context) error {
 	return nil
 }
 
-// several tells whether lines of more than one app can appear.
+// several reports whether lines of more than one app can appear.
 func (o options) several() bool { return o.All || len(o.Names) > 1 }
 
-// check refuses flags that contradict each other before dewd is asked.
+// check reports flags that contradict each other.
 func (o options) check(c *cli.Context) error {
 	q := o.Query
 	for _, pair := range [][2]string{
 		{"sidecar", "no-sidecars"}, {"since-last-start", "crash"}, {"raw", "json"}, {"follow", "crash"}, {"follow", "verify"},
 	} {
 		if c.IsSet(pair[0]) && c.IsSet(pair[1]) {
-			return console.UsageError("--%s and --%s exclude each other", pair[0], pair[1])
+			return console.UsageError("--%s and --%s cannot be used together", pair[0], pair[1])
 		}
 	}
 	switch {
@@ -184,15 +184,15 @@ func (o options) check(c *cli.Context) error {
 	case !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until):
 		return console.UsageError("--since must be before --until")
 	case q.Service && (o.Verify || q.Process != "" || q.Sidecar != "" || q.Crash > 0 || q.SinceLastStart):
-		return console.UsageError("--service takes neither --process, --sidecar, --crash, --since-last-start nor --verify")
+		return console.UsageError("--service cannot be used with --process, --sidecar, --crash, --since-last-start or --verify")
 	case o.several() && (o.Verify || q.Crash > 0):
-		return console.UsageError("--crash and --verify take one app")
+		return console.UsageError("--crash and --verify need exactly one app")
 	}
 	return nil
 }
 
-// grep has the daemon leave out lines that cannot match. Lines are matched here,
-// and then counted here as well.
+// grep makes the daemon leave out lines that cannot match. This command matches the
+// others and counts them.
 func (o *options) grep(re *regexp.Regexp) {
 	text, _ := re.LiteralPrefix()
 	o.Query.Contains = text
@@ -247,8 +247,8 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 		p.say("Crash %d of %s has no lines: its processes printed nothing, or no stored line matches", o.Query.Crash, a.Name)
 	}
 	if bad := (*client.Error)(nil); o.Query.Crash > 0 && errors.As(err, &bad) && bad.Status == http.StatusBadRequest {
-		_, why, _ := strings.Cut(bad.Detail, ": ") // what is before it speaks of a query
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %s", a.Name, why), Advice: "dew crashes " + a.Name + " lists them"}
+		_, why, _ := strings.Cut(bad.Detail, ": ") // the part before it is about the query
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %s", a.Name, why), Advice: "To list the crashes: dew crashes " + a.Name}
 	}
 	if o.Query.Follow && isGone(err) && !o.Query.Service {
 		p.say("%s", goneText(a.Name))
@@ -262,13 +262,13 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 	return err
 }
 
-// matches tells whether --grep wants a line. A line that reports missing lines
-// always matches.
+// matches reports whether a line matches --grep. A line about missing lines always
+// matches.
 func (o options) matches(l *v3.Line) bool {
 	return o.Grep == nil || o.Grep.Match(l.Text) || slices.Contains(l.Flags, v3.FlagGap)
 }
 
-// apps finds the apps whose lines are wanted. A service instance counts as one.
+// apps finds the apps to show. A service instance counts as one.
 func (o options) apps(ctx context.Context, ask *client.Client) ([]v3.App, error) {
 	if o.Query.Service {
 		i, err := command.FindService(ctx, ask, o.Names[0])
@@ -302,11 +302,11 @@ func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console.C
 			return err
 		}
 	} else {
-		out.Say("%d lines, numbers %d to %d, in %d frames of %d segments (%s), of %d streams; gaps: %d, with %d missing lines",
+		out.Say("Checked %d lines (numbers %d to %d) in %d frames of %d segments (%s), from %d streams. Gaps: %d, missing lines: %d",
 			r.Lines, r.First, r.Last, r.Frames, r.Segments, console.Bytes(r.Bytes), r.Streams, r.Gaps, r.Lost)
 	}
 	if r.OK {
 		return nil
 	}
-	return fmt.Errorf("the log of %s is damaged or has lines missing:\n%s", a.Name, strings.Join(r.Problems, "\n"))
+	return fmt.Errorf("the log of %s is damaged or lines are missing:\n%s", a.Name, strings.Join(r.Problems, "\n"))
 }

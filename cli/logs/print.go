@@ -16,7 +16,7 @@ import (
 type linePrinter struct {
 	o     options
 	out   *console.Console
-	talk  sync.Mutex // held while something is said
+	talk  sync.Mutex // held while a message is printed
 	mu    sync.Mutex // guards the fields below
 	w     *bufio.Writer
 	buf   []byte
@@ -28,7 +28,7 @@ func newLinePrinter(o options, out *console.Console) *linePrinter {
 	return &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.Out, 64<<10)}
 }
 
-// say writes a sentence to the user, not among the lines.
+// say prints a message for the user, separate from the log lines.
 func (p *linePrinter) say(format string, args ...any) {
 	p.talk.Lock()
 	defer p.talk.Unlock()
@@ -51,13 +51,13 @@ func (p *linePrinter) line(a *appLog, l *v3.Line) error {
 func (p *linePrinter) format(b []byte, a *appLog, l *v3.Line) ([]byte, error) {
 	switch {
 	case p.out.JSON:
-		text, err := appLine{App: a.name, Line: *l}.MarshalJSON() // json.Marshal would check it again
+		text, err := appLine{App: a.name, Line: *l}.MarshalJSON() // json.Marshal would validate it again
 		if err != nil {
 			return b, fmt.Errorf("cannot write line %d: %w", l.Seq, err)
 		}
 		b = append(b, text...)
 	case p.o.Raw && slices.Contains(l.Flags, v3.FlagGap):
-		p.say("%s: %s", a.name, l.Text) // the platform's words do not go among the app's
+		p.say("%s: %s", a.name, l.Text) // it is not output of the app
 		return b, nil
 	case p.o.Raw:
 		if p.open != nil && p.open != a {

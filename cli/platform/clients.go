@@ -15,24 +15,24 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ClientCommands are about OAuth clients.
+// ClientCommands are the commands for OAuth clients.
 func ClientCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.CommandWithEnv(command.Verb{Name: "clients", Category: "Users", Usage: "list the programs that get tokens of their own", Flags: []cli.Flag{command.JSONFlag()}},
+		g.CommandWithEnv(command.Verb{Name: "clients", Category: "Users", Usage: "List OAuth clients", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runClients(c.Context, w) }),
 		g.CommandWithEnv(command.Verb{
-			Name: "create-client", Args: "NAME", Category: "Users", Usage: "create a client: a program that gets tokens with a secret of its own",
-			About: "The secret is asked for, or read from stdin. What the client may do stands in its authorities.\n\nExamples:\n   dew create-client mailer --authorities notifications.write,emails.write --secret-stdin < secret\n   dew create-client ci --authorities cloud_controller.read,cloud_controller.write",
+			Name: "create-client", Args: "NAME", Category: "Users", Usage: "Create an OAuth client: a program that gets tokens with its own secret",
+			About: "dew asks for the secret, or reads it from stdin with --secret-stdin. The authorities decide what the client is allowed to do.\n\nExamples:\n   dew create-client mailer --authorities notifications.write,emails.write --secret-stdin < secret\n   dew create-client ci --authorities cloud_controller.read,cloud_controller.write",
 			Flags: []cli.Flag{
-				&cli.StringSliceFlag{Name: "authorities", Usage: "`scopes` of its tokens, with commas between"},
-				command.BoolFlag("secret-stdin", "read the secret from stdin"),
+				&cli.StringSliceFlag{Name: "authorities", Usage: "Comma-separated `scopes` of the tokens of the client (required)"},
+				command.BoolFlag("secret-stdin", "Read the secret from stdin"),
 			},
 		}, func(c *cli.Context, w command.Env) error {
 			o := clientOptions{Name: c.Args().First(), Authorities: c.StringSlice("authorities"), Stdin: c.Bool("secret-stdin")}
 			return runCreateClient(c.Context, o, w)
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "delete-client", Args: "NAME", Category: "Users", Usage: "delete a client", Flags: []cli.Flag{command.BoolFlag("f", "do not ask")},
+			Name: "delete-client", Args: "NAME", Category: "Users", Usage: "Delete an OAuth client", Flags: []cli.Flag{command.BoolFlag("f", "Do not ask for confirmation")},
 		}, func(c *cli.Context, w command.Env) error {
 			return runDeleteClient(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
 		}),
@@ -73,13 +73,13 @@ type clientOptions struct {
 	Stdin       bool
 }
 
-// runCreateClient creates a client; one that is there already is an error,
-// because its secret is another.
+// runCreateClient creates a client. It fails if the client already exists, because
+// the secret of that client can be different.
 func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error {
 	if len(o.Authorities) == 0 {
-		return console.UsageError("create-client needs --authorities: what the client may do, such as cloud_controller.read")
+		return console.UsageError("create-client needs --authorities: the scopes of the tokens of the client, such as cloud_controller.read")
 	}
-	secret, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Secret of " + o.Name, New: true, Flag: "--secret-stdin"})
+	secret, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Secret for " + o.Name, New: true, Flag: "--secret-stdin"})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s exists already", o.Name), Advice: "dew delete-client " + o.Name + " removes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s already exists", o.Name), Advice: "Choose another name. To list the clients: dew clients"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)
@@ -96,7 +96,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 	return nil
 }
 
-// runDeleteClient deletes a client; one that is not there is fine.
+// runDeleteClient deletes a client. It succeeds if the client does not exist.
 func runDeleteClient(ctx context.Context, o command.DeleteOptions, w command.Env) error {
 	if !o.Force {
 		if yes, err := w.Out.Confirm(ctx, "Delete client "+o.Name); err != nil || !yes {
@@ -105,7 +105,7 @@ func runDeleteClient(ctx context.Context, o command.DeleteOptions, w command.Env
 	}
 	err := w.Client.Users().DeleteOAuthClient(ctx, o.Name)
 	if command.IsNotFound(err) {
-		w.Out.Say("There is no client %s", o.Name)
+		w.Out.Say("Client %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {

@@ -13,16 +13,19 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const isolationCategory = "Isolation segments"
+const (
+	isolationCategory = "Isolation segments"
+	segmentNote       = "dew stores and shows isolation segments, but they have no effect: all apps run on one machine."
+)
 
-// segmentOptions are the arguments of commands about isolation segments.
+// segmentOptions are the arguments of the commands for isolation segments.
 type segmentOptions struct {
 	Name       string
-	Org, Space string // one of them
+	Org, Space string // one of the two
 	Force      bool
 }
 
-// IsolationCommands are about isolation segments.
+// IsolationCommands are the commands for isolation segments.
 func IsolationCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, segmentOptions, command.Env) error) *cli.Command {
 		v.Category = isolationCategory
@@ -43,21 +46,21 @@ func IsolationCommands(g *command.Set) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		run(command.Verb{Name: "isolation-segments", Usage: "list the isolation segments, and the orgs that may use them", Flags: []cli.Flag{command.JSONFlag()}}, runSegments),
-		run(command.Verb{Name: "create-isolation-segment", Args: "NAME", Usage: "make an isolation segment", About: noEffectNote + " There is one machine. A segment that is there already is fine."},
+		run(command.Verb{Name: "isolation-segments", Usage: "List isolation segments and the orgs that can use them", Flags: []cli.Flag{command.JSONFlag()}}, runSegments),
+		run(command.Verb{Name: "create-isolation-segment", Args: "NAME", Usage: "Create an isolation segment", About: segmentNote + " If the isolation segment already exists, the command succeeds."},
 			func(ctx context.Context, o segmentOptions, w command.Env) error {
 				return createOne(ctx, client.IsolationSegments, o.Name, v3.ChangeIsolationSegment{Name: o.Name}, w)
 			}),
-		run(command.Verb{Name: "delete-isolation-segment", Args: "SEGMENT", Usage: "delete an isolation segment that no org may use", Flags: []cli.Flag{command.ForceFlag()}},
+		run(command.Verb{Name: "delete-isolation-segment", Args: "SEGMENT", Usage: "Delete an isolation segment that no org can use", Flags: []cli.Flag{command.ForceFlag()}},
 			func(ctx context.Context, o segmentOptions, w command.Env) error {
 				return deleteOne(ctx, client.IsolationSegments, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
 			}),
-		run(command.Verb{Name: "enable-org-isolation", Args: "ORG SEGMENT", Usage: "let an org use an isolation segment"}, runEntitle),
-		run(command.Verb{Name: "disable-org-isolation", Args: "ORG SEGMENT", Usage: "no longer let an org use an isolation segment"}, runDisentitle),
-		run(command.Verb{Name: "set-org-default-isolation-segment", Args: "ORG SEGMENT", Usage: "say which isolation segment the spaces of an org have that name none", About: noEffectNote}, runSetSegment),
-		run(command.Verb{Name: "reset-org-default-isolation-segment", Args: "ORG", Usage: "give an org back the platform's own isolation segment"}, runSetSegment),
-		run(command.Verb{Name: "set-space-isolation-segment", Args: "SPACE SEGMENT", Usage: "say which isolation segment a space has", About: noEffectNote}, runSetSegment),
-		run(command.Verb{Name: "reset-space-isolation-segment", Args: "SPACE", Usage: "give a space back the isolation segment of its org"}, runSetSegment),
+		run(command.Verb{Name: "enable-org-isolation", Args: "ORG SEGMENT", Usage: "Allow an org to use an isolation segment"}, runEntitle),
+		run(command.Verb{Name: "disable-org-isolation", Args: "ORG SEGMENT", Usage: "Stop allowing an org to use an isolation segment"}, runDisentitle),
+		run(command.Verb{Name: "set-org-default-isolation-segment", Args: "ORG SEGMENT", Usage: "Set the default isolation segment of an org", About: "It applies to the spaces of the org that have no isolation segment of their own. " + segmentNote}, runSetSegment),
+		run(command.Verb{Name: "reset-org-default-isolation-segment", Args: "ORG", Usage: "Reset an org to the isolation segment of the platform"}, runSetSegment),
+		run(command.Verb{Name: "set-space-isolation-segment", Args: "SPACE SEGMENT", Usage: "Set the isolation segment of a space", About: segmentNote}, runSetSegment),
+		run(command.Verb{Name: "reset-space-isolation-segment", Args: "SPACE", Usage: "Reset a space to the isolation segment of its org"}, runSetSegment),
 	}
 }
 
@@ -82,10 +85,11 @@ func runSegments(ctx context.Context, _ segmentOptions, w command.Env) error {
 		r := segmentRow{GUID: s.GUID, Name: s.Name, Orgs: console.Names(orgs, func(o v3.Organization) string { return o.Name })}
 		rows, table = append(rows, r), append(table, []string{r.Name, strings.Join(r.Orgs, ", ")})
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no isolation segments that you may see"}.Show(w.Out)
+	return console.List{Rows: rows, Table: table, Empty: "No isolation segments are visible to you"}.Show(w.Out)
 }
 
-// segmentAt is the name of the segment that is set at a path; empty for none.
+// segmentAt is the name of the isolation segment that is set at an API path; empty if
+// there is none.
 func segmentAt(ctx context.Context, path string, w command.Env) (string, error) {
 	guid, err := w.Client.Orgs().Segment(ctx, path)
 	if err != nil || guid == "" {
@@ -98,7 +102,7 @@ func segmentAt(ctx context.Context, path string, w command.Env) (string, error) 
 	return all[0].Name, nil
 }
 
-// entitlement finds the segment and the org that the options name.
+// entitlement finds the isolation segment and the org that the options name.
 func (o segmentOptions) entitlement(ctx context.Context, w command.Env) (v3.IsolationSegment, client.Relation, error) {
 	s, err := findOne(ctx, client.IsolationSegments, o.Name, w.Client)
 	if err != nil {
@@ -114,9 +118,9 @@ func runEntitle(ctx context.Context, o segmentOptions, w command.Env) error {
 		return err
 	}
 	if err := client.IsolationSegments.Relate(ctx, w.Client, s.GUID, to); err != nil {
-		return fmt.Errorf("cannot let org %s use isolation segment %s: %w", o.Org, o.Name, err)
+		return fmt.Errorf("cannot allow org %s to use isolation segment %s: %w", o.Org, o.Name, err)
 	}
-	w.Out.Say("Org %s may use isolation segment %s", o.Org, o.Name)
+	w.Out.Say("Org %s can now use isolation segment %s", o.Org, o.Name)
 	return nil
 }
 
@@ -126,16 +130,16 @@ func runDisentitle(ctx context.Context, o segmentOptions, w command.Env) error {
 		return err
 	}
 	if err := client.IsolationSegments.Unrelate(ctx, w.Client, s.GUID, to); err != nil {
-		return fmt.Errorf("cannot take isolation segment %s from org %s: %w", o.Name, o.Org, err)
+		return fmt.Errorf("cannot revoke isolation segment %s from org %s: %w", o.Name, o.Org, err)
 	}
-	w.Out.Say("Org %s may not use isolation segment %s any more", o.Org, o.Name)
+	w.Out.Say("Org %s can no longer use isolation segment %s", o.Org, o.Name)
 	return nil
 }
 
-// runSetSegment sets the segment of an org or of a space; without one it is that of
-// what is around it again.
+// runSetSegment sets the isolation segment of an org or of a space. Without a name it
+// resets an org to the segment of the platform, and a space to the segment of its org.
 func runSetSegment(ctx context.Context, o segmentOptions, w command.Env) error {
-	path, who, err := o.place(ctx, w)
+	path, owner, err := o.place(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -149,25 +153,28 @@ func runSetSegment(ctx context.Context, o segmentOptions, w command.Env) error {
 	}
 	err = w.Client.Orgs().SetSegment(ctx, path, guid)
 	if command.ErrorContains(err, "entitled") {
-		org := who
+		org := "the org"
 		if o.Space != "" {
-			org = "the org of " + who
+			org = "its org"
 		}
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), Advice: "dew enable-org-isolation ORG " + o.Name + " lets it"}
+		return &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("cannot set the isolation segment of %s: %s is not allowed to use isolation segment %s", owner, org, o.Name),
+			Advice: "To allow it: dew enable-org-isolation ORG " + o.Name,
+		}
 	}
 	if err != nil {
-		return fmt.Errorf("cannot set the isolation segment of %s: %w", who, err)
+		return fmt.Errorf("cannot set the isolation segment of %s: %w", owner, err)
 	}
 	if o.Name == "" {
-		w.Out.Say("%s has no isolation segment of its own any more", console.Capitalize(who))
+		w.Out.Say("Reset the isolation segment of %s", owner)
 		return nil
 	}
-	w.Out.Say("%s has isolation segment %s now", console.Capitalize(who), o.Name)
+	w.Out.Say("Set the isolation segment of %s to %s", owner, o.Name)
 	return nil
 }
 
-// place is where the segment is set, and whose it is.
-func (o segmentOptions) place(ctx context.Context, w command.Env) (path, who string, err error) {
+// place is the API path of the setting, and the org or space that it belongs to.
+func (o segmentOptions) place(ctx context.Context, w command.Env) (path, owner string, err error) {
 	if o.Space == "" {
 		org, err := command.FindOrg(ctx, w, o.Org)
 		return client.OrgSegment(org.GUID), "org " + org.Name, err

@@ -16,47 +16,47 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// tries is how often a password may be typed wrongly.
+// tries is how many times a user can type the password.
 const tries = 3
 
 func trustFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "ca-cert", Usage: "`file` with the certificate of the authority to trust, in PEM, beside the system's"},
-		command.BoolFlag("skip-ssl-validation", "trust any certificate; whoever is in between can read everything"),
+		&cli.StringFlag{Name: "ca-cert", Usage: "PEM `file` with a CA certificate to trust in addition to those of the system"},
+		command.BoolFlag("skip-ssl-validation", "Do not verify the TLS certificate (insecure: others on the network can read everything)"),
 	}
 }
 
-// LoginCommands log in and out, and choose the daemon.
+// LoginCommands are the commands that log in and out, and that choose the daemon.
 func LoginCommands(g *command.Set) []*cli.Command {
 	f := loginFlow{g}
 	login := command.Verb{
-		Name: "login", Alias: "l", Args: "[URL]", Category: "Login", Usage: "log in to a daemon, and speak to it from now on",
-		About: "Without URL it is the daemon that dew speaks to, else the one of the last logout, else the one of this machine. What is not given is asked for. In scripts, give the password on stdin or in DEW_PASSWORD: what stands on the command line is seen by everybody on the machine.\n\n" +
+		Name: "login", Alias: "l", Args: "[URL]", Category: "Login", Usage: "Log in to a daemon and use it for all later commands",
+		About: "Without URL, dew logs in to the daemon that it uses now, otherwise to the one of the last logout, otherwise to the one of this machine. dew asks for the values that you do not pass. In scripts, pass the password on stdin or in DEW_PASSWORD: all users of the machine can see the command line.\n\n" +
 			"Examples:\n   dew login http://127.0.0.1:8484 -u ada\n   dew login dew.example.com -u ada -o shop -s dev --ca-cert ca.pem\n   dew login https://dew.example.com -u ci --client-credentials --password-stdin < secret",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "a", Usage: "`URL`, as cf takes it"},
-			&cli.StringFlag{Name: "u", EnvVars: []string{"DEW_USERNAME"}, Usage: "`name` of the user or client"},
-			&cli.StringFlag{Name: "p", Usage: "`password`; better not here"},
+			&cli.StringFlag{Name: "a", Usage: "`URL` of the daemon, as with cf"},
+			&cli.StringFlag{Name: "u", EnvVars: []string{"DEW_USERNAME"}, Usage: "User or client `name`"},
+			&cli.StringFlag{Name: "p", Usage: "User `password` (insecure: other users of this machine can see it)"},
 			command.PasswordFlag(),
-			&cli.StringFlag{Name: "o", Usage: "`org` to target"},
-			&cli.StringFlag{Name: "s", Usage: "`space` to target"},
-			command.BoolFlag("client-credentials", "log in as a client, with its secret"),
+			&cli.StringFlag{Name: "o", Usage: "Target `org`"},
+			&cli.StringFlag{Name: "s", Usage: "Target `space`"},
+			command.BoolFlag("client-credentials", "Log in as an OAuth client, with its secret as the password"),
 		}, trustFlags()...),
 	}
 	auth := command.Verb{
-		Name: "auth", Args: "[USER] [PASSWORD]", Category: "Login", Usage: "log in to the daemon that dew api names, without a question",
-		About: "The target is cleared. DEW_USERNAME and DEW_PASSWORD stand for what is not given.\n\nExamples:\n   DEW_PASSWORD=… dew auth ada\n   dew auth ci --client-credentials --password-stdin < secret",
-		Flags: []cli.Flag{command.PasswordFlag(), command.BoolFlag("client-credentials", "log in as a client, with its secret")},
+		Name: "auth", Args: "[USER] [PASSWORD]", Category: "Login", Usage: "Log in without prompts to the daemon set with dew api",
+		About: "The command clears the targeted org and space. If you do not pass USER or PASSWORD, dew reads them from DEW_USERNAME and DEW_PASSWORD.\n\nExamples:\n   DEW_PASSWORD=… dew auth ada\n   dew auth ci --client-credentials --password-stdin < secret",
+		Flags: []cli.Flag{command.PasswordFlag(), command.BoolFlag("client-credentials", "Log in as an OAuth client, with its secret as the password")},
 	}
 	api := command.Verb{
-		Name: "api", Args: "[URL]", Category: "Login", Usage: "say which daemon dew speaks to; without URL show it",
-		About: "A session with the daemon that is still good goes on. Without a URL that was set, dew speaks to the daemon of this machine over its socket, and no login is needed.\n\nExamples:\n   dew api http://127.0.0.1:8484\n   dew api --unset",
-		Flags: append([]cli.Flag{command.BoolFlag("unset", "speak to the daemon of this machine over its socket"), command.JSONFlag()}, trustFlags()...),
+		Name: "api", Args: "[URL]", Category: "Login", Usage: "Set or show the URL of the daemon that dew uses",
+		About: "dew keeps a valid session with the daemon. If no URL is set, dew uses the daemon of this machine over its socket, and no login is needed.\n\nExamples:\n   dew api http://127.0.0.1:8484\n   dew api --unset",
+		Flags: append([]cli.Flag{command.BoolFlag("unset", "Use the daemon of this machine over its socket"), command.JSONFlag()}, trustFlags()...),
 	}
 	return []*cli.Command{
 		g.WithoutClient(login, func(c *cli.Context) error {
 			if c.Args().Present() && c.String("a") != "" {
-				return console.UsageError("login takes one URL: as an argument, or with -a")
+				return console.UsageError("login takes one URL: pass it as an argument or with -a, not both")
 			}
 			return f.runLogin(c.Context, loginOptionsOf(c))
 		}),
@@ -69,11 +69,11 @@ func LoginCommands(g *command.Set) []*cli.Command {
 			return f.runAPI(c.Context, o, c.Bool("unset"))
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "logout", Alias: "lo", Category: "Login", Usage: "forget the session; dew speaks to the daemon of this machine again",
+			Name: "logout", Alias: "lo", Category: "Login", Usage: "Log out and use the daemon of this machine again",
 		}, func(c *cli.Context, w command.Env) error { return runLogout(c.Context, w) }),
 		g.CommandWithEnv(command.Verb{
-			Name: "oauth-token", Category: "Login", Usage: "print a token, for programs that ask the daemon themselves",
-			About: "Over the socket it is one of the administrator.\n\nExample:\n   curl -H \"Authorization: $(dew oauth-token)\" http://127.0.0.1:8484/v3/apps",
+			Name: "oauth-token", Category: "Login", Usage: "Print an access token for programs that call the API",
+			About: "Over the socket, it is a token of the administrator.\n\nExample:\n   curl -H \"Authorization: $(dew oauth-token)\" http://127.0.0.1:8484/v3/apps",
 		}, func(c *cli.Context, w command.Env) error { return f.runToken(c.Context, w) }),
 	}
 }
@@ -81,7 +81,7 @@ func LoginCommands(g *command.Set) []*cli.Command {
 type loginOptions struct {
 	URL            string
 	User, Password string
-	Stdin          bool // the password is there
+	Stdin          bool // read the password from stdin
 	Client         bool
 	Org, Space     string
 	Insecure       bool
@@ -98,7 +98,7 @@ func loginOptionsOf(c *cli.Context) loginOptions {
 // loginFlow logs dew in to a daemon.
 type loginFlow struct{ *command.Set }
 
-// runLogin logs in, remembers the session and chooses a target.
+// runLogin logs in, stores the session and chooses a target.
 func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
 	d, err := f.loginEndpoint(ctx, o)
 	if err != nil {
@@ -123,7 +123,7 @@ func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
 	return chooseTarget(ctx, targetOptions{Org: o.Org, Space: o.Space}, command.Env{Endpoint: d, Client: ask, Out: f.Out})
 }
 
-// loginEndpoint is the daemon to log in to, with the trust that the options say.
+// loginEndpoint is the daemon to log in to, with the TLS settings of the options.
 func (f loginFlow) loginEndpoint(ctx context.Context, o loginOptions) (command.Endpoint, error) {
 	d, err := f.Endpoint()
 	if err != nil {
@@ -146,7 +146,7 @@ func (f loginFlow) loginEndpoint(ctx context.Context, o loginOptions) (command.E
 	return d, trust(&d.Session, o)
 }
 
-// lastURL is the daemon that is meant when none is named.
+// lastURL is the URL of the daemon to log in to if the user passes none.
 func (f loginFlow) lastURL(ctx context.Context, d command.Endpoint) (string, error) {
 	if d.URL != "" {
 		return d.URL, nil
@@ -164,12 +164,12 @@ func (f loginFlow) lastURL(ctx context.Context, d command.Endpoint) (string, err
 	}
 	s, err := plain.Daemon().Status(ctx)
 	if err != nil || s.API == "" {
-		return "", console.UsageError("which daemon? Give its address: dew login http://127.0.0.1:8484")
+		return "", console.UsageError("login needs the URL of a daemon, such as dew login http://127.0.0.1:8484")
 	}
 	return s.API, nil
 }
 
-// trust changes whom the session trusts, if the options say something about it.
+// trust changes the TLS settings of the session if the options have any.
 func trust(s *command.Session, o loginOptions) error {
 	if o.Insecure {
 		s.Insecure, s.CA = true, ""
@@ -178,29 +178,29 @@ func trust(s *command.Session, o loginOptions) error {
 		return nil
 	}
 	if o.Insecure {
-		return console.UsageError("--ca-cert and --skip-ssl-validation exclude each other")
+		return console.UsageError("--ca-cert and --skip-ssl-validation cannot be used together")
 	}
 	text, err := os.ReadFile(o.CA)
 	if err != nil {
-		return &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("--ca-cert: cannot read it: %w", err)}
+		return &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot read the file of --ca-cert: %w", err)}
 	}
 	s.Insecure, s.CA = false, string(text)
 	_, err = s.TLS()
 	return err
 }
 
-// checkDaemon makes sure that there is a daemon to log in to.
+// checkDaemon fails if there is no Cloud Foundry API at the URL.
 func (f loginFlow) checkDaemon(ctx context.Context, d command.Endpoint) (*client.Client, error) {
 	plain, err := f.AnonymousClient(d)
 	if err != nil {
 		return nil, err
 	}
 	if u, err := url.Parse(d.URL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		f.Out.Warn("passwords and tokens go to " + d.URL + " in the clear")
+		f.Out.Warn("passwords and tokens are sent to " + d.URL + " without encryption")
 	}
 	r, err := plain.Daemon().Root(ctx)
 	if err == nil && r.Links.CloudControllerV3 == nil {
-		err = fmt.Errorf("there is no Cloud Foundry API at %s", d.URL)
+		err = fmt.Errorf("no Cloud Foundry API found at %s", d.URL)
 	}
 	return plain, err
 }
@@ -210,12 +210,12 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// authenticate gets a token. A password that was typed may be typed again.
+// authenticate gets a token. Users who type the password can correct it.
 func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d command.Endpoint, plain *client.Client) (command.Session, error) {
 	s := command.Session{Insecure: d.Session.Insecure, CA: d.Session.CA}
 	user := o.User
 	if user == "" && !f.Out.Interactive {
-		return s, &console.Failure{Status: console.StatusUsage, Err: errors.New("a user name is needed, and there is no terminal to ask on"), Advice: "give it with -u, or in DEW_USERNAME"}
+		return s, &console.Failure{Status: console.StatusUsage, Err: errors.New("no user name given"), Advice: "Pass it with -u (dew login) or as USER (dew auth), or set DEW_USERNAME"}
 	}
 	if user == "" {
 		var err error
@@ -244,9 +244,9 @@ func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d command.E
 		}
 		typed := f.Out.Interactive && o.Password == "" && !o.Stdin && os.Getenv("DEW_PASSWORD") == ""
 		if !typed || left <= 1 {
-			return s, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s does not let %s in: %w", d.URL, user, err), Advice: "check the name and the password"}
+			return s, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s as %s: %w", d.URL, user, err), Advice: "Check the user name and the password"}
 		}
-		f.Out.Say("That was refused, try again")
+		f.Out.Say("The user name or the password is wrong. Try again")
 	}
 }
 
@@ -256,7 +256,7 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 		return err
 	}
 	if d.URL == "" {
-		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs a daemon to log in to"), Advice: "dew api http://127.0.0.1:8484, or dew login"}
+		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs the URL of a daemon, and none is set"), Advice: "To set it: dew api http://127.0.0.1:8484"}
 	}
 	if o.User == "" {
 		o.User = os.Getenv("DEW_USERNAME")
@@ -271,14 +271,14 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 	if err := d.SaveSession(ctx); err != nil {
 		return err
 	}
-	f.Out.Say("Logged in to %s as %s; dew target -o ORG -s SPACE says where to work", d.URL, d.Session.LoggedInAs())
+	f.Out.Say("Logged in to %s as %s. To choose an org and a space: dew target -o ORG -s SPACE", d.URL, d.Session.LoggedInAs())
 	return nil
 }
 
-// apiView is what `dew api` shows.
+// apiView is the output of `dew api`.
 type apiView struct {
-	API     string `json:"api"`              // URL, or empty
-	Socket  string `json:"socket,omitempty"` // instead
+	API     string `json:"api"`              // URL; empty for the socket
+	Socket  string `json:"socket,omitempty"` // if there is no URL
 	User    string `json:"user,omitempty"`
 	Client  string `json:"client,omitempty"`
 	Version string `json:"version,omitempty"` // of the API
@@ -291,11 +291,11 @@ func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error
 	}
 	switch {
 	case unset && o.URL != "":
-		return console.UsageError("api takes a URL or --unset")
+		return console.UsageError("api takes URL or --unset, not both")
 	case unset:
 		err := d.ConfigFile.Update(ctx, func(c *command.Config) error { c.API = ""; return nil })
 		if err == nil {
-			f.Out.Say("dew speaks to the daemon of this machine, over its socket")
+			f.Out.Say("dew now uses the daemon of this machine over its socket")
 		}
 		return err
 	case o.URL == "":
@@ -311,10 +311,10 @@ func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error
 		return err
 	}
 	if d.Session.Access == "" {
-		f.Out.Say("dew speaks to %s; dew login %s lets you in", d.URL, d.URL)
+		f.Out.Say("dew now uses %s. To log in: dew login %s", d.URL, d.URL)
 		return nil
 	}
-	f.Out.Say("dew speaks to %s, as %s", d.URL, d.Session.LoggedInAs())
+	f.Out.Say("dew now uses %s as %s", d.URL, d.Session.LoggedInAs())
 	return nil
 }
 
@@ -346,15 +346,14 @@ func (f loginFlow) showAPI(ctx context.Context, d command.Endpoint) error {
 	return f.Out.Table(append(rows, []string{"version:", v.Version}))
 }
 
-// runLogout forgets the session. Where the daemon keeps a list of its tokens, it
-// forgets this one too.
+// runLogout deletes the session, and revokes its token if the token is revocable.
 func runLogout(ctx context.Context, w command.Env) error {
 	if w.URL == "" {
-		w.Out.Say("dew speaks to the daemon of this machine, where nobody is logged in")
+		w.Out.Say("Not logged in: dew uses the daemon of this machine over its socket")
 		return nil
 	}
 	if c := command.ReadClaims(w.Session.Access); c.Revocable && c.ID != "" {
-		_ = w.Client.Users().Revoke(ctx, c.ID) // the token ends by itself, and a daemon that is away is no reason to stay
+		_ = w.Client.Users().Revoke(ctx, c.ID) // best effort: the token expires anyway, and logout works without the daemon
 	}
 	err := w.ConfigFile.Update(ctx, func(c *command.Config) error {
 		delete(c.Sessions, w.URL)
@@ -366,12 +365,12 @@ func runLogout(ctx context.Context, w command.Env) error {
 		return nil
 	})
 	if err == nil {
-		w.Out.Say("Logged out of %s; dew speaks to the daemon of this machine", w.URL)
+		w.Out.Say("Logged out of %s. dew now uses the daemon of this machine", w.URL)
 	}
 	return err
 }
 
-// runToken prints a token that is good for a while.
+// runToken prints a valid access token.
 func (f loginFlow) runToken(ctx context.Context, w command.Env) error {
 	token, err := f.token(ctx, w)
 	if err != nil {
@@ -381,7 +380,8 @@ func (f loginFlow) runToken(ctx context.Context, w command.Env) error {
 	return nil
 }
 
-// token is the session's; at the socket, whoever may ask may be the administrator.
+// token is the token of the session. Over the socket it is a token of the
+// administrator, because whoever can use the socket has all permissions.
 func (f loginFlow) token(ctx context.Context, w command.Env) (string, error) {
 	if w.URL != "" {
 		tokens, err := f.Tokens(w.Endpoint)

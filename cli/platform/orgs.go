@@ -14,31 +14,31 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// OrgCommands are about orgs.
+// OrgCommands are the commands for orgs.
 func OrgCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.CommandWithEnv(command.Verb{Name: "orgs", Alias: "o", Category: "Orgs and spaces", Usage: "list the orgs", Labels: "/v3/organizations", Flags: []cli.Flag{command.JSONFlag()}},
+		g.CommandWithEnv(command.Verb{Name: "orgs", Alias: "o", Category: "Orgs and spaces", Usage: "List orgs", Labels: "/v3/organizations", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runOrgs(c.Context, w) }),
 		g.CommandWithEnv(command.Verb{
-			Name: "org", Args: "ORG", Category: "Orgs and spaces", Usage: "show an org: its spaces and domains",
-			Flags: []cli.Flag{command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag()},
+			Name: "org", Args: "ORG", Category: "Orgs and spaces", Usage: "Show an org with its spaces and domains",
+			Flags: []cli.Flag{command.BoolFlag("guid", "Print only the guid of the org"), command.JSONFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runOrg(c.Context, orgOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, w)
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "create-org", Alias: "co", Args: "NAME", Category: "Orgs and spaces", Usage: "create an org",
-			About: "One that is there already is fine.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
+			Name: "create-org", Alias: "co", Args: "NAME", Category: "Orgs and spaces", Usage: "Create an org",
+			About: "If the org already exists, the command succeeds.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
 			Flags: []cli.Flag{quotaFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runCreateOrg(c.Context, c.Args().First(), c.String("quota"), w)
 		}),
-		g.CommandWithEnv(command.Verb{Name: "rename-org", Args: "ORG NEW_NAME", Category: "Orgs and spaces", Usage: "give an org another name"},
+		g.CommandWithEnv(command.Verb{Name: "rename-org", Args: "ORG NEW_NAME", Category: "Orgs and spaces", Usage: "Rename an org"},
 			func(c *cli.Context, w command.Env) error {
 				return runRenameOrg(c.Context, c.Args().Get(0), c.Args().Get(1), w)
 			}),
 		g.CommandWithEnv(command.Verb{
-			Name: "delete-org", Args: "ORG", Category: "Orgs and spaces", Usage: "delete an org with all its spaces and apps",
-			Flags: []cli.Flag{command.BoolFlag("f", "do not ask")},
+			Name: "delete-org", Args: "ORG", Category: "Orgs and spaces", Usage: "Delete an org with all its spaces and apps",
+			Flags: []cli.Flag{command.BoolFlag("f", "Do not ask for confirmation")},
 		}, func(c *cli.Context, w command.Env) error {
 			return runDeleteOrg(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
 		}),
@@ -77,7 +77,7 @@ func runOrgs(ctx context.Context, w command.Env) error {
 		return w.Out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.Out.Say("There are no orgs that you may see")
+		w.Out.Say("No orgs are visible to you")
 		return nil
 	}
 	return w.Out.Table(table)
@@ -88,14 +88,14 @@ type orgOptions struct {
 	GUID bool
 }
 
-// orgView is what `dew org` shows.
+// orgView is the output of `dew org`.
 type orgView struct {
 	GUID    string   `json:"guid"`
 	Name    string   `json:"name"`
 	Spaces  []string `json:"spaces"`
 	Domains []string `json:"domains"`
 	Quota   string   `json:"quota,omitempty"`
-	Segment string   `json:"isolation_segment,omitempty"` // of spaces that name none
+	Segment string   `json:"isolation_segment,omitempty"` // of spaces that have none of their own
 }
 
 func runOrg(ctx context.Context, o orgOptions, w command.Env) error {
@@ -136,22 +136,22 @@ func runOrg(ctx context.Context, o orgOptions, w command.Env) error {
 	})
 }
 
-// runCreateOrg creates an org; one that is there already is fine.
+// runCreateOrg creates an org. It succeeds if the org already exists.
 func runCreateOrg(ctx context.Context, name, quota string, w command.Env) error {
-	if quota != "" { // before anything is made
+	if quota != "" { // fail before the org is created
 		if _, err := findOne(ctx, client.OrgQuotas, quota, w.Client); err != nil {
 			return err
 		}
 	}
 	_, err := w.Client.Orgs().Create(ctx, name)
 	if command.AlreadyExists(err) {
-		w.Out.Say("Org %s exists already", name)
+		w.Out.Say("Org %s already exists", name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create org %s: %w", name, err)
 	}
-	w.Out.Say("Created org %s; dew create-space NAME -o %s makes a space in it", name, name)
+	w.Out.Say("Created org %s. To create a space in it: dew create-space NAME -o %s", name, name)
 	if quota == "" {
 		return nil
 	}
@@ -176,7 +176,7 @@ func runRenameOrg(ctx context.Context, name, to string, w command.Env) error {
 	return nil
 }
 
-// runDeleteOrg deletes an org; one that is not there is fine.
+// runDeleteOrg deletes an org. It succeeds if the org does not exist.
 func runDeleteOrg(ctx context.Context, o command.DeleteOptions, w command.Env) error {
 	if !o.Force {
 		if yes, err := w.Out.Confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps"); err != nil || !yes {
@@ -185,7 +185,7 @@ func runDeleteOrg(ctx context.Context, o command.DeleteOptions, w command.Env) e
 	}
 	org, err := w.Client.Orgs().ByName(ctx, o.Name)
 	if command.IsMissing(err) {
-		w.Out.Say("There is no org %s", o.Name)
+		w.Out.Say("Org %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {

@@ -17,22 +17,24 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const quotasCategory = "Quotas"
+const (
+	quotasCategory = "Quotas"
+	quotaNote      = "dew stores and shows quotas, but does not enforce them."
+)
 
-// unlimited is how people write that there is no limit.
+// unlimited is the value of a flag for no limit.
 const unlimited = "-1"
 
-// limit is a number of a quota. Its flag is how it is set, its head how it is
-// shown.
+// limit is one limit of a quota, with the flag that sets it and its heading in tables.
 type limit struct {
 	flag, head, usage string
-	initial           string // without the flag, when a quota is created
+	initial           string // default for a new quota
 	amount            amount
 	read              func(q v3.Quota) *int
 	set               func(q *v3.ChangeQuota) *v3.Nullable[int]
 }
 
-// amount is how a limit is written.
+// amount is the unit of a limit.
 type amount int
 
 const (
@@ -41,44 +43,44 @@ const (
 	bytesPerSecond
 )
 
-// limits are what a quota bounds, in the order of the table.
+// limits are all limits of a quota, in the order of the table.
 var limits = []limit{
 	{
-		"m", "total memory", "`memory` of all processes together, such as 10G; -1 for any", "0", megabytes,
+		"m", "total memory", "Total `memory` of all processes, such as 10G; -1 for no limit", "0", megabytes,
 		func(q v3.Quota) *int { return q.Apps.TotalMemory }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Apps.TotalMemory },
 	},
 	{
-		"i", "instance memory", "`memory` of one process, such as 1G; -1 for any", unlimited, megabytes,
+		"i", "instance memory", "Maximum `memory` of one process, such as 1G; -1 for no limit", unlimited, megabytes,
 		func(q v3.Quota) *int { return q.Apps.PerProcessMemory }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Apps.PerProcessMemory },
 	},
 	{
-		"r", "routes", "`number` of routes; -1 for any", "0", counted,
+		"r", "routes", "Maximum `number` of routes; -1 for no limit", "0", counted,
 		func(q v3.Quota) *int { return q.Routes.TotalRoutes }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Routes.TotalRoutes },
 	},
 	{
-		"s", "service instances", "`number` of service instances; -1 for any", "0", counted,
+		"s", "service instances", "Maximum `number` of service instances; -1 for no limit", "0", counted,
 		func(q v3.Quota) *int { return q.Services.TotalServiceInstances }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Services.TotalServiceInstances },
 	},
 	{
-		"a", "app instances", "`number` of instances of apps; -1 for any", unlimited, counted,
+		"a", "app instances", "Maximum `number` of app instances; -1 for no limit", unlimited, counted,
 		func(q v3.Quota) *int { return q.Apps.TotalInstances }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Apps.TotalInstances },
 	},
 	{
-		"reserved-route-ports", "route ports", "`number` of routes with a port; -1 for any", "0", counted,
+		"reserved-route-ports", "route ports", "Maximum `number` of routes with a port; -1 for no limit", "0", counted,
 		func(q v3.Quota) *int { return q.Routes.TotalReservedPorts }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Routes.TotalReservedPorts },
 	},
 	{
-		"l", "log volume per second", "`bytes` that all processes print per second, such as 16K; -1 for any", unlimited, bytesPerSecond,
+		"l", "log volume per second", "Maximum log rate of all processes in `bytes` per second, such as 16K; -1 for no limit", unlimited, bytesPerSecond,
 		func(q v3.Quota) *int { return q.Apps.LogRateLimit }, func(q *v3.ChangeQuota) *v3.Nullable[int] { return &q.Apps.LogRateLimit },
 	},
 }
 
-// quotaKind is one of the two kinds: quotas of orgs, and quotas of spaces.
+// quotaKind is one of the two types of quotas: of orgs or of spaces.
 type quotaKind struct {
 	noun string                                                                              // org or space
-	has  string                                                                              // the relationship to those who have it
-	Kind func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) // of an org's spaces
-	body func(ctx context.Context, w command.Env) (*v3.QuotaRelationships, error)            // of a new one
+	has  string                                                                              // the relationship to the orgs or spaces that have it
+	Kind func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) // org: only for quotas of spaces
+	body func(ctx context.Context, w command.Env) (*v3.QuotaRelationships, error)            // relationships of a new quota
 }
 
 // QuotasOfOrgs are the quotas of orgs.
@@ -90,7 +92,7 @@ var QuotasOfOrgs = quotaKind{
 	body: func(context.Context, command.Env) (*v3.QuotaRelationships, error) { return nil, nil },
 }
 
-// QuotasOfSpaces are the quotas of spaces, which belong to an org.
+// QuotasOfSpaces are the quotas of spaces. Each of them belongs to an org.
 var QuotasOfSpaces = quotaKind{
 	noun: "space", has: "spaces",
 	Kind: func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) {
@@ -104,14 +106,14 @@ var QuotasOfSpaces = quotaKind{
 	},
 }
 
-// QuotaCommands are about the quotas of orgs and spaces.
+// QuotaCommands are the commands for the quotas of orgs and spaces.
 func QuotaCommands(g *command.Set) []*cli.Command {
 	out := append(quotaVerbs(g, QuotasOfOrgs), quotaVerbs(g, QuotasOfSpaces)...)
-	out = append(out, g.CommandWithEnv(command.Verb{Name: "unset-space-quota", Args: "SPACE SPACE_QUOTA", Category: quotasCategory, Usage: "take the quota from a space"},
+	out = append(out, g.CommandWithEnv(command.Verb{Name: "unset-space-quota", Args: "SPACE SPACE_QUOTA", Category: quotasCategory, Usage: "Remove a quota from a space"},
 		func(c *cli.Context, w command.Env) error {
 			return runAssignQuota(c.Context, quotaOptions{of: QuotasOfSpaces, Place: c.Args().First(), Name: c.Args().Get(1), Unset: true}, w)
 		}))
-	for _, cmd := range out { // the older names of quotas of orgs
+	for _, cmd := range out { // aliases with the older names, such as create-quota
 		if strings.Contains(cmd.Name, "org-quota") {
 			cmd.Aliases = []string{strings.Replace(cmd.Name, "org-quota", "quota", 1)}
 		}
@@ -120,7 +122,10 @@ func QuotaCommands(g *command.Set) []*cli.Command {
 }
 
 func quotaVerbs(g *command.Set, k quotaKind) []*cli.Command {
-	upper := strings.ToUpper(k.noun)
+	upper, one := strings.ToUpper(k.noun), "a "+k.noun
+	if k.noun == "org" {
+		one = "an org"
+	}
 	run := func(v command.Verb, fn func(context.Context, quotaOptions, command.Env) error) *cli.Command {
 		v.Category = quotasCategory
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
@@ -133,33 +138,38 @@ func quotaVerbs(g *command.Set, k quotaKind) []*cli.Command {
 	}
 	name := func(format string) string { return fmt.Sprintf(format, k.noun) }
 	return []*cli.Command{
-		run(command.Verb{Name: name("%s-quotas"), Usage: name("list the quotas for %ss"), Flags: []cli.Flag{command.JSONFlag()}}, runQuotas),
-		run(command.Verb{Name: name("%s-quota"), Args: upper + "_QUOTA", Usage: name("show a quota for %ss"), Flags: []cli.Flag{command.JSONFlag()}}, runQuota),
+		run(command.Verb{Name: name("%s-quotas"), Usage: name("List %s quotas"), Flags: []cli.Flag{command.JSONFlag()}}, runQuotas),
+		run(command.Verb{Name: name("%s-quota"), Args: upper + "_QUOTA", Usage: "Show " + one + " quota", Flags: []cli.Flag{command.JSONFlag()}}, runQuota),
 		run(command.Verb{
-			Name: name("create-%s-quota"), Args: "NAME", Usage: name("make a quota for %ss"), Flags: limitFlags("allow-paid-service-plans"),
-			About: noEffectNote + " One that is there already is fine.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
+			Name: name("create-%s-quota"), Args: "NAME", Usage: "Create " + one + " quota", Flags: limitFlags(true, "allow-paid-service-plans"),
+			About: quotaNote + " If the quota already exists, the command succeeds.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
 		}, runCreateQuota),
 		run(command.Verb{
-			Name: name("update-%s-quota"), Args: upper + "_QUOTA", Usage: name("change a quota for %ss"), About: "Limits that are not named stay.",
-			Flags: append(limitFlags("allow-paid-service-plans", "disallow-paid-service-plans"), &cli.StringFlag{Name: "n", Usage: "new `name`"}),
+			Name: name("update-%s-quota"), Args: upper + "_QUOTA", Usage: "Update " + one + " quota", About: "Limits without a flag stay the same.",
+			Flags: append(limitFlags(false, "allow-paid-service-plans", "disallow-paid-service-plans"), &cli.StringFlag{Name: "n", Usage: "New `name`"}),
 		}, runUpdateQuota),
-		run(command.Verb{Name: name("delete-%s-quota"), Args: upper + "_QUOTA", Usage: name("delete a quota for %ss"), Flags: []cli.Flag{command.ForceFlag()}}, runDeleteQuota),
-		run(command.Verb{Name: name("set-%s-quota"), Args: upper + " " + upper + "_QUOTA", Usage: name("give a quota to one %s"), About: noEffectNote}, runAssignQuota),
+		run(command.Verb{Name: name("delete-%s-quota"), Args: upper + "_QUOTA", Usage: "Delete " + one + " quota", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteQuota),
+		run(command.Verb{Name: name("set-%s-quota"), Args: upper + " " + upper + "_QUOTA", Usage: "Assign a quota to " + one, About: quotaNote}, runAssignQuota),
 	}
 }
 
 func quotaFlag() cli.Flag {
-	return &cli.StringFlag{Name: "quota", Aliases: []string{"q"}, Usage: "`quota` that it has"}
+	return &cli.StringFlag{Name: "quota", Aliases: []string{"q"}, Usage: "Assign this `quota`"}
 }
 
-// limitFlags are the flags of all limits, and those without a value.
-func limitFlags(others ...string) []cli.Flag {
+// limitFlags are the flags of all limits, and flags without a value. The flags of a
+// new quota show their defaults.
+func limitFlags(isNew bool, others ...string) []cli.Flag {
 	var out []cli.Flag
 	for _, l := range limits {
-		out = append(out, &cli.StringFlag{Name: l.flag, Usage: l.usage})
+		f := &cli.StringFlag{Name: l.flag, Usage: l.usage}
+		if isNew {
+			f.DefaultText = l.initial
+		}
+		out = append(out, f)
 	}
 	for _, name := range others {
-		out = append(out, command.BoolFlag(name, strings.ReplaceAll(name, "-", " ")))
+		out = append(out, command.BoolFlag(name, console.Capitalize(strings.ReplaceAll(name, "-", " "))))
 	}
 	return out
 }
@@ -167,7 +177,7 @@ func limitFlags(others ...string) []cli.Flag {
 type quotaOptions struct {
 	of                   quotaKind
 	Name, NewName, Place string // Place: org or space
-	Org                  string // of the space; empty: the targeted one
+	Org                  string // org of the space; empty: the targeted org
 	Force, Unset         bool
 	flags                *cli.Context
 }
@@ -203,7 +213,7 @@ func runQuotas(ctx context.Context, o quotaOptions, w command.Env) error {
 		}
 		table = append(table, append(row, allowed(q.Services.PaidServicesAllowed)))
 	}
-	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no quotas for " + o.of.noun + "s; dew create-" + o.of.noun + "-quota makes one"}.Show(w.Out)
+	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no " + o.of.noun + " quotas. To create one: dew create-" + o.of.noun + "-quota NAME"}.Show(w.Out)
 }
 
 func allowed(yes bool) string {
@@ -213,7 +223,7 @@ func allowed(yes bool) string {
 	return "disallowed"
 }
 
-// show writes a limit as its flag reads it.
+// show formats the limit of a quota in the format of its flag.
 func (l limit) show(q v3.Quota) string {
 	n := l.read(q)
 	switch {
@@ -227,7 +237,7 @@ func (l limit) show(q v3.Quota) string {
 	return strconv.Itoa(*n)
 }
 
-// quotaOf is the name of the quota that a filter finds; empty for none.
+// quotaOf is the name of the quota that a filter finds; empty if there is none.
 func quotaOf(ctx context.Context, k client.Kind[v3.Quota], w command.Env) (string, error) {
 	all, err := k.List(ctx, w.Client)
 	if err != nil || len(all) == 0 {
@@ -276,7 +286,8 @@ func (o quotaOptions) holders(ctx context.Context, q v3.Quota, ask *client.Clien
 	return names, nil
 }
 
-// change reads the flags. Without one a limit stays, or is as it is at first.
+// change reads the flags. A limit without a flag gets its default in a new quota, and
+// stays the same in an existing one.
 func (o quotaOptions) change(isNew bool) (v3.ChangeQuota, error) {
 	var q v3.ChangeQuota
 	for _, l := range limits {
@@ -296,7 +307,7 @@ func (o quotaOptions) change(isNew bool) (v3.ChangeQuota, error) {
 	}
 	allow, disallow := o.flags.Bool("allow-paid-service-plans"), o.flags.Bool("disallow-paid-service-plans")
 	if allow && disallow {
-		return q, console.UsageError("--allow-paid-service-plans and --disallow-paid-service-plans exclude each other")
+		return q, console.UsageError("--allow-paid-service-plans and --disallow-paid-service-plans cannot be used together")
 	}
 	if isNew || allow || disallow {
 		q.Services.PaidServicesAllowed = &allow
@@ -304,7 +315,7 @@ func (o quotaOptions) change(isNew bool) (v3.ChangeQuota, error) {
 	return q, nil
 }
 
-// parse reads a limit; -1 is none.
+// parse reads a limit; -1 means no limit.
 func (l limit) parse(text string) (v3.Nullable[int], error) {
 	if text == unlimited {
 		return v3.SetNull[int](), nil
@@ -322,7 +333,7 @@ func (l limit) parse(text string) (v3.Nullable[int], error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return v3.Set(0), fmt.Errorf("%q is no number of things: write one, or -1 for any", text)
+		return v3.Set(0), fmt.Errorf("%q is not a valid number: use 0 or more, or -1 for no limit", text)
 	}
 	return v3.Set(n), nil
 }
@@ -353,12 +364,12 @@ func runUpdateQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 		return err
 	}
 	if body.Name = o.NewName; o.flags.NumFlags() == 0 {
-		return console.UsageError("update-%s-quota needs a flag that says what is to change", o.of.noun)
+		return console.UsageError("update-%s-quota needs at least one flag", o.of.noun)
 	}
 	if q, err = k.Update(ctx, w.Client, q.GUID, body); err != nil {
-		return fmt.Errorf("cannot change %s %s: %w", k.Noun, o.Name, err)
+		return fmt.Errorf("cannot update %s %s: %w", k.Noun, o.Name, err)
 	}
-	w.Out.Say("Changed %s %s", k.Noun, q.Name)
+	w.Out.Say("Updated %s %s", k.Noun, q.Name)
 	return nil
 }
 
@@ -370,7 +381,7 @@ func runDeleteQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	return deleteOne(ctx, k, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
 }
 
-// runAssignQuota gives a quota to an org or a space, or takes it from a space.
+// runAssignQuota assigns a quota to an org or a space, or removes it from a space.
 func runAssignQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	k, q, err := o.find(ctx, w)
 	if err != nil {
@@ -387,15 +398,15 @@ func runAssignQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 			return nil
 		}
 		if err := k.Unrelate(ctx, w.Client, q.GUID, to); err != nil {
-			return fmt.Errorf("cannot take quota %s from %s %s: %w", o.Name, o.of.noun, o.Place, err)
+			return fmt.Errorf("cannot remove quota %s from %s %s: %w", o.Name, o.of.noun, o.Place, err)
 		}
-		w.Out.Say("%s %s has no quota any more", console.Capitalize(o.of.noun), o.Place)
+		w.Out.Say("Removed quota %s from %s %s", o.Name, o.of.noun, o.Place)
 		return nil
 	}
 	if err := k.Relate(ctx, w.Client, q.GUID, to); err != nil {
-		return fmt.Errorf("cannot give quota %s to %s %s: %w", o.Name, o.of.noun, o.Place, err)
+		return fmt.Errorf("cannot assign quota %s to %s %s: %w", o.Name, o.of.noun, o.Place, err)
 	}
-	w.Out.Say("%s %s has quota %s now", console.Capitalize(o.of.noun), o.Place, o.Name)
+	w.Out.Say("Assigned quota %s to %s %s", o.Name, o.of.noun, o.Place)
 	return nil
 }
 

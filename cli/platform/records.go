@@ -9,10 +9,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// noEffectNote is what the help says of things that nothing comes of on one machine.
-const noEffectNote = "It is a record: kept and shown, and nothing is refused, filtered or placed by it."
-
-// findOne finds one of a kind by name; the error offers a name that is near.
+// findOne finds a resource by name. If there is none, the error suggests the nearest
+// name.
 func findOne[T any](ctx context.Context, k client.Kind[T], name string, ask *client.Client) (T, error) {
 	one, err := k.ByName(ctx, ask, name)
 	if !command.IsMissing(err) {
@@ -25,11 +23,11 @@ func findOne[T any](ctx context.Context, k client.Kind[T], name string, ask *cli
 	return one, command.SuggestNearest(err, name, all, k.Name)
 }
 
-// createOne makes one of a kind; one that is there already is fine.
+// createOne creates a resource. It succeeds if the resource already exists.
 func createOne[T any](ctx context.Context, k client.Kind[T], name string, body any, w command.Env) error {
 	_, err := k.Create(ctx, w.Client, body)
 	if command.AlreadyExists(err) {
-		w.Out.Say("%s %s exists already", console.Capitalize(k.Noun), name)
+		w.Out.Say("%s %s already exists", console.Capitalize(k.Noun), name)
 		return nil
 	}
 	if err != nil {
@@ -39,14 +37,14 @@ func createOne[T any](ctx context.Context, k client.Kind[T], name string, body a
 	return nil
 }
 
-// deleteOne deletes one of a kind; one that is not there is fine.
+// deleteOne deletes a resource. It succeeds if the resource does not exist.
 func deleteOne[T any](ctx context.Context, k client.Kind[T], o command.DeleteOptions, w command.Env) error {
 	if ok, err := console.ConfirmUnless(ctx, w.Out, o.Force, "Delete "+k.Noun+" "+o.Name); err != nil || !ok {
 		return err
 	}
 	one, err := k.ByName(ctx, w.Client, o.Name)
 	if command.IsMissing(err) {
-		w.Out.Say("There is no %s %s", k.Noun, o.Name)
+		w.Out.Say("%s %s does not exist", console.Capitalize(k.Noun), o.Name)
 		return nil
 	}
 	if err != nil {

@@ -16,30 +16,31 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// origin of the users that the daemon keeps itself.
+// origin is the identity provider of the users that the daemon stores.
 const origin = client.Origin
 
-// role is something that one may be in an org or in a space.
+// role is a role of a user in an org or in a space.
 type role struct {
-	name  string // as cf writes it
-	kind  string // as the API does
-	space bool
-	may   string
+	name  string // in cf
+	kind  string // in the API
+	space bool   // of a space, not of an org
+	about string // what users with the role can do
 }
 
-// roles are all that can be given. Whoever has one of a space is a member of its
-// org, too.
+// roles are all roles that can be assigned. A user with a role in a space is always a
+// member of its org.
 var roles = []role{
-	{"OrgManager", "organization_manager", false, "manage spaces and members"},
-	{"BillingManager", "organization_billing_manager", false, "see the org"},
-	{"OrgAuditor", "organization_auditor", false, "see the org and its members"},
-	{"SpaceManager", "space_manager", true, "manage the space's members"},
-	{"SpaceDeveloper", "space_developer", true, "push, change and delete apps"},
-	{"SpaceAuditor", "space_auditor", true, "see apps"},
-	{"SpaceSupporter", "space_supporter", true, "see, start and stop apps"},
+	{"OrgManager", "organization_manager", false, "Manage the spaces and users of the org"},
+	{"BillingManager", "organization_billing_manager", false, "View the org"},
+	{"OrgAuditor", "organization_auditor", false, "View the org and its users"},
+	{"SpaceManager", "space_manager", true, "Manage the users of the space"},
+	{"SpaceDeveloper", "space_developer", true, "Push, change and delete apps"},
+	{"SpaceAuditor", "space_auditor", true, "View apps"},
+	{"SpaceSupporter", "space_supporter", true, "View, start and stop apps"},
 }
 
-// memberKind is the role of everybody in an org; it is given along with others.
+// memberKind is the role that every user of an org has. dew assigns it together with
+// other roles.
 const memberKind = "organization_user"
 
 // RoleNames are the names of the roles in orgs, or in spaces.
@@ -53,7 +54,7 @@ func RoleNames(space bool) []string {
 	return out
 }
 
-// roleName is a role as cf writes it.
+// roleName is the name of a role in cf.
 func roleName(kind string) string {
 	for _, r := range roles {
 		if r.kind == kind {
@@ -63,7 +64,7 @@ func roleName(kind string) string {
 	return "Member"
 }
 
-// parseRole reads the name of a role, as cf writes it or as the API does.
+// parseRole reads the name of a role, in the form of cf or of the API.
 func parseRole(typed string, space bool) (string, error) {
 	var names []string
 	for _, r := range roles {
@@ -75,11 +76,11 @@ func parseRole(typed string, space bool) (string, error) {
 		}
 		names = append(names, r.name)
 	}
-	what := "an org"
+	place := "an org"
 	if space {
-		what = "a space"
+		place = "a space"
 	}
-	text := fmt.Sprintf("there is no role %q of %s: it is one of %s", typed, what, strings.Join(names, ", "))
+	text := fmt.Sprintf("%q is not a role in %s: choose one of %s", typed, place, strings.Join(names, ", "))
 	if near := command.Nearest(strings.ToLower(typed), console.Names(names, strings.ToLower)); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", names[slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, near) })])
 	}
@@ -92,15 +93,15 @@ func rolesHelp(space bool) string {
 	b.WriteString("Roles:\n")
 	for _, r := range roles {
 		if r.space == space {
-			fmt.Fprintf(&b, "   %-15s %s\n", r.name, r.may)
+			fmt.Fprintf(&b, "   %-15s %s\n", r.name, r.about)
 		}
 	}
 	return b.String()
 }
 
-// RoleCommands are about roles.
+// RoleCommands are the commands for roles.
 func RoleCommands(g *command.Set) []*cli.Command {
-	clientFlag := command.BoolFlag("client", "USER is the id of a client")
+	clientFlag := command.BoolFlag("client", "USER is the ID of an OAuth client")
 	change := func(v command.Verb, run func(context.Context, roleOptions, command.Env) error) *cli.Command {
 		space := strings.Contains(v.Args, "SPACE")
 		v.Category, v.Flags = "Users", []cli.Flag{clientFlag}
@@ -114,17 +115,17 @@ func RoleCommands(g *command.Set) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		change(command.Verb{Name: "set-org-role", Args: "USER ORG ROLE", Usage: "give a user a role in an org", About: "Example:\n   dew set-org-role ada shop OrgManager"}, runSetRole),
-		change(command.Verb{Name: "unset-org-role", Args: "USER ORG ROLE", Usage: "take a role in an org away from a user", About: "Example:\n   dew unset-org-role ada shop OrgManager"}, runUnsetRole),
-		change(command.Verb{Name: "set-space-role", Args: "USER ORG SPACE ROLE", Usage: "give a user a role in a space", About: "Example:\n   dew set-space-role ada shop dev SpaceDeveloper"}, runSetRole),
-		change(command.Verb{Name: "unset-space-role", Args: "USER ORG SPACE ROLE", Usage: "take a role in a space away from a user", About: "Example:\n   dew unset-space-role ada shop dev SpaceDeveloper"}, runUnsetRole),
-		g.CommandWithEnv(command.Verb{Name: "org-users", Args: "ORG", Category: "Users", Usage: "list who has which role in an org", Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all-users", Aliases: []string{"a"}, Usage: "those with roles in its spaces, too", DisableDefaultText: true}, command.JSONFlag(),
+		change(command.Verb{Name: "set-org-role", Args: "USER ORG ROLE", Usage: "Assign an org role to a user", About: "Example:\n   dew set-org-role ada shop OrgManager"}, runSetRole),
+		change(command.Verb{Name: "unset-org-role", Args: "USER ORG ROLE", Usage: "Remove an org role from a user", About: "Example:\n   dew unset-org-role ada shop OrgManager"}, runUnsetRole),
+		change(command.Verb{Name: "set-space-role", Args: "USER ORG SPACE ROLE", Usage: "Assign a space role to a user", About: "Example:\n   dew set-space-role ada shop dev SpaceDeveloper"}, runSetRole),
+		change(command.Verb{Name: "unset-space-role", Args: "USER ORG SPACE ROLE", Usage: "Remove a space role from a user", About: "Example:\n   dew unset-space-role ada shop dev SpaceDeveloper"}, runUnsetRole),
+		g.CommandWithEnv(command.Verb{Name: "org-users", Args: "ORG", Category: "Users", Usage: "List the users of an org with their roles", Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all-users", Aliases: []string{"a"}, Usage: "Include users who have roles only in spaces of the org", DisableDefaultText: true}, command.JSONFlag(),
 		}},
 			func(c *cli.Context, w command.Env) error {
 				return runMembers(c.Context, roleOptions{Org: c.Args().First(), All: c.Bool("all-users")}, w)
 			}),
-		g.CommandWithEnv(command.Verb{Name: "space-users", Args: "ORG SPACE", Category: "Users", Usage: "list who has which role in a space", Flags: []cli.Flag{command.JSONFlag()}},
+		g.CommandWithEnv(command.Verb{Name: "space-users", Args: "ORG SPACE", Category: "Users", Usage: "List the users of a space with their roles", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error {
 				return runMembers(c.Context, roleOptions{Org: c.Args().First(), Space: c.Args().Get(1)}, w)
 			}),
@@ -134,10 +135,10 @@ func RoleCommands(g *command.Set) []*cli.Command {
 type roleOptions struct {
 	User, Org, Space, Role string
 	Client                 bool
-	All                    bool // of the spaces of the org, too
+	All                    bool // include the spaces of the org
 }
 
-// where finds the org, and the space if one is named.
+// place finds the org, and the space if the options name one.
 func (o roleOptions) place(ctx context.Context, w command.Env) (command.Target, error) {
 	org, err := command.FindOrg(ctx, w, o.Org)
 	if err != nil || o.Space == "" {
@@ -156,51 +157,52 @@ func runSetRole(ctx context.Context, o roleOptions, w command.Env) error {
 	if err != nil {
 		return err
 	}
-	who := v3.UserName{Username: o.User, Origin: origin}
+	user := v3.UserName{Username: o.User, Origin: origin}
 	if o.Client {
-		who = v3.UserName{GUID: o.User}
+		user = v3.UserName{GUID: o.User}
 	} else if _, err := findUser(ctx, w, o.User); err != nil {
 		return err
 	}
-	give := giveOrgRole
+	assign := assignOrgRole
 	if p.SpaceGUID != "" {
-		give = giveSpaceRole
+		assign = assignSpaceRole
 	}
-	err = give(ctx, w, kind, who, p)
+	err = assign(ctx, w, kind, user, p)
 	if hasAlready(err) {
-		w.Out.Say("%s is %s in %s already", o.User, roleName(kind), p)
+		w.Out.Say("%s already has role %s in %s", o.User, roleName(kind), p)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot make %s %s in %s: %w", o.User, roleName(kind), p, err)
+		return fmt.Errorf("cannot assign role %s in %s to %s: %w", roleName(kind), p, o.User, err)
 	}
-	w.Out.Say("%s is %s in %s now", o.User, roleName(kind), p)
+	w.Out.Say("Assigned role %s in %s to %s", roleName(kind), p, o.User)
 	return nil
 }
 
-// giveOrgRole gives a role in an org.
-func giveOrgRole(ctx context.Context, w command.Env, kind string, who v3.UserName, p command.Target) error {
+// assignOrgRole assigns a role in an org.
+func assignOrgRole(ctx context.Context, w command.Env, kind string, user v3.UserName, p command.Target) error {
 	_, err := w.Client.Users().CreateRole(ctx, v3.CreateRole{
-		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &who}, Organization: v3.To(p.OrgGUID)},
+		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &user}, Organization: v3.To(p.OrgGUID)},
 	})
 	return err
 }
 
-// giveSpaceRole gives a role in a space, which only a member of its org can have.
-func giveSpaceRole(ctx context.Context, w command.Env, kind string, who v3.UserName, p command.Target) error {
-	err := giveOrgRole(ctx, w, memberKind, who, p)
-	// A manager of the space only may not make members, and need not: the answer to
-	// the next request tells.
+// assignSpaceRole assigns a role in a space, and the membership of its org, which the
+// role requires.
+func assignSpaceRole(ctx context.Context, w command.Env, kind string, user v3.UserName, p command.Target) error {
+	err := assignOrgRole(ctx, w, memberKind, user, p)
+	// A user who manages only the space cannot add members to the org. If the user is
+	// not a member yet, the next request fails.
 	if err != nil && !hasAlready(err) && !forbidden(err) {
 		return err
 	}
 	_, err = w.Client.Users().CreateRole(ctx, v3.CreateRole{
-		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &who}, Space: v3.To(p.SpaceGUID)},
+		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &user}, Space: v3.To(p.SpaceGUID)},
 	})
 	return err
 }
 
-// hasAlready tells whether the answer says that the role is there.
+// hasAlready reports whether the API answered that the user already has the role.
 func hasAlready(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity && strings.Contains(e.Detail, "already has")
@@ -237,19 +239,19 @@ func runUnsetRole(ctx context.Context, o roleOptions, w command.Env) error {
 		return err
 	}
 	if len(held) == 0 {
-		w.Out.Say("%s is not %s in %s", o.User, roleName(kind), p)
+		w.Out.Say("%s does not have role %s in %s", o.User, roleName(kind), p)
 		return nil
 	}
 	for _, r := range held {
 		if err := w.Client.Users().DeleteRole(ctx, r.GUID); err != nil && !client.NotFound(err) {
-			return fmt.Errorf("cannot take %s in %s from %s: %w", roleName(kind), p, o.User, err)
+			return fmt.Errorf("cannot remove role %s in %s from %s: %w", roleName(kind), p, o.User, err)
 		}
 	}
-	w.Out.Say("%s is no %s in %s any more", o.User, roleName(kind), p)
+	w.Out.Say("Removed role %s in %s from %s", roleName(kind), p, o.User)
 	return nil
 }
 
-// memberRow is somebody with the roles that they have.
+// memberRow is a user with their roles.
 type memberRow struct {
 	GUID  string   `json:"guid"`
 	Name  string   `json:"name"`
@@ -282,7 +284,7 @@ func runMembers(ctx context.Context, o roleOptions, w command.Env) error {
 		return w.Out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.Out.Say("Nobody has a role in %s", p)
+		w.Out.Say("No users have a role in %s", p)
 		return nil
 	}
 	table := [][]string{{"user", "roles"}}
@@ -323,7 +325,7 @@ func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Cl
 	rows := make([]memberRow, 0, len(guids))
 	for _, guid := range guids {
 		slices.Sort(byUser[guid].Roles)
-		byUser[guid].Roles = slices.Compact(byUser[guid].Roles) // of several spaces
+		byUser[guid].Roles = slices.Compact(byUser[guid].Roles) // the same role in several spaces
 		rows = append(rows, *byUser[guid])
 	}
 	slices.SortFunc(rows, func(a, b memberRow) int { return strings.Compare(a.Name, b.Name) })

@@ -19,10 +19,13 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const groupsCategory = "Security groups"
+const (
+	groupsCategory = "Security groups"
+	groupNote      = "dew stores and shows security groups, but does not filter traffic by them."
+)
 
-// phase is when a group is for the containers of a space: while apps run, or while
-// they are staged.
+// phase is when a security group applies to the containers of a space: while apps run,
+// or while they are staged.
 type phase string
 
 const (
@@ -31,29 +34,29 @@ const (
 )
 
 func phaseFlag() cli.Flag {
-	return &cli.StringFlag{Name: "lifecycle", Value: string(running), Usage: "`running|staging`: for the containers that apps run in, or those that they are staged in"}
+	return &cli.StringFlag{Name: "lifecycle", Value: string(running), Usage: "Phase of apps in which the group applies: `running|staging`"}
 }
 
-// rulesHelp shows what is in a file of rules.
-const rulesHelp = `FILE has a JSON array of rules:
+// rulesHelp shows the format of a file with rules.
+const rulesHelp = `FILE contains a JSON array of rules:
    [
      {
        "protocol": "tcp",
        "destination": "10.0.11.0/24",
        "ports": "80,443",
-       "description": "http and https of zone A"
+       "description": "HTTP and HTTPS to zone A"
      }
    ]`
 
-// groupOptions are the arguments of commands about a security group.
+// groupOptions are the arguments of the commands for security groups.
 type groupOptions struct {
 	Name, File, Org, Space string
 	Phase                  phase
-	Global                 bool // for all spaces
+	Global                 bool // apply the group to all spaces
 	Force                  bool
 }
 
-// SecurityGroupCommands are about security groups.
+// SecurityGroupCommands are the commands for security groups.
 func SecurityGroupCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, groupOptions, command.Env) error) *cli.Command {
 		v.Category = groupsCategory
@@ -62,25 +65,25 @@ func SecurityGroupCommands(g *command.Set) []*cli.Command {
 			if c.IsSet("lifecycle") && o.Phase != running && o.Phase != staging {
 				return console.UsageError("--lifecycle must be running or staging, not %q", o.Phase)
 			}
-			if c.IsSet("space") && o.Space == "" { // a variable that is not set is not "all of them"
-				return console.UsageError("--space is empty: name a space, or leave it out for all spaces of the org")
+			if c.IsSet("space") && o.Space == "" { // an unset shell variable must not mean all spaces
+				return console.UsageError("--space is empty: pass the name of a space, or omit --space to bind all spaces of the org")
 			}
 			return fn(c.Context, o, w)
 		})
 	}
 	out := []*cli.Command{
-		run(command.Verb{Name: "security-groups", Usage: "list the security groups, and which spaces they are for", Flags: []cli.Flag{command.JSONFlag()}}, runGroups),
-		run(command.Verb{Name: "security-group", Args: "SECURITY_GROUP", Usage: "show a security group: its rules and the spaces that it is for", Flags: []cli.Flag{command.JSONFlag()}}, runGroup),
-		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "make a security group of the rules in a file", About: noEffectNote + " One that is there already is fine.\n\n" + rulesHelp}, runCreateGroup),
-		run(command.Verb{Name: "update-security-group", Args: "SECURITY_GROUP FILE", Usage: "give a security group the rules in a file", About: noEffectNote + "\n\n" + rulesHelp}, runUpdateGroup),
-		run(command.Verb{Name: "delete-security-group", Args: "SECURITY_GROUP", Usage: "delete a security group", Flags: []cli.Flag{command.ForceFlag()}}, func(ctx context.Context, o groupOptions, w command.Env) error {
+		run(command.Verb{Name: "security-groups", Usage: "List security groups and the spaces they are bound to", Flags: []cli.Flag{command.JSONFlag()}}, runGroups),
+		run(command.Verb{Name: "security-group", Args: "SECURITY_GROUP", Usage: "Show the rules of a security group and the spaces it is bound to", Flags: []cli.Flag{command.JSONFlag()}}, runGroup),
+		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "Create a security group with the rules in a file", About: groupNote + " If the security group already exists, the command succeeds.\n\n" + rulesHelp}, runCreateGroup),
+		run(command.Verb{Name: "update-security-group", Args: "SECURITY_GROUP FILE", Usage: "Replace the rules of a security group with the rules in a file", About: groupNote + "\n\n" + rulesHelp}, runUpdateGroup),
+		run(command.Verb{Name: "delete-security-group", Args: "SECURITY_GROUP", Usage: "Delete a security group", Flags: []cli.Flag{command.ForceFlag()}}, func(ctx context.Context, o groupOptions, w command.Env) error {
 			return deleteOne(ctx, client.SecurityGroups, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
 		}),
 		run(command.Verb{
-			Name: "bind-security-group", Args: "SECURITY_GROUP ORG", Usage: "give a security group to a space, or to all that an org has now", About: noEffectNote,
-			Flags: []cli.Flag{phaseFlag(), &cli.StringFlag{Name: "space", Usage: "`space` (default: all of the org)"}},
+			Name: "bind-security-group", Args: "SECURITY_GROUP ORG", Usage: "Bind a security group to a space, or to all existing spaces of an org", About: groupNote,
+			Flags: []cli.Flag{phaseFlag(), &cli.StringFlag{Name: "space", Usage: "Bind only this `space` (default: all spaces of the org)"}},
 		}, runBindGroup),
-		run(command.Verb{Name: "unbind-security-group", Args: "SECURITY_GROUP ORG SPACE", Usage: "take a security group from a space", Flags: []cli.Flag{phaseFlag()}}, runUnbindGroup),
+		run(command.Verb{Name: "unbind-security-group", Args: "SECURITY_GROUP ORG SPACE", Usage: "Unbind a security group from a space", Flags: []cli.Flag{phaseFlag()}}, runUnbindGroup),
 	}
 	for _, p := range []phase{running, staging} {
 		out = append(out, globalGroups(run, p)...)
@@ -88,7 +91,7 @@ func SecurityGroupCommands(g *command.Set) []*cli.Command {
 	return out
 }
 
-// globalGroups are the commands about groups that are for all spaces.
+// globalGroups are the commands for security groups that apply to all spaces.
 func globalGroups(run func(command.Verb, func(context.Context, groupOptions, command.Env) error) *cli.Command, p phase) []*cli.Command {
 	set := func(on bool) func(context.Context, groupOptions, command.Env) error {
 		return func(ctx context.Context, o groupOptions, w command.Env) error {
@@ -96,13 +99,13 @@ func globalGroups(run func(command.Verb, func(context.Context, groupOptions, com
 			return runGlobalGroup(ctx, o, w)
 		}
 	}
-	containers := map[phase]string{running: "for apps that run", staging: "for apps that are staged"}[p]
+	scope := map[phase]string{running: "running apps in all spaces", staging: "the staging of apps in all spaces"}[p]
 	return []*cli.Command{
-		run(command.Verb{Name: string(p) + "-security-groups", Usage: "list the security groups of all spaces " + containers, Flags: []cli.Flag{command.JSONFlag()}}, func(ctx context.Context, _ groupOptions, w command.Env) error {
+		run(command.Verb{Name: string(p) + "-security-groups", Usage: "List the security groups for " + scope, Flags: []cli.Flag{command.JSONFlag()}}, func(ctx context.Context, _ groupOptions, w command.Env) error {
 			return listGroups(ctx, client.SecurityGroups.Where("globally_enabled_"+string(p), "true"), w)
 		}),
-		run(command.Verb{Name: "bind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "give a security group to all spaces, " + containers, About: noEffectNote}, set(true)),
-		run(command.Verb{Name: "unbind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "no longer give a security group to all spaces, " + containers}, set(false)),
+		run(command.Verb{Name: "bind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "Bind a security group to " + scope, About: groupNote}, set(true)),
+		run(command.Verb{Name: "unbind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "Unbind a security group from " + scope}, set(false)),
 	}
 }
 
@@ -115,7 +118,7 @@ type groupRow struct {
 	Spaces   []boundSpace       `json:"spaces"`
 }
 
-// boundSpace is a space that a group is for.
+// boundSpace is a space that a security group is bound to.
 type boundSpace struct {
 	Org       string `json:"org"`
 	Space     string `json:"space"`
@@ -138,7 +141,7 @@ func viewGroup(g v3.SecurityGroup, all command.Places) groupRow {
 	return r
 }
 
-// lines are the spaces of a group for a table.
+// lines are the table rows of the spaces that the security group is bound to.
 func (r groupRow) lines() [][]string {
 	var out [][]string
 	if r.Globally.Running {
@@ -182,7 +185,7 @@ func listGroups(ctx context.Context, k client.Kind[v3.SecurityGroup], w command.
 			table = append(table, append([]string{name}, line...))
 		}
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no such security groups; dew create-security-group makes one"}.Show(w.Out)
+	return console.List{Rows: rows, Table: table, Empty: "No security groups found. To create one: dew create-security-group NAME FILE"}.Show(w.Out)
 }
 
 func runGroup(ctx context.Context, o groupOptions, w command.Env) error {
@@ -204,14 +207,14 @@ func runGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	}
 	lines := r.lines()
 	if len(lines) == 0 {
-		w.Out.Say("No space has it; dew bind-security-group gives it to one")
+		w.Out.Say("The security group is not bound to any space. To bind it: dew bind-security-group %s ORG", r.Name)
 		return nil
 	}
 	fmt.Fprintln(w.Out.Out)
 	return w.Out.Table(append([][]string{{"org", "space", "lifecycle"}}, lines...))
 }
 
-// readRules reads a file of rules.
+// readRules reads a file with rules.
 func readRules(file string) ([]v3.SecurityRule, error) {
 	b, err := command.ReadSmallFile(file)
 	if err != nil {
@@ -219,13 +222,13 @@ func readRules(file string) ([]v3.SecurityRule, error) {
 	}
 	rules, err := parseRules(b)
 	if err != nil {
-		return nil, console.UsageError("%s must have a JSON array of rules such as [{\"protocol\":\"tcp\",\"destination\":\"10.0.0.0/8\",\"ports\":\"443\"}]: %w", file, err)
+		return nil, console.UsageError("%s must contain a JSON array of rules, such as [{\"protocol\":\"tcp\",\"destination\":\"10.0.0.0/8\",\"ports\":\"443\"}]: %w", file, err)
 	}
 	return rules, nil
 }
 
-// parseRules reads rules. A key that is misspelt would be a rule that says less than
-// was meant.
+// parseRules reads rules. It rejects unknown keys, because a rule with a misspelt key
+// would do less than its author intended.
 func parseRules(b []byte) ([]v3.SecurityRule, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -234,10 +237,10 @@ func parseRules(b []byte) ([]v3.SecurityRule, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something behind it")
+		return nil, errors.New("there is more data after the array")
 	}
 	if rules == nil {
-		return nil, errors.New("it is none")
+		return nil, errors.New("it contains null")
 	}
 	return rules, nil
 }
@@ -264,13 +267,13 @@ func updateGroup(ctx context.Context, o groupOptions, body v3.ChangeSecurityGrou
 		return err
 	}
 	if _, err := client.SecurityGroups.Update(ctx, w.Client, g.GUID, body); err != nil {
-		return fmt.Errorf("cannot change security group %s: %w", o.Name, err)
+		return fmt.Errorf("cannot update security group %s: %w", o.Name, err)
 	}
-	w.Out.Say("Changed security group %s", o.Name)
+	w.Out.Say("Updated security group %s", o.Name)
 	return nil
 }
 
-// runGlobalGroup makes a group one of all spaces, or no longer.
+// runGlobalGroup binds a security group to all spaces, or unbinds it from all spaces.
 func runGlobalGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	on := v3.ChangeGloballyEnabled{Running: &o.Global}
 	if o.Phase == staging {
@@ -279,7 +282,7 @@ func runGlobalGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	return updateGroup(ctx, o, v3.ChangeSecurityGroup{GloballyEnabled: &on}, w)
 }
 
-// find finds the group and the spaces that the options name.
+// find finds the security group and the spaces that the options name.
 func (o groupOptions) find(ctx context.Context, w command.Env) (v3.SecurityGroup, []v3.Space, error) {
 	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.Client)
 	if err != nil {
@@ -302,7 +305,7 @@ func (o groupOptions) spaces(ctx context.Context, w command.Env) ([]v3.Space, er
 	return []v3.Space{s}, err
 }
 
-// bound are the spaces that have the group.
+// bound are the spaces that the security group is bound to.
 func (o groupOptions) bound(g v3.SecurityGroup) []v3.GUID {
 	if o.Phase == staging {
 		return g.Relationships.StagingSpaces.Data
@@ -321,10 +324,14 @@ func runBindGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	}
 	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: console.Names(spaces, func(s v3.Space) string { return s.GUID })}
 	if err := client.SecurityGroups.Relate(ctx, w.Client, g.GUID, to); err != nil {
-		return fmt.Errorf("cannot give security group %s to spaces of org %s: %w", o.Name, o.Org, err)
+		return fmt.Errorf("cannot bind security group %s to spaces of org %s: %w", o.Name, o.Org, err)
 	}
 	names := console.Names(spaces, func(s v3.Space) string { return s.Name })
-	w.Out.Say("Security group %s is for %s of org %s now (%s)", o.Name, strings.Join(names, ", "), o.Org, o.Phase)
+	noun := "space"
+	if len(names) > 1 {
+		noun = "spaces"
+	}
+	w.Out.Say("Bound security group %s to %s %s of org %s (%s)", o.Name, noun, strings.Join(names, ", "), o.Org, o.Phase)
 	return nil
 }
 
@@ -334,13 +341,13 @@ func runUnbindGroup(ctx context.Context, o groupOptions, w command.Env) error {
 		return err
 	}
 	if !slices.Contains(o.bound(g), v3.GUID{GUID: spaces[0].GUID}) {
-		w.Out.Say("Security group %s is not for space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
+		w.Out.Say("Security group %s is not bound to space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
 		return nil
 	}
 	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: []string{spaces[0].GUID}}
 	if err := client.SecurityGroups.Unrelate(ctx, w.Client, g.GUID, to); err != nil {
-		return fmt.Errorf("cannot take security group %s from space %s: %w", o.Name, o.Space, err)
+		return fmt.Errorf("cannot unbind security group %s from space %s: %w", o.Name, o.Space, err)
 	}
-	w.Out.Say("Security group %s is not for space %s of org %s any more (%s)", o.Name, o.Space, o.Org, o.Phase)
+	w.Out.Say("Unbound security group %s from space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
 	return nil
 }

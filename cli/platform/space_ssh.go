@@ -9,11 +9,11 @@ import (
 	"github.com/dewrun/dew/cli/command"
 )
 
-// SpaceSSHCommands say whether people may enter the instances of a space at all;
-// dew enable-ssh says it of one app.
+// SpaceSSHCommands are the commands that allow or disallow SSH access to the instances
+// of a space. dew enable-ssh does the same for one app.
 func SpaceSSHCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(ctx context.Context, space string, w command.Env) error) *cli.Command {
-		v.Args, v.Category = "SPACE", "Inside of instances"
+		v.Args, v.Category = "SPACE", "SSH"
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error { return fn(c.Context, c.Args().First(), w) })
 	}
 	set := func(allow bool) func(context.Context, string, command.Env) error {
@@ -22,13 +22,13 @@ func SpaceSSHCommands(g *command.Set) []*cli.Command {
 		}
 	}
 	return []*cli.Command{
-		run(command.Verb{Name: "allow-space-ssh", Usage: "let people into the instances of a space, where the app allows it, too"}, set(true)),
-		run(command.Verb{Name: "disallow-space-ssh", Usage: "let nobody into the instances of a space"}, set(false)),
-		run(command.Verb{Name: "space-ssh-allowed", Usage: "tell whether the instances of a space may be entered", Flags: []cli.Flag{command.JSONFlag()}}, runSpaceSSH),
+		run(command.Verb{Name: "allow-space-ssh", Usage: "Allow SSH access to instances in a space, for apps that have SSH enabled"}, set(true)),
+		run(command.Verb{Name: "disallow-space-ssh", Usage: "Disallow SSH access to all instances in a space"}, set(false)),
+		run(command.Verb{Name: "space-ssh-allowed", Usage: "Show whether SSH access is allowed in a space", Flags: []cli.Flag{command.JSONFlag()}}, runSpaceSSH),
 	}
 }
 
-// sshState writes whether a space may be entered.
+// sshState is the text for whether SSH access is allowed.
 func sshState(allowed bool) string {
 	if allowed {
 		return "allowed"
@@ -42,9 +42,9 @@ func runSetSpaceSSH(ctx context.Context, space string, allow bool, w command.Env
 		return err
 	}
 	if err := w.Client.Orgs().SetSpaceSSH(ctx, s.GUID, allow); err != nil {
-		return fmt.Errorf("cannot change ssh in space %s: %w", space, err)
+		return fmt.Errorf("cannot change SSH access in space %s: %w", space, err)
 	}
-	w.Out.Say("ssh is %s in %s", sshState(allow), command.TargetOf(org, s))
+	w.Out.Say("SSH access is %s in %s", sshState(allow), command.TargetOf(org, s))
 	return nil
 }
 
@@ -60,6 +60,6 @@ func runSpaceSSH(ctx context.Context, space string, w command.Env) error {
 	if w.Out.JSON {
 		return w.Out.Encode(map[string]bool{"allowed": allowed})
 	}
-	fmt.Fprintf(w.Out.Out, "ssh is %s in %s\n", sshState(allowed), command.TargetOf(org, s))
+	fmt.Fprintf(w.Out.Out, "SSH access is %s in %s\n", sshState(allowed), command.TargetOf(org, s))
 	return nil
 }

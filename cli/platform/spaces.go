@@ -14,30 +14,30 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// SpaceCommands are about spaces.
+// SpaceCommands are the commands for spaces.
 func SpaceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.CommandWithEnv(command.Verb{Name: "spaces", Category: "Orgs and spaces", Usage: "list the spaces of an org", Labels: "/v3/spaces", Flags: []cli.Flag{command.OrgFlag(), command.JSONFlag()}},
+		g.CommandWithEnv(command.Verb{Name: "spaces", Category: "Orgs and spaces", Usage: "List the spaces of an org", Labels: "/v3/spaces", Flags: []cli.Flag{command.OrgFlag(), command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runSpaces(c.Context, c.String("o"), w) }),
 		g.CommandWithEnv(command.Verb{
-			Name: "space", Args: "SPACE", Category: "Orgs and spaces", Usage: "show a space: its org and apps",
-			Flags: []cli.Flag{command.OrgFlag(), command.BoolFlag("guid", "print its guid and no more"), command.BoolFlag("security-group-rules", "show the rules of its security groups"), command.JSONFlag()},
+			Name: "space", Args: "SPACE", Category: "Orgs and spaces", Usage: "Show a space with its org and apps",
+			Flags: []cli.Flag{command.OrgFlag(), command.BoolFlag("guid", "Print only the guid of the space"), command.BoolFlag("security-group-rules", "Show the rules of the security groups of the space"), command.JSONFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runSpace(c.Context, command.SpaceOptions{Name: c.Args().First(), Org: c.String("o"), GUID: c.Bool("guid"), Rules: c.Bool("security-group-rules")}, w)
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "create-space", Alias: "csp", Args: "NAME", Category: "Orgs and spaces", Usage: "create a space, with yourself as its manager and developer",
-			About: "One that is there already is fine.\n\nExample:\n   dew create-space test -o shop", Flags: []cli.Flag{command.OrgFlag(), quotaFlag()},
+			Name: "create-space", Alias: "csp", Args: "NAME", Category: "Orgs and spaces", Usage: "Create a space, with yourself as its SpaceManager and SpaceDeveloper",
+			About: "If the space already exists, the command succeeds.\n\nExample:\n   dew create-space test -o shop", Flags: []cli.Flag{command.OrgFlag(), quotaFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runCreateSpace(c.Context, command.SpaceOptions{Name: c.Args().First(), Org: c.String("o"), Quota: c.String("quota")}, w)
 		}),
-		g.CommandWithEnv(command.Verb{Name: "rename-space", Args: "SPACE NEW_NAME", Category: "Orgs and spaces", Usage: "give a space another name", Flags: []cli.Flag{command.OrgFlag()}},
+		g.CommandWithEnv(command.Verb{Name: "rename-space", Args: "SPACE NEW_NAME", Category: "Orgs and spaces", Usage: "Rename a space", Flags: []cli.Flag{command.OrgFlag()}},
 			func(c *cli.Context, w command.Env) error {
 				return runRenameSpace(c.Context, command.SpaceOptions{Name: c.Args().First(), Org: c.String("o")}, c.Args().Get(1), w)
 			}),
 		g.CommandWithEnv(command.Verb{
-			Name: "delete-space", Args: "SPACE", Category: "Orgs and spaces", Usage: "delete a space with all its apps and routes",
-			Flags: []cli.Flag{command.OrgFlag(), command.BoolFlag("f", "do not ask")},
+			Name: "delete-space", Args: "SPACE", Category: "Orgs and spaces", Usage: "Delete a space with all its apps and routes",
+			Flags: []cli.Flag{command.OrgFlag(), command.BoolFlag("f", "Do not ask for confirmation")},
 		}, func(c *cli.Context, w command.Env) error {
 			return runDeleteSpace(c.Context, command.SpaceOptions{Name: c.Args().First(), Org: c.String("o"), Force: c.Bool("f")}, w)
 		}),
@@ -72,13 +72,13 @@ func runSpaces(ctx context.Context, org string, w command.Env) error {
 		return w.Out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.Out.Say("There are no spaces in org %s that you may see; dew create-space makes one", o.Name)
+		w.Out.Say("No spaces of org %s are visible to you. To create one: dew create-space NAME -o %s", o.Name, o.Name)
 		return nil
 	}
 	return w.Out.Table(table)
 }
 
-// spaceView is what `dew space` shows.
+// spaceView is the output of `dew space`.
 type spaceView struct {
 	GUID    string     `json:"guid"`
 	Name    string     `json:"name"`
@@ -104,7 +104,7 @@ func ruleLists(groups []v3.SecurityGroup) []ruleList {
 	return out
 }
 
-// readSpace asks for everything that a view has.
+// readSpace reads everything that a spaceView shows.
 func readSpace(ctx context.Context, org v3.Organization, s v3.Space, w command.Env) (spaceView, error) {
 	v := spaceView{GUID: s.GUID, Name: s.Name, Org: org.Name}
 	apps, err := w.Client.Apps().ListIn(ctx, s.GUID)
@@ -176,28 +176,28 @@ func runSpace(ctx context.Context, o command.SpaceOptions, w command.Env) error 
 	return v.print(w.Out, o.Rules)
 }
 
-// runCreateSpace creates a space and gives whoever made it the roles to work in
-// it, as cf does. Over the socket one is the administrator and needs none.
+// runCreateSpace creates a space and assigns its creator the roles to work in it, as cf
+// does. Over the socket the creator is the administrator, who needs no roles.
 func runCreateSpace(ctx context.Context, o command.SpaceOptions, w command.Env) error {
 	org, err := command.FindOrg(ctx, w, o.Org)
 	if err != nil {
 		return err
 	}
 	quota := quotaOptions{of: QuotasOfSpaces, Place: o.Name, Name: o.Quota, Org: o.Org}
-	if o.Quota != "" { // before anything is made
+	if o.Quota != "" { // fail before the space is created
 		if _, _, err := quota.find(ctx, w); err != nil {
 			return err
 		}
 	}
 	s, err := w.Client.Orgs().CreateSpace(ctx, org.GUID, o.Name)
 	if command.AlreadyExists(err) {
-		w.Out.Say("Space %s exists already in org %s", o.Name, org.Name)
+		w.Out.Say("Space %s already exists in org %s", o.Name, org.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create space %s: %w", o.Name, err)
 	}
-	w.Out.Say("Created space %s in org %s; dew target -o %s -s %s works in it", o.Name, org.Name, org.Name, o.Name)
+	w.Out.Say("Created space %s in org %s. To target it: dew target -o %s -s %s", o.Name, org.Name, org.Name, o.Name)
 	if o.Quota != "" {
 		if err := runAssignQuota(ctx, quota, w); err != nil {
 			return err
@@ -206,13 +206,13 @@ func runCreateSpace(ctx context.Context, o command.SpaceOptions, w command.Env) 
 	if w.URL == "" {
 		return nil
 	}
-	who := v3.UserName{Username: w.Session.User, Origin: origin}
+	user := v3.UserName{Username: w.Session.User, Origin: origin}
 	if w.Session.Client != "" {
-		who = v3.UserName{GUID: w.Session.Client}
+		user = v3.UserName{GUID: w.Session.Client}
 	}
 	for _, role := range []string{"space_manager", "space_developer"} {
-		if err := giveSpaceRole(ctx, w, role, who, command.TargetOf(org, s)); err != nil && !hasAlready(err) {
-			return fmt.Errorf("the space is there; cannot make you its %s: %w", roleName(role), err)
+		if err := assignSpaceRole(ctx, w, role, user, command.TargetOf(org, s)); err != nil && !hasAlready(err) {
+			return fmt.Errorf("created the space, but cannot assign you role %s: %w", roleName(role), err)
 		}
 	}
 	return nil
@@ -236,7 +236,7 @@ func runRenameSpace(ctx context.Context, o command.SpaceOptions, to string, w co
 	return nil
 }
 
-// runDeleteSpace deletes a space; one that is not there is fine.
+// runDeleteSpace deletes a space. It succeeds if the space does not exist.
 func runDeleteSpace(ctx context.Context, o command.SpaceOptions, w command.Env) error {
 	if !o.Force {
 		if yes, err := w.Out.Confirm(ctx, "Delete space "+o.Name+" with all its apps"); err != nil || !yes {
@@ -245,7 +245,7 @@ func runDeleteSpace(ctx context.Context, o command.SpaceOptions, w command.Env) 
 	}
 	_, s, err := o.Find(ctx, w)
 	if command.IsMissing(err) {
-		w.Out.Say("There is no space %s", o.Name)
+		w.Out.Say("Space %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 
 type targetOptions struct{ Org, Space string }
 
-// TargetCommands show and set the targeted org and space.
+// TargetCommands are the commands that show and set the targeted org and space.
 func TargetCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.CommandWithEnv(command.Verb{
-		Name: "target", Alias: "t", Category: "Login", Usage: "choose the org and the space to work in; without flags show them",
-		About: "The target is remembered for each daemon, also for the one of this machine. Without one it is org local, space dev, which a daemon makes at its first start.\n\nExamples:\n   dew target\n   dew target -o shop -s dev\n   dew target -s test",
+		Name: "target", Alias: "t", Category: "Login", Usage: "Set or show the targeted org and space",
+		About: "dew stores a target for each daemon, including the one of this machine. Without a target, dew uses org local and space dev, which a daemon creates when it first starts.\n\nExamples:\n   dew target\n   dew target -o shop -s dev\n   dew target -s test",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "o", Usage: "`org`; its only space is targeted too"},
-			&cli.StringFlag{Name: "s", Usage: "`space`, of the targeted org if -o is not given"},
+			&cli.StringFlag{Name: "o", Usage: "Target `org`; if it has only one space, dew targets that space"},
+			&cli.StringFlag{Name: "s", Usage: "Target `space`; without -o, a space of the targeted org"},
 			command.JSONFlag(),
 		},
 	}, func(c *cli.Context, w command.Env) error {
@@ -27,9 +27,9 @@ func TargetCommands(g *command.Set) []*cli.Command {
 	})}
 }
 
-// targetView is what `dew target` shows.
+// targetView is the output of `dew target`.
 type targetView struct {
-	API   string `json:"api"` // or the socket
+	API   string `json:"api"` // URL, or path of the socket
 	User  string `json:"user,omitempty"`
 	Org   string `json:"org,omitempty"`
 	Space string `json:"space,omitempty"`
@@ -79,12 +79,13 @@ func showTarget(ctx context.Context, w command.Env) error {
 		return err
 	}
 	if v.Space == "" {
-		w.Out.Say("No space is targeted; dew target -o ORG -s SPACE says where to work")
+		w.Out.Say("No space is targeted. To choose one: dew target -o ORG -s SPACE")
 	}
 	return nil
 }
 
-// withSpace adds the space: the one of the name, else the only one of the org.
+// withSpace adds a space to the target: the one with the name, or without a name the
+// only space of the org.
 func withSpace(ctx context.Context, p command.Target, name string, w command.Env) (command.Target, error) {
 	if name != "" {
 		s, err := command.FindSpace(ctx, w, v3.Organization{GUID: p.OrgGUID, Name: p.Org}, name)
@@ -98,8 +99,8 @@ func withSpace(ctx context.Context, p command.Target, name string, w command.Env
 	return p, err
 }
 
-// chooseTarget is the target after a login: what the options say, else what there
-// is only one of, else what the user picks.
+// chooseTarget sets the target after a login: the org and space of the options,
+// otherwise the only ones there are, otherwise the ones that the user picks.
 func chooseTarget(ctx context.Context, o targetOptions, w command.Env) error {
 	if o.Org == "" {
 		orgs, err := w.Client.Orgs().List(ctx)
@@ -130,7 +131,7 @@ func chooseTarget(ctx context.Context, o targetOptions, w command.Env) error {
 	return runTarget(ctx, o, w)
 }
 
-// chooseName is the only name, or the one that the user picks, or nothing.
+// chooseName is the only name, or the name that the user picks; empty if there is none.
 func chooseName(ctx context.Context, kind string, names []string, out *console.Console) (string, error) {
 	switch len(names) {
 	case 0:

@@ -15,22 +15,22 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// usageOptions say which usage events are listed.
+// usageOptions select the usage events to list.
 type usageOptions struct {
 	Since          time.Time
 	Apps, Services bool
 	Newest         int // 0: all
 }
 
-// UsageCommands list usage events.
+// UsageCommands are the commands for usage events.
 func UsageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
-		Name: "usage-events", Category: "Platform", Usage: "list what apps and services began and ceased to take, newest first",
-		About: "For those who count memory and services; it takes an administrator.\n\nExamples:\n   dew usage-events --since 24h\n   dew usage-events --services --json",
+		Name: "usage-events", Category: "Platform", Usage: "List usage events, newest first",
+		About: "Usage events record when apps, tasks, builds and service instances start and stop using resources, for metering. Only administrators can list them.\n\nExamples:\n   dew usage-events --since 24h\n   dew usage-events --services --json",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Usage: "events from a `time` on, such as 10m, 24h or 2026-01-31T08:00:00Z"},
-			command.BoolFlag("apps", "of apps and their tasks and builds alone"), command.BoolFlag("services", "of services alone"),
-			&cli.IntFlag{Name: "n", Usage: "at most so many, the newest (`count`)"}, command.JSONFlag(),
+			&cli.StringFlag{Name: "since", Usage: "Show only events since this `time`, such as 10m, 24h or 2026-01-31T08:00:00Z"},
+			command.BoolFlag("apps", "Show only events of apps, tasks and builds"), command.BoolFlag("services", "Show only events of service instances"),
+			&cli.IntFlag{Name: "n", Usage: "Show only the newest `count` events", DefaultText: "all"}, command.JSONFlag(),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := usageOptions{Apps: c.Bool("apps"), Services: c.Bool("services"), Newest: c.Int("n")}
@@ -42,7 +42,7 @@ func UsageCommands(g *command.Set) []*cli.Command {
 			o.Since = t
 		}
 		if c.IsSet("n") && o.Newest < 1 {
-			return console.UsageError("-n: %d is less than 1", o.Newest)
+			return console.UsageError("-n must be at least 1, not %d", o.Newest)
 		}
 		return runUsage(c.Context, o, ask, out)
 	})}
@@ -81,16 +81,16 @@ func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *cons
 			rows = append(rows, serviceUsageRow(e))
 		}
 	}
-	// Each list is sorted by itself, and events of one second stay in their order.
+	// The sort is stable: events of the same second keep the order of their list.
 	slices.SortStableFunc(rows, func(a, b usageRow) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	if o.Newest > 0 {
 		rows = rows[:min(o.Newest, len(rows))]
 	}
-	table := [][]string{{"time", "kind", "state", "name", "part", "space", "takes"}}
+	table := [][]string{{"time", "kind", "state", "name", "process or plan", "space", "memory"}}
 	for _, r := range rows {
 		table = append(table, []string{r.CreatedAt.Local().Format(time.DateTime), r.Kind, strings.ToLower(r.State), r.Name, r.Part, r.Space, r.size()})
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no usage events that you may see"}.Show(out)
+	return console.List{Rows: rows, Table: table, Empty: "No usage events are visible to you"}.Show(out)
 }
 
 func appUsageRow(e v3.AppUsageEvent) usageRow {
@@ -107,7 +107,7 @@ func serviceUsageRow(e v3.ServiceUsageEvent) usageRow {
 	}
 }
 
-// size is the number of instances and their memory.
+// size is the number of instances and the memory of each.
 func (r usageRow) size() string {
 	if r.Memory == nil || r.Memory.Current == 0 {
 		return ""

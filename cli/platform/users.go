@@ -16,29 +16,29 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// UserCommands are about users.
+// UserCommands are the commands for users.
 func UserCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.CommandWithEnv(command.Verb{Name: "users", Category: "Users", Usage: "list the users", Flags: []cli.Flag{command.JSONFlag()}},
+		g.CommandWithEnv(command.Verb{Name: "users", Category: "Users", Usage: "List users", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runUsers(c.Context, w) }),
 		g.CommandWithEnv(command.Verb{
-			Name: "create-user", Args: "NAME [PASSWORD]", Category: "Users", Usage: "create a user",
-			About: "The password is asked for, or read from stdin; as an argument it is seen by everybody on the machine. A user who has no role sees nothing: dew set-space-role gives one.\n\nExamples:\n   dew create-user ada --email ada@example.com\n   dew create-user ci --password-stdin < secret",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "email", Usage: "`address` that notifications go to (default: the name, if it is one)"}, command.PasswordFlag(), command.BoolFlag("password-prompt", "ask for the password, as without it")},
+			Name: "create-user", Args: "NAME [PASSWORD]", Category: "Users", Usage: "Create a user",
+			About: "dew asks for the password, or reads it from stdin. Avoid the PASSWORD argument: all users of this machine can see it. A user without a role cannot see anything: assign a role with dew set-space-role.\n\nExamples:\n   dew create-user ada --email ada@example.com\n   dew create-user ci --password-stdin < secret",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "email", Usage: "Email `address` for notifications (default: NAME, if it is an email address)"}, command.PasswordFlag(), command.BoolFlag("password-prompt", "Ask for the password (the default)")},
 		}, func(c *cli.Context, w command.Env) error {
 			if c.Bool("password-prompt") && c.NArg() > 1 {
-				return console.UsageError("create-user takes PASSWORD or --password-prompt")
+				return console.UsageError("create-user takes PASSWORD or --password-prompt, not both")
 			}
 			return runCreateUser(c.Context, userOptions{Name: c.Args().First(), Password: c.Args().Get(1), Email: c.String("email"), Stdin: c.Bool("password-stdin")}, w)
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "delete-user", Args: "USER", Category: "Users", Usage: "delete a user with all their roles", Flags: []cli.Flag{command.BoolFlag("f", "do not ask")},
+			Name: "delete-user", Args: "USER", Category: "Users", Usage: "Delete a user and all their roles", Flags: []cli.Flag{command.BoolFlag("f", "Do not ask for confirmation")},
 		}, func(c *cli.Context, w command.Env) error {
 			return runDeleteUser(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "passwd", Alias: "pw", Args: "[USER]", Category: "Users", Usage: "change your password, or as an administrator that of a user",
-			About: "With --password-stdin the new password is read from stdin; of one's own the old one stands on the line before it.\n\nExamples:\n   dew passwd\n   dew passwd ada",
+			Name: "passwd", Alias: "pw", Args: "[USER]", Category: "Users", Usage: "Change your password, or as an administrator the password of another user",
+			About: "With --password-stdin, dew reads the new password from stdin. To change your own password, put the old password on the line before it.\n\nExamples:\n   dew passwd\n   dew passwd ada",
 			Flags: []cli.Flag{command.PasswordFlag()},
 		}, func(c *cli.Context, w command.Env) error {
 			return runPasswd(c.Context, g, userOptions{Name: c.Args().First(), Stdin: c.Bool("password-stdin")}, w)
@@ -46,7 +46,7 @@ func UserCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// userName is a user's name; a client has none.
+// userName is the name of a user. A client has none: then it is the presentation name.
 func userName(u v3.User) string {
 	if u.Username != nil && *u.Username != "" {
 		return *u.Username
@@ -54,7 +54,7 @@ func userName(u v3.User) string {
 	return u.PresentationName
 }
 
-// findUser finds a user by name; the error offers a name that is near.
+// findUser finds a user by name. If there is none, the error suggests the nearest name.
 func findUser(ctx context.Context, w command.Env, name string) (v3.User, error) {
 	u, err := w.Client.Users().ByName(ctx, name)
 	if !command.IsMissing(err) {
@@ -102,9 +102,9 @@ type userOptions struct {
 	Stdin                 bool
 }
 
-// runCreateUser creates a user; one that is there already is fine.
+// runCreateUser creates a user. It succeeds if the user already exists.
 func runCreateUser(ctx context.Context, o userOptions, w command.Env) error {
-	password, err := w.Out.Password(ctx, console.SecretOptions{Given: o.Password, Stdin: o.Stdin, Prompt: "Password of " + o.Name, New: true, Flag: "--password-stdin"})
+	password, err := w.Out.Password(ctx, console.SecretOptions{Given: o.Password, Stdin: o.Stdin, Prompt: "Password for " + o.Name, New: true, Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
@@ -113,17 +113,17 @@ func runCreateUser(ctx context.Context, o userOptions, w command.Env) error {
 	}
 	_, err = w.Client.Users().CreateAccount(ctx, client.NewAccount{Name: o.Name, Password: password, Email: o.Email})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		w.Out.Say("User %s exists already", o.Name)
+		w.Out.Say("User %s already exists", o.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create user %s: %w", o.Name, err)
 	}
-	w.Out.Say("Created user %s; dew set-space-role %s ORG SPACE SpaceDeveloper lets them work", o.Name, o.Name)
+	w.Out.Say("Created user %s. To assign a role: dew set-space-role %s ORG SPACE SpaceDeveloper", o.Name, o.Name)
 	return nil
 }
 
-// runDeleteUser deletes a user; one that is not there is fine.
+// runDeleteUser deletes a user. It succeeds if the user does not exist.
 func runDeleteUser(ctx context.Context, o command.DeleteOptions, w command.Env) error {
 	if !o.Force {
 		if yes, err := w.Out.Confirm(ctx, "Delete user "+o.Name); err != nil || !yes {
@@ -132,13 +132,13 @@ func runDeleteUser(ctx context.Context, o command.DeleteOptions, w command.Env) 
 	}
 	u, err := w.Client.Users().ByName(ctx, o.Name)
 	if command.IsMissing(err) {
-		w.Out.Say("There is no user %s", o.Name)
+		w.Out.Say("User %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	// First the roles: an account that is gone takes nothing away any more.
+	// The roles first: they cannot be deleted once the account is gone.
 	defer w.Out.Wait("Deleting user %s", o.Name).End()
 	if err := w.Client.Users().Delete(ctx, u.GUID); err != nil && !client.NotFound(err) {
 		return fmt.Errorf("cannot delete user %s: %w", o.Name, err)
@@ -157,25 +157,25 @@ func runPasswd(ctx context.Context, g *command.Set, o userOptions, w command.Env
 		return setPassword(ctx, o, w)
 	}
 	if w.URL == "" || own.UserID == "" {
-		return console.UsageError("passwd needs USER where no user is logged in")
+		return console.UsageError("passwd needs USER, because no user is logged in")
 	}
 	old, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Old password", Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
-	fresh, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "New password", New: true, Flag: "--password-stdin"})
+	newPassword, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "New password", New: true, Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
-	if err := w.Client.Users().SetPassword(ctx, own.UserID, old, fresh); err != nil {
+	if err := w.Client.Users().SetPassword(ctx, own.UserID, old, newPassword); err != nil {
 		return fmt.Errorf("cannot change the password: %w", err)
 	}
 	w.Out.Say("Changed the password of %s", w.Session.User)
-	return loginAgain(ctx, g, w, fresh)
+	return loginAgain(ctx, g, w, newPassword)
 }
 
-// loginAgain logs in with the new password: the daemon may have ended what was
-// begun with the old one.
+// loginAgain logs in with the new password, because the daemon can have revoked the
+// session that was created with the old one.
 func loginAgain(ctx context.Context, g *command.Set, w command.Env, password string) error {
 	plain, err := g.AnonymousClient(w.Endpoint)
 	if err != nil {
@@ -198,11 +198,11 @@ func setPassword(ctx context.Context, o userOptions, w command.Env) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "New password of " + o.Name, New: true, Flag: "--password-stdin"})
+	newPassword, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "New password for " + o.Name, New: true, Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
-	if err := w.Client.Users().SetPassword(ctx, u.GUID, "", fresh); err != nil {
+	if err := w.Client.Users().SetPassword(ctx, u.GUID, "", newPassword); err != nil {
 		return fmt.Errorf("cannot change the password of %s: %w", o.Name, err)
 	}
 	w.Out.Say("Changed the password of %s", o.Name)

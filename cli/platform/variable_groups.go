@@ -14,29 +14,30 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const variablesCategory = "Variables of all apps"
+const variablesCategory = "Environment variable groups"
 
-// variableGroups are the variables that all apps have, by when they have them.
-var variableGroups = []struct{ name, short, when string }{
-	{"running", "r", "while they run, from their next start on"},
-	{"staging", "s", "while they are staged"},
+// variableGroups are the two environment variable groups, and when apps get their
+// variables.
+var variableGroups = []struct{ name, short, next string }{
+	{"running", "r", "they start"},
+	{"staging", "s", "they are staged"},
 }
 
-// VariableGroupCommands are about the environment variables of all apps.
+// VariableGroupCommands are the commands for environment variable groups.
 func VariableGroupCommands(g *command.Set) []*cli.Command {
 	var out []*cli.Command
 	for _, group := range variableGroups {
 		out = append(out,
 			g.Command(command.Verb{
 				Name: group.name + "-environment-variable-group", Alias: group.short + "evg", Category: variablesCategory,
-				Usage: "show the variables that all apps have " + group.when, Flags: []cli.Flag{command.JSONFlag()},
+				Usage: "Show the environment variables that all apps get when " + group.next, Flags: []cli.Flag{command.JSONFlag()},
 			}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runVariableGroup(c.Context, group.name, ask, out)
 			}),
 			g.Command(command.Verb{
 				Name: "set-" + group.name + "-environment-variable-group", Alias: "s" + group.short + "evg", Args: "VARIABLES", Category: variablesCategory,
-				Usage: "say which variables all apps have " + group.when,
-				About: "VARIABLES is a JSON object, or the name of a file with one. Those that are not in it go.\n\nExample:\n   dew set-" + group.name + "-environment-variable-group '{\"HTTP_PROXY\":\"http://10.0.0.1:3128\"}'",
+				Usage: "Set the environment variables that all apps get when " + group.next,
+				About: "VARIABLES is a JSON object, or the name of a file that contains one. It replaces the whole group: dew removes variables that it does not contain. Apps get the new values the next time " + group.next + ".\n\nExample:\n   dew set-" + group.name + "-environment-variable-group '{\"HTTP_PROXY\":\"http://10.0.0.1:3128\"}'",
 			}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetVariableGroup(c.Context, group.name, c.Args().First(), ask, out)
 			}))
@@ -53,7 +54,7 @@ func runVariableGroup(ctx context.Context, name string, ask *client.Client, out 
 	for _, key := range slices.Sorted(maps.Keys(vars.Var)) {
 		table = append(table, []string{key, vars.Var[key]})
 	}
-	return console.List{Rows: vars.Var, Table: table, Empty: "There are no variables that all apps have (" + name + ")"}.Show(out)
+	return console.List{Rows: vars.Var, Table: table, Empty: "The " + name + " environment variable group is empty"}.Show(out)
 }
 
 func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Client, out *console.Console) error {
@@ -63,7 +64,7 @@ func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Cl
 	}
 	wanted := map[string]*string{}
 	if err := json.Unmarshal(text, &wanted); err != nil {
-		return console.UsageError("VARIABLES must have texts as values, such as {\"name\":\"value\"}: %w", err)
+		return console.UsageError("the values in VARIABLES must be strings, such as {\"name\":\"value\"}: %w", err)
 	}
 	before, err := ask.Daemon().EnvVarGroup(ctx, name)
 	if err != nil {
@@ -75,8 +76,8 @@ func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Cl
 		}
 	}
 	if err := ask.Daemon().UpdateEnvVarGroup(ctx, name, wanted); err != nil {
-		return fmt.Errorf("cannot set the variables of all apps (%s): %w", name, err)
+		return fmt.Errorf("cannot set the %s environment variable group: %w", name, err)
 	}
-	out.Say("Set the variables of all apps (%s)", name)
+	out.Say("Set the %s environment variable group", name)
 	return nil
 }

@@ -37,17 +37,17 @@ type file struct {
 	open func() (io.ReadCloser, error) // a link's content is its target
 }
 
-// archiveMode is what files from an archive get: an archive made elsewhere may
-// not say what can be run.
+// archiveMode is the mode of files from an archive: archives from other systems can lack
+// the permission to execute.
 const archiveMode fs.FileMode = 0o744
 
-// gather finds the bits at a path: a folder, or a zip, jar or war.
+// gather lists the files at a path: a folder, or a zip, jar or war.
 func gather(root string, out *console.Console) (*bits, error) {
 	info, err := os.Stat(root)
 	if err != nil {
 		return nil, &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("cannot find the files: %w", err),
-			Advice: "give a folder, zip, jar or war",
+			Advice: "The path must be a folder, zip, jar or war",
 		}
 	}
 	var b *bits
@@ -60,7 +60,7 @@ func gather(root string, out *console.Console) (*bits, error) {
 		return nil, err
 	}
 	if len(b.files) == 0 {
-		return nil, errors.Join(fmt.Errorf("there is nothing to push in %s: it is empty, or %s leaves out everything", root, ignoreFile), b.close())
+		return nil, errors.Join(fmt.Errorf("nothing to upload in %s: it is empty, or %s excludes all files", root, ignoreFile), b.close())
 	}
 	slices.SortFunc(b.files, func(x, y file) int { return strings.Compare(x.path, y.path) })
 	return b, nil
@@ -75,7 +75,7 @@ func gatherFolder(root string, out *console.Console) (*bits, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err = filepath.EvalSymlinks(root) // a walk does not enter a link, not even at its root
+	root, err = filepath.EvalSymlinks(root) // WalkDir does not follow links, not even at the root
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the app's files: %w", err)
 	}
@@ -89,7 +89,7 @@ func gatherFolder(root string, out *console.Console) (*bits, error) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if rules.itself(rel, d.IsDir()) { // folders above it were not skipped
+		if rules.itself(rel, d.IsDir()) { // its parent folders are not ignored
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -101,7 +101,7 @@ func gatherFolder(root string, out *console.Console) (*bits, error) {
 	return b, err
 }
 
-// add takes one entry of a folder.
+// add adds one entry of a folder.
 func (b *bits) add(name, rel string, d fs.DirEntry, out *console.Console) error {
 	info, err := d.Info()
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *bits) add(name, rel string, d fs.DirEntry, out *console.Console) error 
 		f.size = info.Size()
 		f.open = func() (io.ReadCloser, error) { return os.Open(name) }
 	default:
-		out.Warn(rel + " is neither a file nor a folder nor a link, and is left out")
+		out.Warn("skipped " + rel + ": it is not a file, folder or link")
 		return nil
 	}
 	b.files = append(b.files, f)
@@ -155,8 +155,7 @@ func gatherArchive(name string) (*bits, error) {
 	return b, nil
 }
 
-// dropFullFolders leaves only folders with nothing in them: the others come with
-// what they hold.
+// dropFullFolders removes folders that are not empty: their files imply them.
 func (b *bits) dropFullFolders() {
 	full := map[string]bool{}
 	for _, f := range b.files {
@@ -165,8 +164,8 @@ func (b *bits) dropFullFolders() {
 	b.files = slices.DeleteFunc(b.files, func(f file) bool { return f.mode.IsDir() && full[f.path] })
 }
 
-// named tells whether the file is known by its content: empty files, folders and
-// links are not.
+// named reports whether dewd can find the file by its checksum. That does not apply to
+// empty files, folders and links.
 func (f file) named() bool { return f.mode.IsRegular() && f.size > 0 }
 
 func (f file) resource() v3.Resource {
@@ -176,7 +175,7 @@ func (f file) resource() v3.Resource {
 	}
 }
 
-// hash finds the checksums of all files, several at a time.
+// hash computes the checksums of all files in parallel.
 func (b *bits) hash(ctx context.Context) error {
 	next := make(chan *file)
 	var (
@@ -214,12 +213,12 @@ func (b *bits) hash(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// copySize is what is read at once. One buffer serves many files: most are
-// smaller than a new buffer would be.
+// copySize is the size of the copy buffer. One buffer is used for many files, because
+// most files are smaller than a new buffer.
 const copySize = 64 << 10
 
 func copyBuffer(dst io.Writer, src io.Reader, buf []byte) (int64, error) {
-	return io.CopyBuffer(dst, struct{ io.Reader }{src}, buf) // a file's own way of copying would not use it
+	return io.CopyBuffer(dst, struct{ io.Reader }{src}, buf) // hides WriterTo, which would not use the buffer
 }
 
 func (f *file) hash(buf []byte) error {
@@ -237,7 +236,7 @@ func (f *file) hash(buf []byte) error {
 	return nil
 }
 
-// parts are the bits in two: those that the daemon has, and those to send.
+// parts separates the files that the daemon has from those to upload.
 func (b *bits) parts(matched []v3.Resource) (known []v3.Resource, unknown []file) {
 	type content struct {
 		sha1 string
@@ -257,8 +256,8 @@ func (b *bits) parts(matched []v3.Resource) (known []v3.Resource, unknown []file
 	return known, unknown
 }
 
-// writeZip writes files as a zip. It is not compressed: on the way through a
-// socket of this machine that only costs time.
+// writeZip writes files as a zip without compression, which would only cost time over a
+// local socket.
 func writeZip(w io.Writer, files []file, progress io.Writer) error {
 	z := zip.NewWriter(w)
 	buf := make([]byte, copySize)
@@ -286,7 +285,7 @@ func (f file) zipTo(z *zip.Writer, progress io.Writer, buf []byte) error {
 	}
 	defer r.Close()
 	if _, err := copyBuffer(io.MultiWriter(w, progress), r, buf); err != nil {
-		return fmt.Errorf("cannot send %s: %w", f.path, err)
+		return fmt.Errorf("cannot upload %s: %w", f.path, err)
 	}
 	return nil
 }

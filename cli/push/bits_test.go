@@ -106,7 +106,7 @@ func TestGatherArchive(t *testing.T) {
 func TestGatherRefuses(t *testing.T) {
 	plain := filepath.Join(folder(t, map[string]string{"a.txt": "a"}), "a.txt")
 	for root, text := range map[string]string{
-		folder(t, map[string]string{".git/x": "x"}): "nothing to push",
+		folder(t, map[string]string{".git/x": "x"}): "nothing to upload",
 		plain:                     "folder, zip, jar or war",
 		filepath.Join(plain, "b"): "cannot find",
 	} {

@@ -14,19 +14,18 @@ import (
 	"github.com/dewrun/dew/smoke"
 )
 
-// FindBuild reads the build step beside a manifest, or in this folder where there is
-// none.
+// FindBuild reads the build step next to a manifest, or in this folder without one.
 func FindBuild(manifest string) (smoke.Build, error) {
 	return smoke.FindBuild(filepath.Dir(manifest))
 }
 
-// checkBuild says what is missing for --build.
+// checkBuild fails if --build is set and there is no build step.
 func (o Options) checkBuild() error {
 	_, err := o.buildStep()
 	return err
 }
 
-// buildStep is the build that --build asks for; without the flag it has no commands.
+// buildStep is the build step for --build. Without the flag it has no commands.
 func (o Options) buildStep() (b smoke.Build, err error) {
 	if !o.Build {
 		return b, nil
@@ -40,10 +39,10 @@ func (o Options) buildStep() (b smoke.Build, err error) {
 	if b, err = FindBuild(file); err != nil {
 		return b, SmokeFailure(err)
 	}
-	f := &console.Failure{Status: console.StatusUsage, Advice: "write the commands that build the app below build: in smoke.yml, or build it yourself and push without --build"}
+	f := &console.Failure{Status: console.StatusUsage, Advice: "Add the commands that build the app under build: in smoke.yml, or build it yourself and push without --build"}
 	switch {
 	case b.File == "":
-		f.Err = fmt.Errorf("--build: there is no %s", filepath.Join(filepath.Dir(file), smoke.File))
+		f.Err = fmt.Errorf("--build: %s does not exist", filepath.Join(filepath.Dir(file), smoke.File))
 	case len(b.Lines()) == 0:
 		f.Err = fmt.Errorf("--build: %s has no key build", b.File)
 	default:
@@ -52,13 +51,13 @@ func (o Options) buildStep() (b smoke.Build, err error) {
 	return b, f
 }
 
-// build runs the build step of smoke.yml if --build asks for it.
+// build runs the build step of smoke.yml if --build is set.
 func (o Options) build(ctx context.Context, out *console.Console) error {
 	b, err := o.buildStep()
 	if err != nil || !o.Build {
 		return err
 	}
-	out.Say("Building, as %s says:", b.File)
+	out.Say("Building with the commands in %s:", b.File)
 	for _, line := range b.Lines() {
 		out.Say("   $ %s", line)
 	}
@@ -76,13 +75,12 @@ func (o Options) build(ctx context.Context, out *console.Console) error {
 		return ctx.Err()
 	}
 	if f := (*smoke.Failure)(nil); errors.As(err, &f) {
-		return &console.Failure{Status: f.Status, Err: f.Err, Advice: "its last lines are above; nothing was pushed"}
+		return &console.Failure{Status: f.Status, Err: f.Err, Advice: "See its last lines above. Nothing was pushed"}
 	}
 	return err
 }
 
-// lineWriter hands on whole lines: a part of one would stand beside the line of a
-// wait.
+// lineWriter passes on complete lines, so that they do not mix with the progress line.
 type lineWriter struct {
 	each func(line string)
 	rest []byte
@@ -100,7 +98,7 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// end hands on a last line that does not end.
+// end passes on a last line without a line end.
 func (w *lineWriter) end() {
 	if len(w.rest) > 0 {
 		w.each(string(w.rest))
@@ -108,11 +106,11 @@ func (w *lineWriter) end() {
 	}
 }
 
-// checkBits says what to do about files that are not there.
+// checkBits fails with advice if the files of the app do not exist.
 func (t target) checkBits(o Options) error {
 	_, err := os.Stat(t.bitsPath(o))
 	if !errors.Is(err, fs.ErrNotExist) {
-		return nil // gather tells of the rest
+		return nil // gather reports other errors
 	}
 	where, name := "-p", o.Path
 	if o.Path == "" {
@@ -123,19 +121,19 @@ func (t target) checkBits(o Options) error {
 	switch {
 	case o.Build:
 		return &console.Failure{
-			Status: console.StatusFailed, Err: fmt.Errorf("%s: the build did not make %s", where, name),
-			Advice: "correct build: in " + b.File + ", or the path",
+			Status: console.StatusFailed, Err: fmt.Errorf("%s: the build did not create %s", where, name),
+			Advice: "Correct build: in " + b.File + ", or the path",
 		}
 	case berr == nil && commands != "":
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is missing: run `dew push --build` (runs: %s)", name, commands)}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s does not exist", name), Advice: "To build and push it: dew push --build (runs: " + commands + ")"}
 	}
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("%s: cannot find the app's files: %w", where, err),
-		Advice: "build the app first, or correct the path: it names a folder, zip, jar or war",
+		Advice: "Build the app first, or correct the path. It must be a folder, zip, jar or war",
 	}
 }
 
-// SmokeFailure is an error of package smoke as one of dew.
+// SmokeFailure converts an error of package smoke.
 func SmokeFailure(err error) error {
 	f := (*smoke.Failure)(nil)
 	if !errors.As(err, &f) {

@@ -16,31 +16,33 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+const categoryBuildpacks = "Buildpacks and stacks"
+
 // BuildpackCommands create, update and delete buildpacks.
 func BuildpackCommands(g *command.Set) []*cli.Command {
 	stack := func() cli.Flag {
-		return &cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` of the buildpack, where several have its name"}
+		return &cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "Use the buildpack for this `stack` if several have the same name"}
 	}
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "create-buildpack", Args: "NAME PATH POSITION", Category: "Platform", Usage: "add a buildpack that apps may use",
-			About: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize or bin/compile, and\nbin/release. Apps that name no buildpack are shown to each in turn, by POSITION.\n\n" +
+			Name: "create-buildpack", Args: "NAME PATH POSITION", Category: categoryBuildpacks, Usage: "Create a buildpack",
+			About: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize (or bin/compile), and bin/release. For apps that name no buildpack, dew tries the buildpacks in the order of their POSITION.\n\n" +
 				"Example:\n   dew create-buildpack perl ./perl-buildpack 1",
-			Flags: []cli.Flag{command.BoolFlag("disable", "not to be used yet")},
+			Flags: []cli.Flag{command.BoolFlag("disable", "Do not allow apps to use the buildpack yet")},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := buildpackOptions{Name: c.Args().Get(0), Path: c.Args().Get(1), Position: c.Args().Get(2), Disable: c.Bool("disable")}
 			return runCreateBuildpack(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "update-buildpack", Args: "BUILDPACK", Category: "Platform", Usage: "change a buildpack: its files, its place, whether it may be used",
+			Name: "update-buildpack", Args: "BUILDPACK", Category: categoryBuildpacks, Usage: "Update a buildpack: files, position, name, enabled or disabled",
 			About: "Example:\n   dew update-buildpack perl -p ./perl-buildpack.zip -i 1 --enable",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of a zip or folder with other files"},
-				&cli.StringFlag{Name: "i", Aliases: []string{"position"}, Usage: "`position` among all"},
-				&cli.StringFlag{Name: "rename", Usage: "another `name`"},
-				command.BoolFlag("enable", "may be used"), command.BoolFlag("disable", "may not be used"),
-				command.BoolFlag("lock", "its files cannot be replaced"), command.BoolFlag("unlock", "they can"), stack(), lifecycleFlag(),
-				&cli.StringFlag{Name: "assign-stack", Usage: "`stack` of a buildpack that has none yet"},
+				&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "New files: the `path` of a zip or folder"},
+				&cli.StringFlag{Name: "i", Aliases: []string{"position"}, Usage: "New `position` among all buildpacks"},
+				&cli.StringFlag{Name: "rename", Usage: "New `name`"},
+				command.BoolFlag("enable", "Enable the buildpack for staging"), command.BoolFlag("disable", "Disable the buildpack for staging"),
+				command.BoolFlag("lock", "Lock the buildpack: its files cannot be replaced"), command.BoolFlag("unlock", "Unlock the buildpack"), stack(), lifecycleFlag(),
+				&cli.StringFlag{Name: "assign-stack", Usage: "Assign this `stack` to a buildpack without a stack"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := buildpackOptions{
@@ -50,8 +52,8 @@ func BuildpackCommands(g *command.Set) []*cli.Command {
 			return runUpdateBuildpack(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "delete-buildpack", Args: "BUILDPACK", Category: "Platform", Usage: "delete a buildpack; apps that were staged with it run on",
-			About: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
+			Name: "delete-buildpack", Args: "BUILDPACK", Category: categoryBuildpacks, Usage: "Delete a buildpack",
+			About: "Apps that were staged with the buildpack keep running. If it replaced a buildpack that came with dew, dew uses that one again.\n\n" +
 				"Example:\n   dew delete-buildpack perl -f",
 			Flags: []cli.Flag{command.ForceFlag(), stack(), lifecycleFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -61,32 +63,32 @@ func BuildpackCommands(g *command.Set) []*cli.Command {
 }
 
 func lifecycleFlag() cli.Flag {
-	return &cli.StringFlag{Name: "lifecycle", Aliases: []string{"l"}, Usage: "`lifecycle` of the buildpack; there is one, buildpack"}
+	return &cli.StringFlag{Name: "lifecycle", Aliases: []string{"l"}, Usage: "Only buildpacks with this `lifecycle`; the only one is buildpack"}
 }
 
 type buildpackOptions struct {
 	Name, Path, Position, Rename, Stack  string
 	Lifecycle                            string
-	Assign                               string // stack of one that has none
+	Assign                               string // stack for a buildpack without one
 	Enable, Disable, Lock, Unlock, Force bool
 }
 
-// position reads where a buildpack goes; nil: nobody says.
+// position reads the position of a buildpack; nil: none given.
 func (o buildpackOptions) position() (*int, error) {
 	if o.Position == "" {
 		return nil, nil
 	}
 	n, err := strconv.Atoi(o.Position)
 	if err != nil || n < 1 {
-		return nil, console.UsageError("%q is no position: the first is 1", o.Position)
+		return nil, console.UsageError("%q is not a position: the first is 1", o.Position)
 	}
 	return &n, nil
 }
 
-// onOrOff is what two flags of which one undoes the other say; nil: nothing.
+// onOrOff is the value of two opposite flags; nil: none given.
 func onOrOff(on, off bool, names string) (*bool, error) {
 	if on && off {
-		return nil, console.UsageError("%s exclude each other", names)
+		return nil, console.UsageError("%s cannot be used together", names)
 	}
 	if !on && !off {
 		return nil, nil
@@ -110,7 +112,7 @@ func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		return fmt.Errorf("cannot create buildpack %s: %w", o.Name, err)
 	}
 	if err := sendBuildpack(ctx, made, o.Path, b, ask); err != nil {
-		return fmt.Errorf("buildpack %s is there, but has no files: %w", o.Name, err)
+		return fmt.Errorf("created buildpack %s, but cannot upload its files: %w", o.Name, err)
 	}
 	out.Say("Created buildpack %s at position %d", made.Name, made.Position)
 	return nil
@@ -121,7 +123,7 @@ func sendBuildpack(ctx context.Context, to v3.Buildpack, path string, b *bits, a
 	return ask.Bits().UploadBuildpack(ctx, to.GUID, name, func(w io.Writer) error { return writeZip(w, b.files, io.Discard) })
 }
 
-// findBuildpack finds a buildpack by name, and by stack where there are several.
+// findBuildpack finds a buildpack by name, and by stack if several have the name.
 func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) (v3.Buildpack, error) {
 	all, err := ask.Bits().Buildpacks(ctx)
 	if err != nil {
@@ -139,7 +141,7 @@ func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) 
 	case 1:
 		return found[0], nil
 	}
-	return v3.Buildpack{}, console.UsageError("several buildpacks are called %s: say which with -s STACK", o.Name)
+	return v3.Buildpack{}, console.UsageError("several buildpacks are named %s: choose one with -s STACK", o.Name)
 }
 
 func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
@@ -164,13 +166,13 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if err != nil {
 		return err
 	}
-	// Unlocked before its files come, locked after.
+	// Unlock before the upload, lock after it.
 	lock := body.Locked
 	if lock != nil && *lock {
 		body.Locked = nil
 	}
 	if _, err := ask.Bits().UpdateBuildpack(ctx, b.GUID, body); err != nil {
-		return fmt.Errorf("cannot change buildpack %s: %w", o.Name, err)
+		return fmt.Errorf("cannot update buildpack %s: %w", o.Name, err)
 	}
 	if o.Path != "" {
 		files, err := gather(o.Path, out)
@@ -179,7 +181,7 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		}
 		defer files.close() //nolint:errcheck // only read
 		if err := sendBuildpack(ctx, b, o.Path, files, ask); err != nil {
-			return fmt.Errorf("cannot send the files of buildpack %s: %w", o.Name, err)
+			return fmt.Errorf("cannot upload the files of buildpack %s: %w", o.Name, err)
 		}
 	}
 	if lock != nil && *lock {
@@ -187,11 +189,11 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 			return fmt.Errorf("cannot lock buildpack %s: %w", o.Name, err)
 		}
 	}
-	out.Say("Changed buildpack %s", o.Name)
+	out.Say("Updated buildpack %s", o.Name)
 	return nil
 }
 
-// runDeleteBuildpack deletes a buildpack; one that is not there is fine.
+// runDeleteBuildpack deletes a buildpack. A buildpack that does not exist is not an error.
 func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete buildpack "+o.Name); err != nil || !yes {
@@ -200,7 +202,7 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	}
 	b, err := findBuildpack(ctx, o, ask)
 	if command.IsMissing(err) {
-		out.Say("There is no buildpack %s", o.Name)
+		out.Say("Buildpack %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -211,7 +213,7 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
 	}
 	if left, err := findBuildpack(ctx, o, ask); err == nil && left.GUID == b.GUID {
-		out.Say("Buildpack %s is again what came with dew", o.Name)
+		out.Say("Deleted the uploaded files. Buildpack %s is the one that came with dew again", o.Name)
 		return nil
 	}
 	out.Say("Deleted buildpack %s", o.Name)

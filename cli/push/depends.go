@@ -23,7 +23,7 @@ func (o Options) checkDependencies(ctx context.Context, targets []target, ask *c
 		t := &targets[i]
 		for _, name := range t.app.DependsOn {
 			if slices.ContainsFunc(targets, func(o target) bool { return o.app.Name == name }) {
-				continue // it runs by then
+				continue // this push starts it first
 			}
 			t.others = append(t.others, name)
 			a, err := ask.Apps().ByName(ctx, name)
@@ -31,13 +31,13 @@ func (o Options) checkDependencies(ctx context.Context, targets []target, ask *c
 			switch {
 			case errors.As(err, &missing):
 				return t.dependency(name, &console.Failure{
-					Status: console.StatusFailed, Err: errors.New("it is not in this space"),
-					Advice: "dew push without the name of an app pushes all apps of the manifest, dew push " + name + " that one",
+					Status: console.StatusFailed, Err: fmt.Errorf("app %s does not exist in this space", name),
+					Advice: "To push all apps of the manifest: dew push. To push only that app: dew push " + name,
 				})
 			case err != nil:
 				return err
 			case a.State != v3.AppStarted:
-				return t.dependency(name, &console.Failure{Status: console.StatusFailed, Err: errors.New("it is stopped"), Advice: "dew start " + name + " starts it"})
+				return t.dependency(name, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is stopped", name), Advice: "Start it: dew start " + name})
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 		if err != nil {
 			return err
 		}
-		out.Say("App %s depends on app %s: waiting until it runs", t.app.Name, name)
+		out.Say("Waiting until app %s runs, because app %s depends on it", name, t.app.Name)
 		err = apps.WaitRunning(ctx, a, ask, out)
 		crashed := (*apps.NotRunning)(nil)
 		if errors.As(err, &crashed) {
@@ -67,21 +67,21 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 	return nil
 }
 
-// dependency is why an app cannot start before another does.
+// dependency is the error for an app whose dependency does not run.
 func (t target) dependency(on string, err error) error {
 	return &console.Failure{
 		Status: command.StatusOf(err), Err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), Advice: command.AdviceOf(err),
 	}
 }
 
-// dependsOn is where the manifest has a dependency.
+// dependsOn is the file and line of a dependency.
 func (t target) dependsOn(on string) string {
 	key := fmt.Sprintf("depends-on[%d]", slices.Index(t.app.DependsOn, on))
 	return fmt.Sprintf("%s, line %d: depends-on", t.manifest, t.app.Line(key))
 }
 
-// withDependents adds to the error of a push which other app was not pushed because
-// it depends on the one that failed.
+// withDependents adds to the error of a push the app that was not pushed because it
+// depends on the failed one.
 func withDependents(failed target, others []target, err error) error {
 	for _, t := range others {
 		if slices.Contains(t.app.DependsOn, failed.app.Name) {

@@ -7,15 +7,15 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// checkStrategy says what of a push does not fit together with its strategy.
+// checkStrategy reports flags that contradict --strategy.
 func (o Options) checkStrategy() error {
 	if o.Deploy.Gradual() && o.NoStart {
-		return console.UsageError("--strategy and --no-start exclude each other")
+		return console.UsageError("--strategy and --no-start cannot be used together")
 	}
 	return o.Deploy.Check()
 }
 
-// scale gives the number and the size of instances what the flags say.
+// scale sets the number and the size of instances from the flags.
 func (o Options) scale(instances, memory, disk **int) error {
 	for _, size := range []struct {
 		flag, text string
@@ -40,7 +40,7 @@ func (o Options) scale(instances, memory, disk **int) error {
 	return nil
 }
 
-// logRate gives the log rate what the flag says.
+// logRate sets the log rate limit from the flag.
 func (o Options) logRate(rate **int64) error {
 	n, err := apps.ReadRate(o.LogRate)
 	if err == nil && n != nil {
@@ -50,7 +50,7 @@ func (o Options) logRate(rate **int64) error {
 	return err
 }
 
-// size is what a deployment brings along.
+// size is the instance count and the limits for a deployment.
 func (o Options) size() (v3.DeploymentOptions, error) {
 	var instances, memory, disk *int
 	if err := o.scale(&instances, &memory, &disk); err != nil {

@@ -1,11 +1,11 @@
-// Package push has the commands of dew that bring files to dewd: push with its
-// manifest, packages, droplets, buildpacks and stacks.
+// Package push has the dew commands that upload files to dewd: dew push, and the
+// commands for manifests, packages, droplets, buildpacks and stacks.
 //
 //	push.go  build.go  depends.go  deploy.go  droplet.go  image.go  local_buildpacks.go:
-//	                           push, and what its flags change
-//	manifest.go  redact.go     the manifest, and what it changes
+//	                           push and its flags
+//	manifest.go  redact.go     the manifest and its changes
 //	bits.go  ignore.go         the files of an app
 //	watch.go                   push after each change
 //	packages.go  resources.go  packages, droplets
-//	buildpacks.go  stacks.go   what apps are staged with and run on
+//	buildpacks.go  stacks.go   buildpacks and stacks
 package push

@@ -11,29 +11,28 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// checkDroplet says what of a push does not fit together with a droplet, or with an
-// app that is there for its tasks.
+// checkDroplet reports flags that contradict --droplet or --task.
 func (o Options) checkDroplet() error {
 	switch {
 	case o.Task && (o.Deploy.Gradual() || o.RandomRoute):
-		return console.UsageError("--task goes with neither --strategy nor --random-route: nothing is started")
+		return console.UsageError("--task cannot be used with --strategy or --random-route: dew does not start the app")
 	case o.Droplet == "":
 		return nil
 	case o.Path != "" || o.Image != "" || len(o.Buildpacks) > 0:
-		return console.UsageError("--droplet goes with none of -p, -b and --docker-image: it is staged already")
+		return console.UsageError("--droplet cannot be used with -p, -b or --docker-image: a droplet is already staged")
 	}
 	info, err := os.Stat(o.Droplet)
 	if err != nil {
 		return console.UsageError("--droplet: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return console.UsageError("--droplet: %s is no file", o.Droplet)
+		return console.UsageError("--droplet: %s is not a file", o.Droplet)
 	}
 	return nil
 }
 
-// withTaskDefaults are the options of an app that is there for its tasks: no route leads to
-// it, and nobody asks whether it is healthy.
+// withTaskDefaults are the options for --task: no route, no start, and a health check
+// that only looks at the process.
 func (o Options) withTaskDefaults() Options {
 	if o.Task {
 		o.NoRoute, o.NoStart, o.Health = true, true, "process"
@@ -41,11 +40,11 @@ func (o Options) withTaskDefaults() Options {
 	return o
 }
 
-// pushDroplet gives an app a droplet that was staged elsewhere.
+// pushDroplet uploads a droplet that was staged before.
 func pushDroplet(ctx context.Context, o Options, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
 	d, err := ask.Bits().CreateDroplet(ctx, a.GUID)
 	if err != nil {
-		return apps.View{}, fmt.Errorf("cannot create a droplet of %s: %w", a.Name, err)
+		return apps.View{}, fmt.Errorf("cannot create a droplet for %s: %w", a.Name, err)
 	}
 	out.Say("Uploading droplet %s", o.Droplet)
 	wait := out.Wait("Uploading droplet %s", o.Droplet)
@@ -57,7 +56,7 @@ func pushDroplet(ctx context.Context, o Options, a v3.App, ask *client.Client, o
 	return o.run(ctx, a, d.GUID, ask, out)
 }
 
-// run makes an app run a droplet, or only have it.
+// run sets the droplet of an app and starts the app, unless the options say not to.
 func (o Options) run(ctx context.Context, a v3.App, droplet string, ask *client.Client, out *console.Console) (apps.View, error) {
 	if o.Deploy.Gradual() {
 		size, err := o.size()
@@ -76,7 +75,7 @@ func (o Options) run(ctx context.Context, a v3.App, droplet string, ask *client.
 	return apps.StartAndWait(ctx, a, client.Restart, ask, out)
 }
 
-// stopped tells how an app does that is not to run; one that does is stopped.
+// stopped stops an app if it is started, and returns its status.
 func stopped(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
 	if a.State == v3.AppStarted {
 		defer out.Wait("Stopping app %s", a.Name).End()

@@ -8,17 +8,15 @@ import (
 	"github.com/moby/patternmatcher"
 )
 
-// ignoreFile says which files of an app's folder are not pushed.
+// ignoreFile lists the files of an app's folder that are not pushed.
 const ignoreFile = ".cfignore"
 
-// neverPushed are left out of every push, wherever they are, as cf leaves them
-// out.
+// neverPushed are the names that a push always ignores in all folders, as in cf.
 var neverPushed = []string{
 	ignoreFile, ".DS_Store", ".git", ".gitignore", ".hg", ".svn", "_darcs", "manifest.yaml", "manifest.yml",
 }
 
-// ignoreRules are the lines of an ignore file in their order: the last that
-// matches decides.
+// ignoreRules are the lines of an ignore file in order. The last match decides.
 type ignoreRules []ignoreRule
 
 type ignoreRule struct {
@@ -27,8 +25,8 @@ type ignoreRule struct {
 	folders bool // the line ended with /
 }
 
-// parseIgnore reads the lines of a .cfignore, whose language is that of
-// .gitignore, behind those that always hold.
+// parseIgnore reads a .cfignore, which has the syntax of .gitignore, and adds its rules
+// after those of neverPushed.
 func parseIgnore(text string) (ignoreRules, error) {
 	var rules ignoreRules
 	for _, line := range append(append([]string{}, neverPushed...), strings.Split(text, "\n")...) {
@@ -43,8 +41,8 @@ func parseIgnore(text string) (ignoreRules, error) {
 	return rules, nil
 }
 
-// parseIgnoreLine turns a line into the matcher's language, in which a pattern
-// always begins at the root. A line that says nothing has no matcher.
+// parseIgnoreLine converts a line into a pattern of the matcher, which always starts at
+// the root. An empty line or a comment has no matcher.
 func parseIgnoreLine(line string) (ignoreRule, error) {
 	var r ignoreRule
 	line = strings.TrimRight(line, " \t")
@@ -58,11 +56,11 @@ func parseIgnoreLine(line string) (ignoreRule, error) {
 		return r, nil
 	}
 	if !strings.Contains(line, "/") {
-		line = "**/" + line // a bare name is meant at every depth
+		line = "**/" + line // a name without a slash matches in all folders
 	}
 	line = strings.TrimPrefix(line, "/")
 	if strings.HasPrefix(line, "!") {
-		line = `\` + line // the matcher would read it as its own sign
+		line = `\` + line // otherwise it negates the pattern
 	}
 	m, err := patternmatcher.New([]string{line})
 	if err != nil {
@@ -75,8 +73,8 @@ func parseIgnoreLine(line string) (ignoreRule, error) {
 	return r, nil
 }
 
-// ignored tells whether a path below the app's folder is left out. What is inside
-// a folder that is left out cannot come back.
+// ignored reports whether a path below the app's folder is ignored. All files in an
+// ignored folder are ignored.
 func (rs ignoreRules) ignored(p string, isFolder bool) bool {
 	for i := range p {
 		if p[i] == '/' && rs.itself(p[:i], true) {
@@ -86,7 +84,7 @@ func (rs ignoreRules) ignored(p string, isFolder bool) bool {
 	return rs.itself(p, isFolder)
 }
 
-// itself is ignored for a path whose folders are known not to be.
+// itself is ignored for a path whose parent folders are not ignored.
 func (rs ignoreRules) itself(p string, isFolder bool) bool {
 	for _, r := range slices.Backward(rs) {
 		if r.folders && !isFolder {

@@ -11,17 +11,16 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// dockerPassword is the variable in which cf looks for the password of a registry.
+// dockerPassword is the environment variable for the password of a registry, as in cf.
 const dockerPassword = "CF_DOCKER_PASSWORD"
 
-// overrideStack puts what the app stands on, a stack or its own image, over what
-// the manifest says.
+// overrideStack sets the stack or the image of the app from the flags.
 func (o Options) overrideStack(a *app.ManifestApp) error {
 	if o.Username != "" && o.Image == "" && a.Docker == nil {
 		return console.UsageError("--docker-username needs --docker-image")
 	}
 	if o.Image != "" && (o.Path != "" || len(o.Buildpacks) > 0 || o.Stack != "") {
-		return console.UsageError("--docker-image goes with none of -p, -b and -s: an app is either an image or made of files")
+		return console.UsageError("--docker-image cannot be used with -p, -b or -s: an app is either an image or made of files")
 	}
 	if o.Stack != "" {
 		a.Stack = &o.Stack
@@ -35,10 +34,10 @@ func (o Options) overrideStack(a *app.ManifestApp) error {
 	return nil
 }
 
-// gather finds the app's files, or what is needed to fetch its image.
+// gather lists the app's files, or reads the credentials for its image.
 func (t *target) gather(ctx context.Context, o Options, out *console.Console) (err error) {
 	if o.Droplet != "" {
-		return nil // there is nothing to stage
+		return nil // nothing to stage
 	}
 	if t.app.Docker == nil {
 		if err := errors.Join(t.checkBits(o), t.gatherBuildpacks(o, out)); err != nil {
@@ -52,13 +51,13 @@ func (t *target) gather(ctx context.Context, o Options, out *console.Console) (e
 		return nil
 	}
 	if os.Getenv(dockerPassword) == "" && !out.Interactive {
-		return console.UsageError("the registry's password for %s must be in %s", t.image.Username, dockerPassword)
+		return console.UsageError("cannot ask for the registry password of %s without a terminal: set %s", t.image.Username, dockerPassword)
 	}
-	t.image.Password, err = out.Password(ctx, console.SecretOptions{Env: dockerPassword, Prompt: "Password of " + t.image.Username})
+	t.image.Password, err = out.Password(ctx, console.SecretOptions{Env: dockerPassword, Prompt: "Password for " + t.image.Username})
 	return err
 }
 
-// send gives the app a new package.
+// send creates a new package of the app.
 func (t target) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if t.image == nil {
 		return sendBits(ctx, a, t.bits, ask, out)

@@ -17,20 +17,20 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// buildpackFolder is a folder of this machine that an app is staged with.
+// buildpackFolder is a local folder with a buildpack.
 type buildpackFolder struct {
 	path  string
 	bits  *bits
-	given string // the name that the daemon gave it
+	given string // its name on the daemon
 }
 
-// buildpackScript is a script without which a folder is no buildpack. All may be in
-// one folder, as the daemon allows.
+// buildpackScript matches the scripts of a buildpack. A buildpack needs at least one of
+// them, in its root folder or one folder below.
 var buildpackScript = regexp.MustCompile(`^([^/]+/)?bin/(detect|compile|supply|finalize)$`)
 
-// localFolder is the folder of this machine that a buildpack names, or nothing. In a
-// manifest that is a path from the manifest's folder that begins with a dot: a path
-// from the root is one of the daemon's machine.
+// localFolder is the local folder that a buildpack names, or empty. In a manifest only a
+// path that starts with a dot is local, relative to the manifest's folder: an absolute
+// path is one of the daemon's machine.
 func (t target) localFolder(o Options, name string) string {
 	dotted := name == "." || name == ".." || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../")
 	switch byFlag := slices.Contains(o.Buildpacks, name); {
@@ -46,7 +46,7 @@ func (t target) localFolder(o Options, name string) string {
 	return ""
 }
 
-// gatherBuildpacks finds the files of buildpacks that are folders of this machine.
+// gatherBuildpacks lists the files of buildpacks that are local folders.
 func (t *target) gatherBuildpacks(o Options, out *console.Console) error {
 	for i, name := range t.app.Buildpacks {
 		folder := t.localFolder(o, name)
@@ -59,8 +59,8 @@ func (t *target) gatherBuildpacks(o Options, out *console.Console) error {
 		}
 		if !slices.ContainsFunc(b.files, func(f file) bool { return buildpackScript.MatchString(f.path) }) {
 			return errors.Join(&console.Failure{
-				Status: console.StatusUsage, Err: fmt.Errorf("%s is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile", folder),
-				Advice: "-b takes the folder that has bin/; the files of the app are given with -p",
+				Status: console.StatusUsage, Err: fmt.Errorf("%s is not a buildpack: it has no bin/detect, bin/supply, bin/finalize or bin/compile", folder),
+				Advice: "Pass the folder that contains bin/ with -b, and the files of the app with -p",
 			}, b.close())
 		}
 		if t.folders == nil {
@@ -71,8 +71,8 @@ func (t *target) gatherBuildpacks(o Options, out *console.Console) error {
 	return nil
 }
 
-// sendBuildpacks uploads the folders of all apps, and makes the apps name them as the
-// daemon does.
+// sendBuildpacks uploads the folders of all apps and sets the names that the daemon gave
+// them.
 func sendBuildpacks(ctx context.Context, space string, targets []target, ask *client.Client, out *console.Console) error {
 	for _, t := range targets {
 		if len(t.folders) == 0 {
@@ -120,7 +120,7 @@ func folderName(name string) string {
 	return word[:min(len(word), 100)]
 }
 
-// compare parts the files into those that the daemon has and those to send.
+// compare separates the files that the daemon has from those to upload.
 func (b *bits) compare(ctx context.Context, ask *client.Client, out *console.Console) (known []v3.Resource, unknown []file, err error) {
 	if err := b.hash(ctx); err != nil {
 		return nil, nil, err
@@ -140,7 +140,7 @@ func (b *bits) compare(ctx context.Context, ask *client.Client, out *console.Con
 	return known, unknown, nil
 }
 
-// localFolders are the buildpacks of apps that are folders of this machine.
+// localFolders are the buildpacks of apps that are local folders.
 func localFolders(apps []app.ManifestApp, o Options, manifest string) []string {
 	var all []string
 	for i := range apps {

@@ -19,23 +19,23 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ManifestOptions say where a manifest is and what its variables are.
+// ManifestOptions are the path of a manifest and its variables.
 type ManifestOptions struct {
 	File      string
-	Name      string   // of the app, where there is only one and the manifest has no name for it
+	Name      string   // of the only app of the manifest, if the manifest has no name for it
 	Vars      []string // name=value
 	VarsFiles []string
-	Given     map[string]any // variables that those two go before
-	Optional  bool           // no manifest is fine too
-	None      bool           // do not look for one
+	Given     map[string]any // variables that Vars and VarsFiles override
+	Optional  bool           // a missing manifest is not an error
+	None      bool           // read no manifest
 }
 
 func manifestFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
-		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
-		command.BoolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
-		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
+		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "Manifest `path` (default: manifest.yml in this folder)"},
+		&cli.StringSliceFlag{Name: "var", Usage: "Value of the variable ((name)) in the manifest, as `name=value`; can be repeated"},
+		command.BoolFlag("redact-env", "No effect: values of environment variables are always hidden"),
+		&cli.StringSliceFlag{Name: "vars-file", Usage: "YAML file of variables, as a `path`; can be repeated; --var overrides it"},
 	}
 }
 
@@ -43,12 +43,12 @@ func manifestOptionsOf(c *cli.Context) ManifestOptions {
 	return ManifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
 }
 
-// loadManifest reads the manifest and its variables; the file is empty when there
-// is none and none is needed.
+// loadManifest reads the manifest and its variables. The file is empty if there is no
+// manifest and none is needed.
 func loadManifest(o ManifestOptions, out *console.Console) (m app.Manifest, file string, err error) {
 	if o.None {
 		if o.File != "" {
-			return m, "", console.UsageError("-f and --no-manifest exclude each other")
+			return m, "", console.UsageError("-f and --no-manifest cannot be used together")
 		}
 		return m, "", nil
 	}
@@ -60,7 +60,7 @@ func loadManifest(o ManifestOptions, out *console.Console) (m app.Manifest, file
 		if o.Optional {
 			return m, "", nil
 		}
-		return m, "", console.UsageError("there is no manifest.yml here: give the manifest's path with -f")
+		return m, "", console.UsageError("there is no manifest.yml in this folder: pass the path of the manifest with -f")
 	}
 	vars, err := Variables(o)
 	if err != nil {
@@ -80,7 +80,7 @@ func loadManifest(o ManifestOptions, out *console.Console) (m app.Manifest, file
 	return m, file, inFile(file, err)
 }
 
-// inFile is an error of the reader with the file and the line that it is about.
+// inFile adds the file and the line to an error in a manifest.
 func inFile(file string, err error) error {
 	var lines []string
 	for _, e := range app.ManifestProblems(err) {
@@ -95,8 +95,8 @@ func inFile(file string, err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// withLines is an answer of the daemon to a manifest, with the lines of its file; empty:
-// there is none.
+// withLines adds the lines of the manifest file to an error of the daemon. file is empty
+// if there is no file.
 func withLines(m app.Manifest, file string, err error) error {
 	e := (*client.Error)(nil)
 	if !errors.As(err, &e) {
@@ -115,13 +115,13 @@ func withLines(m app.Manifest, file string, err error) error {
 	return &told
 }
 
-// manifestFile finds the manifest: what -f says (a folder means the manifest in
-// it), else the one in this folder; empty when there is none.
+// manifestFile finds the manifest: the path of -f, or the manifest in that folder. Without
+// -f it is the one in this folder, or empty.
 func manifestFile(given string) (string, error) {
 	if given != "" {
 		info, err := os.Stat(given)
 		if err != nil {
-			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Advice: "give its path with -f"}
+			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Advice: "Pass its path with -f"}
 		}
 		if !info.IsDir() {
 			return given, nil
@@ -136,7 +136,7 @@ func manifestFile(given string) (string, error) {
 		}
 	}
 	if given != "" {
-		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Advice: "give the manifest's path with -f"}
+		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Advice: "Pass the path of the manifest with -f"}
 	}
 	return "", nil
 }
@@ -166,12 +166,12 @@ func Variables(o ManifestOptions) (map[string]any, error) {
 	return vars, nil
 }
 
-// applied is a manifest on its way to the daemon.
+// applied is a manifest to apply.
 type applied struct {
 	space    string
 	manifest app.Manifest
-	file     string // empty: it was made up
-	diff     bool   // show what changes first
+	file     string // empty: made from the flags
+	diff     bool   // show the changes first
 }
 
 func apply(ctx context.Context, ask *client.Client, out *console.Console, a applied) error {
@@ -184,7 +184,7 @@ func apply(ctx context.Context, ask *client.Client, out *console.Console, a appl
 		if err != nil {
 			return withLines(a.manifest, a.file, err)
 		}
-		printDiff(out, redacted(diff)) // logs of builds are read by many
+		printDiff(out, redacted(diff)) // other users can read the logs of CI jobs
 	}
 	defer out.Wait("Applying the manifest").End()
 	return withLines(a.manifest, a.file, ask.Apps().ApplyManifest(ctx, a.space, text))
@@ -210,10 +210,11 @@ func printDiff(out *console.Console, diff []v3.Difference) {
 
 func createAppCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
-		Name: "create-app", Args: "APP", Category: "Push", Usage: "create an app without files",
+		Name: "create-app", Args: "APP", Category: "Push", Usage: "Create an app in the targeted space, without files",
+		About: "If the app already exists, the command succeeds.",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage it with; may be repeated"},
-			&cli.StringFlag{Name: "app-type", Usage: "`buildpack|docker`: it is made of files, or an image"},
+			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "Stage with this `buildpack`; can be repeated"},
+			&cli.StringFlag{Name: "app-type", Usage: "Lifecycle type, `buildpack|docker`: made of files, or an image"},
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, ask, out)
@@ -223,10 +224,10 @@ func createAppCommand(g *command.Set) *cli.Command {
 type createAppOptions struct {
 	Name       string
 	Buildpacks []string
-	Type       string // of its lifecycle; empty: made of files
+	Type       string // of the lifecycle; empty: buildpack
 }
 
-// runCreateApp creates an app; one that is there already is fine.
+// runCreateApp creates an app. An app that already exists is not an error.
 func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console.Console) error {
 	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
@@ -237,7 +238,7 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	case o.Type != "" && o.Type != v3.LifecycleBuildpack && o.Type != v3.LifecycleDocker:
 		return console.UsageError("--app-type must be buildpack or docker, not %q", o.Type)
 	case o.Type == v3.LifecycleDocker && len(o.Buildpacks) > 0:
-		return console.UsageError("--app-type docker goes without -b: an image is not staged")
+		return console.UsageError("-b cannot be used with --app-type docker: an image is not staged")
 	case o.Type == v3.LifecycleDocker:
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleDocker}
 	}
@@ -246,7 +247,7 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	}
 	_, err = ask.Apps().Create(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && command.NameTaken(e) {
-		out.Say("App %s exists already", o.Name)
+		out.Say("App %s already exists", o.Name)
 		return nil
 	}
 	if err == nil {
@@ -257,7 +258,7 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 
 func applyManifestCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
-		Name: "apply-manifest", Category: "Push", Usage: "apply a manifest: create and change apps, push nothing", Flags: manifestFlags(),
+		Name: "apply-manifest", Category: "Push", Usage: "Apply a manifest: create and update apps without uploading files", Flags: manifestFlags(),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
 	})

@@ -17,53 +17,53 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// PackageCommands are the steps of a push: packages, staging, droplets.
+// PackageCommands are the single steps of a push: packages, staging, droplets.
 func PackageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "list what was pushed for an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "List the packages of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runPackages(c.Context, c.Args().First(), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "create-package", Args: "APP", Category: "Push", Usage: "upload files for an app without staging them",
+			Name: "create-package", Args: "APP", Category: "Push", Usage: "Upload the files of an app as a package, without staging it",
 			About: "Example:\n   dew create-package shop -p build/",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "`image` instead of files, such as host:port/repository:tag"}, command.JSONFlag()},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "Files to upload: the `path` of a folder, zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "Docker `image` instead of files, such as host:port/repository:tag"}, command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.IsSet("p") && c.IsSet("docker-image") {
-				return console.UsageError("-p and --docker-image exclude each other")
+				return console.UsageError("-p and --docker-image cannot be used together")
 			}
 			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "stage-package", Alias: "stage", Args: "APP", Category: "Push", Usage: "make a droplet of a package, and do not run it yet",
+			Name: "stage-package", Alias: "stage", Args: "APP", Category: "Push", Usage: "Stage a package into a droplet, without running it",
 			About: "Example:\n   dew stage-package shop",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest", Usage: "`guid` of the package"}, command.JSONFlag()},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest package", Usage: "Package `guid`"}, command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runStagePackage(c.Context, c.Args().First(), c.String("package-guid"), ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "set-droplet", Args: "APP DROPLET_GUID", Category: "Apps", Usage: "say which droplet an app runs from its next start on",
-			About: "dew droplets APP lists those that there are.",
+			Name: "set-droplet", Args: "APP DROPLET_GUID", Category: "Apps", Usage: "Set the droplet that an app runs from its next start on",
+			About: "To list the droplets of an app: dew droplets APP",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSetDroplet(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "download-droplet", Args: "APP", Category: "Apps", Usage: "write the files of a droplet to a compressed tar",
+			Name: "download-droplet", Args: "APP", Category: "Apps", Usage: "Download a droplet as a compressed tar file",
 			About: "Example:\n   dew download-droplet shop --path shop.tgz",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "droplet", DefaultText: "the one that the app runs", Usage: "`guid` of the droplet"},
-				&cli.StringFlag{Name: "path", Aliases: []string{"p"}, Usage: "`path` of the file (default: droplet_GUID.tgz)"},
+				&cli.StringFlag{Name: "droplet", DefaultText: "the current droplet", Usage: "Droplet `guid`"},
+				&cli.StringFlag{Name: "path", Aliases: []string{"p"}, Usage: "Output `path` (default: droplet_GUID.tgz)"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, ask, out)
 		}),
 		g.CommandWithEnv(command.Verb{
-			Name: "copy-source", Args: "SOURCE_APP TARGET_APP", Category: "Push", Usage: "give an app the files of another one, and restart it with them",
+			Name: "copy-source", Args: "SOURCE_APP TARGET_APP", Category: "Push", Usage: "Copy the files of an app to another app, stage and restart it",
 			About: "Example:\n   dew copy-source shop shop-test",
 			Flags: append([]cli.Flag{
-				command.BoolFlag("no-restart", "do not stage and restart the target"),
-				&cli.StringFlag{Name: "organization", Aliases: []string{"o"}, Usage: "`org` of the target (default: the targeted one)"},
-				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "`space` of the target (default: the targeted one)"}, command.JSONFlag(),
+				command.BoolFlag("no-restart", "Do not stage and restart the target app"),
+				&cli.StringFlag{Name: "organization", Aliases: []string{"o"}, Usage: "Name of the `org` of the target app (default: the targeted org)"},
+				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "Name of the `space` of the target app (default: the targeted space)"}, command.JSONFlag(),
 			}, apps.StrategyFlags()...),
 		}, func(c *cli.Context, w command.Env) error {
 			return runCopySource(c.Context, sourceOptions{
@@ -118,7 +118,7 @@ func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client,
 	return nil
 }
 
-// send gives an app a new package.
+// send creates a new package of an app.
 func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if o.Image != "" {
 		return ask.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
@@ -150,14 +150,14 @@ func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, 
 	if out.JSON {
 		return out.Encode(map[string]string{"droplet": d})
 	}
-	out.Say("Staged droplet %s of app %s (dew set-droplet %s %s makes it the one to run)", d, a.Name, a.Name, d)
+	out.Say("Staged droplet %s of app %s. To use it: dew set-droplet %s %s", d, a.Name, a.Name, d)
 	return nil
 }
 
 func newestPackage(ctx context.Context, a v3.App, ask *client.Client) (v3.Package, error) {
 	p, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err == nil && !ok {
-		err = fmt.Errorf("app %s has no package: push it first", a.Name)
+		err = fmt.Errorf("app %s has no package: push the app first", a.Name)
 	}
 	return p, err
 }
@@ -170,7 +170,7 @@ func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client
 	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return fmt.Errorf("cannot set the droplet of %s: %w", a.Name, err)
 	}
-	out.Say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
+	out.Say("App %s will run droplet %s from its next start on. To restart it: dew restart %s", a.Name, droplet, a.Name)
 	return nil
 }
 
@@ -184,7 +184,7 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 	if o.Droplet == "" {
 		d, err := ask.Bits().Droplet(ctx, a.GUID)
 		if client.NotFound(err) {
-			return fmt.Errorf("app %s has no droplet: push it, or name one with --droplet", a.Name)
+			return fmt.Errorf("app %s has no droplet: push the app, or choose a droplet with --droplet", a.Name)
 		}
 		if err != nil {
 			return err
@@ -201,7 +201,7 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 	defer out.Wait("Downloading droplet %s", o.Droplet).End()
 	err = ask.Bits().DownloadDroplet(ctx, o.Droplet, f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(o.Path)) // a part of it is of no use
+		return errors.Join(err, os.Remove(o.Path)) // an incomplete file is useless
 	}
 	out.Say("Wrote %s", o.Path)
 	return nil
@@ -217,9 +217,9 @@ type sourceOptions struct {
 func runCopySource(ctx context.Context, o sourceOptions, w command.Env) error {
 	switch {
 	case o.Org != "" && o.Space == "":
-		return console.UsageError("--organization goes with --space")
+		return console.UsageError("--organization needs --space")
 	case o.NoRestart && o.Deploy.Gradual():
-		return console.UsageError("--strategy and --no-restart exclude each other")
+		return console.UsageError("--strategy and --no-restart cannot be used together")
 	}
 	if err := o.Deploy.Check(); err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 
 // Options are the arguments of dew push.
 type Options struct {
-	Name       string // of the app; empty: the manifest's
+	Name       string // of the app; empty: all apps of the manifest
 	Manifest   ManifestOptions
 	Path       string
 	Buildpacks []string
@@ -36,54 +36,54 @@ type Options struct {
 	Health     string
 	Endpoint   string
 	Stack      string
-	Image      string // of a registry; empty: files are pushed
+	Image      string // empty: push files
 	Username   string // of the registry
 	Deploy     apps.DeployOptions
 
-	Droplet string // file of one that is staged already; empty: files are staged
+	Droplet string // file of a staged droplet; empty: stage files
 
 	NoStart, NoRoute, RandomRoute bool
-	Task                          bool // it is there for its tasks
-	Build                         bool // run the build of smoke.yml before
+	Task                          bool // the app only runs tasks
+	Build                         bool // run the build step of smoke.yml first
 }
 
 // Commands push apps and apply manifests.
 func Commands(g *command.Set) []*cli.Command {
 	flags := append(manifestFlags(),
-		command.BoolFlag("no-manifest", "do not read a manifest"),
-		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
-		&cli.StringFlag{Name: "k", Aliases: []string{"disk"}, Usage: "`disk` of an instance, such as 512M"},
-		&cli.StringFlag{Name: "l", Aliases: []string{"log-rate-limit"}, Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all"},
-		&cli.StringFlag{Name: "droplet", Usage: "`path` of a droplet (dew download-droplet), instead of files to be staged"},
-		command.BoolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
-		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
-		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with: a name, a git URL, the URL of a zip, or a folder, which is uploaded; may be repeated; null: find out"},
-		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
-		&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
-		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "as it is", Usage: "`seconds` until an instance must be healthy"},
-		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "health check: `" + strings.Join(app.CheckTypes(), "|") + "`"},
-		&cli.StringFlag{Name: "endpoint", Usage: "`path` of an http health check"},
-		&cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` to run on (dew stacks lists them)"},
-		&cli.StringFlag{Name: "o", Aliases: []string{"docker-image"}, Usage: "`image` to run instead of files, such as host:port/repository:tag"},
-		&cli.StringFlag{Name: "docker-username", Usage: "`name` of a user of the registry; the password is in CF_DOCKER_PASSWORD, or asked for"},
-		command.BoolFlag("no-start", "do not stage and start it"),
-		command.BoolFlag("no-route", "take its routes away and give it none"),
-		command.BoolFlag("random-route", "give it a route with a random name if it has none"),
-		command.BoolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
-		command.BoolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
+		command.BoolFlag("no-manifest", "Do not read a manifest"),
+		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "Memory limit of an instance, sidecars included: a `size` such as 256M or 1G"},
+		&cli.StringFlag{Name: "k", Aliases: []string{"disk"}, Usage: "Disk limit of an instance: a `size` such as 512M"},
+		&cli.StringFlag{Name: "l", Aliases: []string{"log-rate-limit"}, Usage: "Log rate limit of an instance in `bytes` per second, such as 16K; -1 for no limit"},
+		&cli.StringFlag{Name: "droplet", Usage: "Run this droplet file instead of staging files: a `path` (dew download-droplet writes one)"},
+		command.BoolFlag("task", "Push an app that only runs tasks: stage it without starting it, and map no route"),
+		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "Files of the app: the `path` of a folder, zip, jar or war"},
+		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "Stage with this `buildpack`: a name, a git URL, the URL of a zip, or a folder to upload; can be repeated; null to detect it"},
+		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "Start `command` of the web process; null for the command of the droplet"},
+		&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "unchanged", Usage: "Instance `count`"},
+		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "unchanged", Usage: "Time limit in `seconds` for an instance to become healthy"},
+		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "Health check type: `" + strings.Join(app.CheckTypes(), "|") + "`"},
+		&cli.StringFlag{Name: "endpoint", Usage: "HTTP `path` of an http health check"},
+		&cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "Run on this `stack` (dew stacks lists them)"},
+		&cli.StringFlag{Name: "o", Aliases: []string{"docker-image"}, Usage: "Docker `image` to run instead of files, such as host:port/repository:tag"},
+		&cli.StringFlag{Name: "docker-username", Usage: "User `name` at the registry; dew reads the password from CF_DOCKER_PASSWORD, or asks for it"},
+		command.BoolFlag("no-start", "Do not stage and start the app"),
+		command.BoolFlag("no-route", "Remove the routes of the app and map none"),
+		command.BoolFlag("random-route", "Map a route with a random name if the app has no route"),
+		command.BoolFlag("build", "Before the push, run the commands under build: in the smoke.yml next to the manifest"),
+		command.BoolFlag("watch", "Push again when the manifest or a file changes, until Ctrl-C"),
 		command.JSONFlag(),
 	)
 	flags = append(flags, apps.StrategyFlags()...)
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "push", Alias: "p", Args: "[APP]", Category: "Push", Usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", Flags: flags,
-			About: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
+			Name: "push", Alias: "p", Args: "[APP]", Category: "Push", Usage: "Push an app: apply its manifest, upload its files, stage, start and wait until it runs", Flags: flags,
+			About: "Without -f dew reads manifest.yml in this folder, if it exists. It uploads only files that dewd does not have, and stages only files that changed. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are time limits in minutes (default: 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
-				return console.UsageError("--watch and --droplet exclude each other: no file is looked at")
+				return console.UsageError("--watch and --droplet cannot be used together: there are no files to watch")
 			}
 			if c.Bool("build") && (c.IsSet("droplet") || c.IsSet("o")) {
-				return console.UsageError("--build goes with neither --droplet nor --docker-image: nothing is built")
+				return console.UsageError("--build cannot be used with --droplet or --docker-image: there is nothing to build")
 			}
 			if c.Bool("watch") {
 				return watchPush(c.Context, pushOptionsOf(c), ask, out)
@@ -117,8 +117,8 @@ func pushOptionsOf(c *cli.Context) Options {
 	return o.withTaskDefaults()
 }
 
-// runPush brings the apps of a manifest, or the one that the options name, from
-// files to running instances.
+// runPush pushes the apps of a manifest, or the app in the options, and waits until they
+// run.
 func runPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if err := o.build(ctx, out); err != nil {
 		return err
@@ -148,24 +148,24 @@ func pushBuilt(ctx context.Context, o Options, ask *client.Client, out *console.
 	return nil
 }
 
-// AppliedManifest is a manifest on its way.
+// AppliedManifest is the manifest of a push.
 type AppliedManifest struct {
 	Manifest    app.Manifest
-	File        string // empty: it was made up
-	HideChanges bool   // what changes is not shown
+	File        string // empty: made from the flags
+	HideChanges bool   // do not show what changes
 }
 
 // All applies a manifest and pushes its apps, one after the other.
 func All(ctx context.Context, o Options, p AppliedManifest, ask *client.Client, out *console.Console) ([]apps.View, error) {
 	p.Manifest.Applications = p.Manifest.StartOrder()
-	// Before anything is applied: an app without files shall not come into being.
+	// Before the manifest is applied, so that no app without files is created.
 	targets, err := gatherAll(ctx, o, p.Manifest, p.File, out)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		for _, t := range targets {
-			_ = t.close() // it was only read
+			_ = t.close() // opened only for reading
 		}
 	}()
 	if err := o.checkDependencies(ctx, targets, ask); err != nil {
@@ -198,7 +198,7 @@ type target struct {
 	manifest string                   // file, or empty
 	bits     *bits                    // nil: an image
 	image    *v3.DockerData           // nil: files
-	others   []string                 // apps that it depends on and that are not pushed now
+	others   []string                 // apps that it depends on, outside this push
 	folders  map[int]*buildpackFolder // by the index of the buildpack
 }
 
@@ -213,7 +213,7 @@ func (t target) close() error {
 	return errors.Join(errs...)
 }
 
-// gatherAll finds the files of every app of a push.
+// gatherAll lists the files of every app of a push.
 func gatherAll(ctx context.Context, o Options, m app.Manifest, file string, out *console.Console) ([]target, error) {
 	var all []target
 	for i := range m.Applications {
@@ -258,8 +258,8 @@ func pushOne(ctx context.Context, o Options, t target, ask *client.Client, out *
 	return o.run(ctx, a, droplet, ask, out)
 }
 
-// bitsPath is where the app's files are: what -p says, else what the manifest
-// says, seen from its own folder, else this folder.
+// bitsPath is the path of the app's files: from -p, or from the manifest relative to its
+// folder, or this folder.
 func (t target) bitsPath(o Options) string {
 	switch {
 	case o.Path != "":
@@ -273,8 +273,8 @@ func (t target) bitsPath(o Options) string {
 	}
 }
 
-// Manifest is the manifest that is to be applied: from a file or made up, with
-// what the flags say over it.
+// Manifest is the manifest to apply. It comes from a file or only from the flags, which
+// override it.
 func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 	o.Manifest.Name = o.Name
 	m, file, err := loadManifest(o.Manifest, out)
@@ -283,7 +283,7 @@ func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 	}
 	if file == "" {
 		if o.Name == "" {
-			return m, "", console.UsageError("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml here, or -f)")
+			return m, "", console.UsageError("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml in this folder, or -f)")
 		}
 		m.Applications = []app.ManifestApp{{Name: o.Name}}
 	}
@@ -291,7 +291,7 @@ func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 		return m, "", err
 	}
 	if len(m.Applications) > 1 && o.changesOneApp() {
-		return m, "", console.UsageError("flags that change an app need the name of one: %s has %d", file, len(m.Applications))
+		return m, "", console.UsageError("these flags are for one app, but %s has %d apps: pass the name of one", file, len(m.Applications))
 	}
 	for i := range m.Applications {
 		if err := o.override(&m.Applications[i]); err != nil {
@@ -301,8 +301,8 @@ func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 	return m, file, nil
 }
 
-// selectApps are the apps to push: the one with the name, or the only one under
-// another name, or all.
+// selectApps are the apps to push: the one with the name, the only app under a new name,
+// or all.
 func selectApps(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 	if name == "" {
 		return all, nil
@@ -318,7 +318,7 @@ func selectApps(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 		all[0].Name = name
 		return all, nil
 	}
-	return nil, console.UsageError("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
+	return nil, console.UsageError("the manifest has no app %q; its apps: %s", name, strings.Join(names, ", "))
 }
 
 func (o Options) changesOneApp() bool {
@@ -326,10 +326,10 @@ func (o Options) changesOneApp() bool {
 		o.Timeout != nil || o.Health != "" || o.Endpoint != "" || o.NoRoute || o.RandomRoute
 }
 
-// override puts what the flags say over what the manifest says.
+// override overrides the manifest with the flags.
 func (o Options) override(a *app.ManifestApp) error {
 	web := a.Web()
-	if !o.Deploy.Gradual() { // else the deployment brings them, with the new instances
+	if !o.Deploy.Gradual() { // otherwise the deployment sets them for the new instances
 		if err := o.scale(&web.Instances, &web.MemoryMB, &web.DiskMB); err != nil {
 			return err
 		}
@@ -350,7 +350,7 @@ func (o Options) override(a *app.ManifestApp) error {
 	return errors.Join(o.overrideHealth(web), o.overrideRoutes(a), o.overrideStack(a))
 }
 
-// orDefault is the value, or nothing for what means "the default".
+// orDefault is the value, or empty for the words that mean "the default".
 func orDefault(s string) string {
 	if s == "null" || s == "default" {
 		return ""
@@ -359,7 +359,7 @@ func orDefault(s string) string {
 }
 
 func (o Options) overrideHealth(web *app.ManifestProcess) error {
-	if o.Health == "none" { // as cf called it once
+	if o.Health == "none" { // the old name in cf
 		o.Health = app.CheckProcess
 	}
 	switch {
@@ -385,7 +385,7 @@ func (o Options) overrideHealth(web *app.ManifestProcess) error {
 
 func (o Options) overrideRoutes(a *app.ManifestApp) error {
 	if o.NoRoute && o.RandomRoute {
-		return console.UsageError("--no-route and --random-route exclude each other")
+		return console.UsageError("--no-route and --random-route cannot be used together")
 	}
 	if o.NoRoute {
 		a.NoRoute, a.RandomRoute, a.Routes = true, false, nil
@@ -397,7 +397,7 @@ func (o Options) overrideRoutes(a *app.ManifestApp) error {
 	return nil
 }
 
-// sendBits gives the app a new package with these files.
+// sendBits creates a new package of the app with these files.
 func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console.Console) (v3.Package, error) {
 	known, unknown, err := b.compare(ctx, ask, out)
 	if err != nil {
@@ -414,28 +414,28 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 	return pkg, waitReady(ctx, &pkg, ask)
 }
 
-// uploadRequest is what one upload carries.
+// uploadRequest is the content of one upload.
 type uploadRequest struct {
 	pkg     string
-	known   []v3.Resource // the daemon has them
+	known   []v3.Resource // already on the daemon
 	unknown []file
 }
 
 func upload(ctx context.Context, s uploadRequest, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if len(s.unknown) == 0 {
-		out.Say("All %d files are known already; nothing to upload", len(s.known))
+		out.Say("Nothing to upload: dewd already has all %d files", len(s.known))
 		return ask.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
 	}
 	var size int64
 	for _, f := range s.unknown {
 		size += f.size
 	}
-	out.Say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), console.Bytes(size))
+	out.Say("Uploading %d of %d files (%s)", len(s.unknown), len(s.unknown)+len(s.known), console.Bytes(size))
 	progress := io.Discard
 	if out.ErrTerminal && size > 0 {
 		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.Err), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
+		defer bar.Finish() //nolint:errcheck // failing to draw the bar is not an error
 		progress = bar
 	} else {
 		defer out.Wait("Uploading").End()
@@ -449,7 +449,7 @@ func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
 		case v3.PackageReady:
 			return true, nil
 		case v3.PackageFailed, v3.PackageExpired:
-			why := "the daemon did not say why"
+			why := "dewd gave no reason"
 			if pkg.Data.Error != nil {
 				why = *pkg.Data.Error
 			}

@@ -7,10 +7,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// hidden stands for what a variable is set to.
+// hidden replaces the value of a variable.
 const hidden = "<redacted>"
 
-// redacted hides what variables of apps are set to, in what changes.
+// redacted hides the values of environment variables in differences.
 func redacted(diff []v3.Difference) []v3.Difference {
 	out := slices.Clone(diff)
 	for i := range out {
@@ -20,7 +20,7 @@ func redacted(diff []v3.Difference) []v3.Difference {
 	return out
 }
 
-// redact hides the values of variables anywhere inside of v; inside of env all are.
+// redact hides the values of all env maps in v, or all values if v is inside of one.
 func redact(v any, inside bool) any {
 	switch v := v.(type) {
 	case nil:

@@ -22,19 +22,19 @@ import (
 func ResourceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "buildpacks", Category: "Platform", Usage: "list the buildpacks, in the order in which they are tried", Labels: "/v3/buildpacks",
+			Name: "buildpacks", Category: categoryBuildpacks, Usage: "List buildpacks in the order in which dew tries them", Labels: "/v3/buildpacks",
 			Flags: []cli.Flag{lifecycleFlag(), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runBuildpacks(c.Context, c.String("lifecycle"), ask, out)
 		}),
-		g.Command(command.Verb{Name: "droplets", Args: "APP", Category: "Apps", Usage: "list what an app could run, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "droplets", Args: "APP", Category: "Apps", Usage: "List the droplets of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runDroplets(c.Context, c.Args().First(), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "create-app-manifest", Args: "APP", Category: "Push", Usage: "write the manifest that makes an app as it is now",
+			Name: "create-app-manifest", Args: "APP", Category: "Push", Usage: "Create a manifest from the current state of an app",
 			About: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "`path` of the manifest, - for stdout (default: APP_manifest.yml)"}},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "Output `path`, - for stdout (default: APP_manifest.yml)"}},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runAppManifest(c.Context, c.Args().First(), c.String("p"), ask, out)
 		}),
@@ -103,7 +103,7 @@ func runAppManifest(ctx context.Context, name, path string, ask *client.Client, 
 	if path == "" {
 		path = strings.ReplaceAll(a.Name, string(os.PathSeparator), "_") + "_manifest.yml"
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // a manifest is for everybody
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // a manifest is not secret
 	if err != nil {
 		return fmt.Errorf("cannot write the manifest: %w", err)
 	}

@@ -19,24 +19,24 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// StackCommands are about stacks.
+// StackCommands list, add, build, remove and update stacks.
 func StackCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "stacks", Category: "Platform", Usage: "list the root file systems that apps run on, and who may use them", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "stacks", Category: categoryBuildpacks, Usage: "List stacks (the root file systems of apps) and their states", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runStacks(c.Context, c.IsSet("labels"), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "stack", Args: "ACTION [NAME] [FILE]", Category: "Platform", Usage: "add, build, remove or show a root file system that apps run on",
-			About: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
+			Name: "stack", Args: "ACTION [NAME] [FILE]", Category: categoryBuildpacks, Usage: "Add, build, remove or show a stack (the root file system of apps)",
+			About: "ACTION is add, build or remove, or the name of the stack to show.\n\nadd reads FILE: a tar of a root file system, or an image from docker save. Both can be compressed with gzip or zstd. With --image it pulls an image from a registry. build installs Debian from the apt sources of this machine (it needs mmdebstrap).\n\nTo run an app on a stack, set stack: in its manifest.\n\n" +
 				"Examples:\n   dew stack build debian --include default-jre-headless,ruby\n   dew stack add alpine alpine-minirootfs.tar.gz\n   dew stack add shop --image 127.0.0.1:5000/shop:1 --username clerk --password-stdin\n   dew stack remove alpine",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "image", Usage: "`reference` of the image to fetch, such as host:port/repository:tag"},
-				&cli.StringFlag{Name: "username", Usage: "`name` of a user of the registry; the password comes from stdin, CF_DOCKER_PASSWORD or the terminal"},
+				&cli.StringFlag{Name: "image", Usage: "Docker `image` to pull, such as host:port/repository:tag"},
+				&cli.StringFlag{Name: "username", Usage: "User `name` at the registry; dew reads the password from stdin, CF_DOCKER_PASSWORD or the terminal"},
 				command.PasswordFlag(),
-				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to build with, separated by commas; may be repeated"},
-				&cli.StringFlag{Name: "name", Usage: "`name` of the stack to build, where it is not called debian"},
-				command.BoolFlag("f", "remove without asking"), command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag(),
+				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to install, separated by commas; can be repeated"},
+				&cli.StringFlag{Name: "name", Usage: "Give the new stack this `name` (default: debian)"},
+				command.BoolFlag("f", "Remove without asking for confirmation"), command.BoolFlag("guid", "Print only the guid of the stack"), command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := stackOptions{
@@ -46,12 +46,12 @@ func StackCommands(g *command.Set) []*cli.Command {
 			return runStack(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "update-stack", Args: "STACK", Category: "Platform", Usage: "say who may use a stack",
-			About: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
-				"Example:\n   dew update-stack alpine --state deprecated --reason \"its time is over: use debian\"",
+			Name: "update-stack", Args: "STACK", Category: categoryBuildpacks, Usage: "Set the state of a stack",
+			About: "The state decides which apps can be staged with the stack:\n   active      all apps\n   deprecated  all apps, with a warning\n   restricted  only apps that already use it\n   disabled    no apps\nRunning apps are not affected.\n\n" +
+				"Example:\n   dew update-stack alpine --state deprecated --reason \"use debian instead\"",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "state", Usage: "`active|restricted|deprecated|disabled`"},
-				&cli.StringFlag{Name: "reason", Usage: "`text` that says why"},
+				&cli.StringFlag{Name: "state", Usage: "New state: `active|restricted|deprecated|disabled`"},
+				&cli.StringFlag{Name: "reason", Usage: "Reason for the state: a `text` that users see"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			var body v3.UpdateStack
@@ -66,7 +66,7 @@ func StackCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// stackStates are who may use a stack.
+// stackStates are the states that decide which apps can use a stack.
 var stackStates = []string{"ACTIVE", "RESTRICTED", "DEPRECATED", "DISABLED"}
 
 func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *client.Client, out *console.Console) error {
@@ -82,7 +82,7 @@ func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *
 	}
 	now, err := ask.Bits().UpdateStack(ctx, s.GUID, body)
 	if err != nil {
-		return fmt.Errorf("cannot change stack %s: %w", name, err)
+		return fmt.Errorf("cannot update stack %s: %w", name, err)
 	}
 	out.Say("Stack %s is %s", name, strings.ToLower(now.State))
 	return nil
@@ -94,18 +94,18 @@ type stackOptions struct {
 	Stdin, Force, GUID                          bool
 }
 
-// stacksPath is where stacks are that can be used.
+// stacksPath is the API path of usable stacks.
 const stacksPath = "/v3/stacks"
 
 // stackRow is a stack in the list.
 type stackRow struct {
 	v3.StackDetails
-	Use    string `json:"use,omitempty"` // who may use it; empty: nobody yet
+	Use    string `json:"use,omitempty"` // state of the stack for apps; empty: not usable yet
 	Reason string `json:"use_reason,omitempty"`
 }
 
-// readStacks reads the stacks with who may use them. Those that labels chose are
-// among those that can be used.
+// readStacks reads the stacks with their states. With chosen it returns only those that
+// match --labels.
 func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRow, error) {
 	all, err := ask.Bits().StackDetails(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	table := [][]string{{"name", "kind", "state", "use", "id", "size", "created", "description"}}
+	table := [][]string{{"name", "kind", "state", "availability", "id", "size", "created", "description"}}
 	for _, s := range all {
 		created, size := "", ""
 		if !s.CreatedAt.IsZero() {
@@ -148,7 +148,7 @@ func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *consol
 	return console.List{Rows: all, Table: table, Empty: "There are no stacks"}.Show(out)
 }
 
-// stackNote is what there is to say about a stack.
+// stackNote is the description column of a stack.
 func stackNote(s stackRow) string {
 	switch {
 	case s.Error != "":
@@ -171,7 +171,7 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 		return runRemoveStack(ctx, o, ask, out)
 	}
 	if o.Name != "" {
-		return console.UsageError("stack: there is no action %q, there are add, build and remove", o.Action)
+		return console.UsageError("stack: %q is not an action: use add, build or remove", o.Action)
 	}
 	s, err := findStack(ctx, o.Action, ask)
 	if err != nil {
@@ -188,7 +188,7 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 		{"name", s.Name},
 		{"kind", s.Kind},
 		{"state", strings.ToLower(s.State)},
-		{"use", strings.ToLower(s.Use)},
+		{"availability", strings.ToLower(s.Use)},
 		{"id", s.ID},
 		{"size", console.Bytes(s.Size)},
 		{"source", s.Source},
@@ -222,7 +222,7 @@ func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *c
 	if o.Username != "" {
 		var err error
 		body.Image.Password, err = out.Password(ctx, console.SecretOptions{
-			Stdin: o.Stdin, Env: dockerPassword, Prompt: "Password of " + o.Username, Flag: "--password-stdin",
+			Stdin: o.Stdin, Env: dockerPassword, Prompt: "Password for " + o.Username, Flag: "--password-stdin",
 		})
 		if err != nil {
 			return err
@@ -239,14 +239,14 @@ func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() {
-		return console.UsageError("%s is no file: pack the root file system with tar", o.File)
+		return console.UsageError("%s is not a file: pack the root file system with tar", o.File)
 	}
 	var r io.Reader = f
 	out.Say("Uploading %s, %s", o.File, console.Bytes(fi.Size()))
 	if out.ErrTerminal && fi.Size() > 0 {
 		bar := progressbar.NewOptions64(fi.Size(), progressbar.OptionSetWriter(out.Err), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
+		defer bar.Finish() //nolint:errcheck // failing to draw the bar is not an error
 		r = io.TeeReader(f, bar)
 	}
 	s, err := ask.Bits().UploadStack(ctx, o.Name, r)
@@ -258,7 +258,7 @@ func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *
 
 func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
 	if o.Name != "debian" || o.File != "" {
-		return console.UsageError("stack build knows debian alone: dew stack build debian [--include PACKAGES] [--name NAME]")
+		return console.UsageError("stack build can build only debian: dew stack build debian [--include PACKAGES] [--name NAME]")
 	}
 	if o.Called != "" {
 		o.Name = o.Called
@@ -270,14 +270,14 @@ func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out 
 	return followStack(ctx, body, ask, out)
 }
 
-// followStack shows what the daemon tells while it makes a stack. Who leaves does
-// not end it.
+// followStack shows the progress of a stack that the daemon creates. The daemon continues
+// if the command is interrupted.
 func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out *console.Console) error {
 	s, err := ask.Bits().MakeStack(ctx, body)
 	if err != nil {
-		return fmt.Errorf("cannot make stack %s: %w", body.Name, err)
+		return fmt.Errorf("cannot create stack %s: %w", body.Name, err)
 	}
-	wait := out.Wait("Making stack %s", s.Name)
+	wait := out.Wait("Creating stack %s", s.Name)
 	defer wait.End()
 	told := ""
 	err = client.Poll(ctx, func() (bool, error) {
@@ -300,7 +300,7 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 	}
 	wait.End()
 	if s.State == v3.StackFailed {
-		return &console.Failure{Status: console.StatusStaging, Err: fmt.Errorf("cannot make stack %s: %w", s.Name, errors.New(s.Error))}
+		return &console.Failure{Status: console.StatusStaging, Err: fmt.Errorf("cannot create stack %s: %w", s.Name, errors.New(s.Error))}
 	}
 	return stackDone(s, out)
 }
@@ -309,7 +309,7 @@ func stackDone(s v3.StackDetails, out *console.Console) error {
 	if out.JSON {
 		return out.Encode(s)
 	}
-	out.Say("Added stack %s, %s: apps choose it with 'stack: %s'", s.Name, console.Bytes(s.Size), s.Name)
+	out.Say("Added stack %s (%s). To use it, set stack: %s in a manifest", s.Name, console.Bytes(s.Size), s.Name)
 	return nil
 }
 
@@ -324,7 +324,7 @@ func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out
 	}
 	s, err := findStack(ctx, o.Name, ask)
 	if command.IsMissing(err) {
-		out.Say("There is no stack %s", o.Name)
+		out.Say("Stack %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// settleTime is how long nothing must change before a change counts: editors and
-// compilers write more than once.
+// settleTime is how long files must not change before a push: editors and compilers
+// write more than once.
 const settleTime = 300 * time.Millisecond
 
-// watcher tells when one of some files changes, or anything below some folders.
+// watcher waits for changes of files and folders.
 type watcher struct {
 	notify *fsnotify.Watcher
 	files  map[string]bool
 	trees  map[string]ignoreRules // by folder
 }
 
-// NewWatcher watches files, and folders with all that is pushed of them.
+// NewWatcher watches files, and folders except for their ignored files.
 func NewWatcher(paths []string) (*watcher, error) {
 	n, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *watcher) add(path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		// The folder, not the file: editors put a new one in its place.
+		// Watch the folder, because editors replace the file.
 		w.files[path] = true
 		return w.notify.Add(filepath.Dir(path))
 	}
@@ -76,11 +76,11 @@ func (w *watcher) add(path string) error {
 	return w.follow(path)
 }
 
-// follow watches a folder and those below it, but for what is not pushed.
+// follow watches a folder and its subfolders, except for ignored ones.
 func (w *watcher) follow(folder string) error {
 	return filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // gone again
+		case errors.Is(err, fs.ErrNotExist): // already deleted
 			return nil
 		case err != nil:
 			return err
@@ -93,7 +93,7 @@ func (w *watcher) follow(folder string) error {
 	})
 }
 
-// counts tells whether a change there is one of what is pushed.
+// counts reports whether a changed file belongs to the push.
 func (w *watcher) counts(name string, isFolder bool) bool {
 	if w.files[name] {
 		return true
@@ -107,7 +107,8 @@ func (w *watcher) counts(name string, isFolder bool) bool {
 	return false
 }
 
-// Wait returns what changed, once nothing has for a while; nothing when ctx ends.
+// Wait returns the name of a changed file after the changes have stopped. It returns
+// nothing when ctx ends.
 func (w *watcher) Wait(ctx context.Context) (string, error) {
 	var first string
 	quiet := time.NewTimer(settleTime)
@@ -124,7 +125,7 @@ func (w *watcher) Wait(ctx context.Context) (string, error) {
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return "", fmt.Errorf("cannot watch files: %w", err)
 			}
-			first = cmp.Or(first, "much") // so much that the kernel has lost count
+			first = cmp.Or(first, "many files") // the kernel dropped events
 			quiet.Reset(settleTime)
 		case e := <-w.notify.Events:
 			if w.changed(e) {
@@ -135,10 +136,10 @@ func (w *watcher) Wait(ctx context.Context) (string, error) {
 	}
 }
 
-// changed tells whether an event is a change, and watches new folders.
+// changed reports whether an event is a change. It watches new folders.
 func (w *watcher) changed(e fsnotify.Event) bool {
 	if e.Op == fsnotify.Chmod {
-		// Reading does that, too. What may be run is said with the next write.
+		// Reading a file can cause this event. A changed mode is pushed with the next write.
 		return false
 	}
 	info, err := os.Lstat(e.Name)
@@ -147,13 +148,13 @@ func (w *watcher) changed(e fsnotify.Event) bool {
 		return false
 	}
 	if isFolder {
-		_ = w.follow(e.Name) // it may be gone again
+		_ = w.follow(e.Name) // it can be deleted already
 	}
 	return true
 }
 
-// watchPush pushes, and pushes again whenever the manifest or the files change,
-// until ctx ends. A push that fails waits for the next change.
+// watchPush pushes, and pushes again when the manifest or the files change, until ctx
+// ends. After a failed push it waits for the next change.
 func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if err := o.checkBuild(); err != nil {
 		return err
@@ -163,9 +164,9 @@ func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.
 		return err
 	}
 	for {
-		// A build writes files itself: what changes while it runs does not count.
+		// A build writes files, so changes while it runs do not count.
 		err := o.build(ctx, out)
-		// Before the push: what changes meanwhile is not in it.
+		// Before the push, to notice changes that are not part of it.
 		w, werr := NewWatcher(existing(paths))
 		if werr != nil {
 			return werr
@@ -176,19 +177,19 @@ func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.
 		if err != nil && ctx.Err() == nil {
 			out.Warn(command.Explain(err))
 		}
-		out.Say("Watching for changes; Ctrl-C ends it, the app stays")
+		out.Say("Watching for changes. To stop, press Ctrl-C; the app keeps running")
 		changed, err := w.Wait(ctx)
 		if err := errors.Join(err, w.Close()); err != nil || ctx.Err() != nil {
 			return err
 		}
 		out.Say("\n%s changed", changed)
-		if now, err := o.paths(out); err == nil { // a manifest may be half written
+		if now, err := o.paths(out); err == nil { // the manifest can be half written
 			paths = now
 		}
 	}
 }
 
-// paths are the manifest and what it pushes.
+// paths are the manifest and the files that it pushes.
 func (o Options) paths(out *console.Console) ([]string, error) {
 	m, file, err := Manifest(o, out)
 	if err != nil {
@@ -217,7 +218,7 @@ func (o Options) paths(out *console.Console) ([]string, error) {
 	return all, nil
 }
 
-// existing are those of the paths that exist.
+// existing returns the paths that exist.
 func existing(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
 		_, err := os.Stat(p)

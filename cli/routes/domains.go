@@ -15,23 +15,23 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// privateDomain are the arguments of commands about a domain of one org.
+// privateDomain are the arguments of the commands for private domains.
 type privateDomain struct {
 	Org, Name string
 	Force     bool
 }
 
-// DomainListCommands is the list of domains.
+// DomainListCommands are the commands that list domains.
 func DomainListCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.Command(command.Verb{Name: "domains", Category: "Platform", Usage: "list the domains that routes may have", Labels: "/v3/domains", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "domains", Category: "Platform", Usage: "List the domains that routes can use", Labels: "/v3/domains", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runDomains(c.Context, ask, out)
 			}),
 	}
 }
 
-// DomainCommands are about private domains.
+// DomainCommands are the commands for private domains.
 func DomainCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, privateDomain, command.Env) error) *cli.Command {
 		v.Category = routesCategory
@@ -44,10 +44,10 @@ func DomainCommands(g *command.Set) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		run(command.Verb{Name: "create-private-domain", Alias: "create-domain", Args: "ORG NAME", Usage: "make a domain that one org may have routes in", About: "One that the org has already is fine.\n\nExample:\n   dew create-private-domain shop shop.example.com"}, runCreatePrivate),
-		run(command.Verb{Name: "delete-private-domain", Alias: "delete-domain", Args: "DOMAIN", Usage: "delete a domain of one org with all its routes", About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag()}}, runDeletePrivate),
-		run(command.Verb{Name: "share-private-domain", Args: "ORG DOMAIN", Usage: "let another org have routes in a private domain, too"}, runShareDomain),
-		run(command.Verb{Name: "unshare-private-domain", Args: "ORG DOMAIN", Usage: "take that back"}, runUnshareDomain),
+		run(command.Verb{Name: "create-private-domain", Alias: "create-domain", Args: "ORG NAME", Usage: "Create a private domain, which only one org can use", About: "If the org already has the domain, the command succeeds.\n\nExample:\n   dew create-private-domain shop shop.example.com"}, runCreatePrivate),
+		run(command.Verb{Name: "delete-private-domain", Alias: "delete-domain", Args: "DOMAIN", Usage: "Delete a private domain with all its routes", About: "If the domain does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag()}}, runDeletePrivate),
+		run(command.Verb{Name: "share-private-domain", Args: "ORG DOMAIN", Usage: "Share a private domain with another org"}, runShareDomain),
+		run(command.Verb{Name: "unshare-private-domain", Args: "ORG DOMAIN", Usage: "Stop sharing a private domain with an org"}, runUnshareDomain),
 	}
 }
 
@@ -58,7 +58,7 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w command.Env) error
 	}
 	d, err := w.Client.Routes().DomainByName(ctx, o.Name)
 	if err == nil && d.Relationships.Organization.ID() == org.GUID {
-		w.Out.Say("Domain %s exists already", o.Name)
+		w.Out.Say("Domain %s already exists", o.Name)
 		return nil
 	}
 	if err != nil && !command.IsMissing(err) {
@@ -69,37 +69,37 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w command.Env) error
 	if err != nil {
 		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
-	w.Out.Say("Created domain %s of org %s; dew share-private-domain lets another org use it", o.Name, org.Name)
+	w.Out.Say("Created domain %s of org %s. To share it with another org: dew share-private-domain ORG %s", o.Name, org.Name, o.Name)
 	return nil
 }
 
-// isPrivate is the error about a domain that is no org's own.
+// isPrivate fails if a domain does not belong to one org.
 func isPrivate(d v3.Domain) error {
 	if d.Relationships.Organization.ID() != "" {
 		return nil
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and is no private one"), Advice: "dew domains tells which are private; dew delete-shared-domain deletes those that are not"}
+	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and not private"), Advice: "To see which domains are shared and which are private: dew domains"}
 }
 
 func runDeletePrivate(ctx context.Context, o privateDomain, w command.Env) error {
 	return removeDomain(ctx, command.DeleteOptions{Name: o.Name, Force: o.Force}, isPrivate, w)
 }
 
-// removeDomain deletes a domain if it is of the right kind; one that is not there is
-// fine.
-func removeDomain(ctx context.Context, o command.DeleteOptions, right func(v3.Domain) error, w command.Env) error {
+// removeDomain deletes a domain if check accepts it. It succeeds if the domain does not
+// exist.
+func removeDomain(ctx context.Context, o command.DeleteOptions, check func(v3.Domain) error, w command.Env) error {
 	if ok, err := console.ConfirmUnless(ctx, w.Out, o.Force, "Delete domain "+o.Name+" with all its routes"); err != nil || !ok {
 		return err
 	}
 	d, err := w.Client.Routes().DomainByName(ctx, o.Name)
 	if command.IsMissing(err) {
-		w.Out.Say("There is no domain %s", o.Name)
+		w.Out.Say("Domain %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := right(d); err != nil {
+	if err := check(d); err != nil {
 		return err
 	}
 	if err := w.Client.Routes().DeleteDomain(ctx, d.GUID); err != nil {
@@ -128,9 +128,9 @@ func runShareDomain(ctx context.Context, o privateDomain, w command.Env) error {
 		return err
 	}
 	if err := w.Client.Routes().ShareDomain(ctx, d.GUID, org.GUID); err != nil {
-		return fmt.Errorf("cannot share domain %s: %w", d.Name, err)
+		return fmt.Errorf("cannot share domain %s with org %s: %w", d.Name, org.Name, err)
 	}
-	w.Out.Say("Org %s may have routes in domain %s", org.Name, d.Name)
+	w.Out.Say("Shared domain %s with org %s", d.Name, org.Name)
 	return nil
 }
 
@@ -144,9 +144,9 @@ func runUnshareDomain(ctx context.Context, o privateDomain, w command.Env) error
 		return nil
 	}
 	if err := w.Client.Routes().UnshareDomain(ctx, d.GUID, org.GUID); err != nil {
-		return fmt.Errorf("cannot unshare domain %s: %w", d.Name, err)
+		return fmt.Errorf("cannot stop sharing domain %s with org %s: %w", d.Name, org.Name, err)
 	}
-	w.Out.Say("Org %s may not have routes in domain %s any more", org.Name, d.Name)
+	w.Out.Say("Stopped sharing domain %s with org %s", d.Name, org.Name)
 	return nil
 }
 

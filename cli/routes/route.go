@@ -16,18 +16,18 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// singleRouteOptions are the arguments of commands about a route that is there.
+// singleRouteOptions are the arguments of the commands for an existing route.
 type singleRouteOptions struct {
 	RouteOptions
-	Org, Space string   // where else it is to be
-	Remove     []string // names of options
+	Org, Space string   // target space and its org
+	Remove     []string // names of the options to remove
 }
 
 func optionFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "set an option of the route (`OPTION=VALUE`); may be repeated"}
+	return &cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "Set an option of the route (`OPTION=VALUE`); can be repeated"}
 }
 
-// SingleRouteCommands are those about one route.
+// SingleRouteCommands are the commands for an existing route.
 func SingleRouteCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, singleRouteOptions, command.Env) error) *cli.Command {
 		v.Category = routesCategory
@@ -39,30 +39,30 @@ func SingleRouteCommands(g *command.Set) []*cli.Command {
 			return fn(c.Context, singleRouteOptions{RouteOptions: rt, Org: c.String("o"), Space: c.String("s"), Remove: c.StringSlice("remove-option")}, w)
 		})
 	}
-	names := HostFlags()[:2] // of routes that have no port
-	elsewhere := func(usage string) []cli.Flag {
-		return append(slices.Clone(names), &cli.StringFlag{Name: "s", Usage: usage + " (default: the targeted one)"}, command.OrgFlag())
+	names := HostFlags()[:2] // for HTTP routes, which have no port
+	target := func() []cli.Flag {
+		return append(slices.Clone(names), &cli.StringFlag{Name: "s", Usage: "Target `space` (default: the targeted space)"}, command.OrgFlag())
 	}
 	return []*cli.Command{
-		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "show a route: where it leads, who has it, its options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), command.JSONFlag())}, runRoute),
-		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "tell whether somebody has a route, also where you do not see it", Flags: append(HostFlags(), command.JSONFlag())}, runCheckRoute),
+		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "Show a route with its destinations, spaces and options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), command.JSONFlag())}, runRoute),
+		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "Check whether a route exists, even in spaces you cannot see", Flags: append(HostFlags(), command.JSONFlag())}, runCheckRoute),
 		run(command.Verb{
-			Name: "update-route", Args: "DOMAIN", Usage: "change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
+			Name: "update-route", Args: "DOMAIN", Usage: "Change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
 			Flags: append(slices.Clone(names),
 				optionFlag(),
-				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "remove an `option`; may be repeated"}),
+				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "Remove this `option` of the route; can be repeated"}),
 		}, runUpdateRoute),
 		run(command.Verb{
-			Name: "update-destination", Args: "APP DOMAIN", Usage: "say what is spoken with an app that a route leads to", About: "Example:\n   dew update-destination shop dew.localhost -n shop --app-protocol http2",
-			Flags: append(slices.Clone(names), &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`"}),
+			Name: "update-destination", Args: "APP DOMAIN", Usage: "Set the protocol (http1, http2) of a route destination", About: "Example:\n   dew update-destination shop dew.localhost -n shop --app-protocol http2",
+			Flags: append(slices.Clone(names), &cli.StringFlag{Name: "app-protocol", Usage: "Protocol of the destination: `http1|http2` (required)"}),
 		}, runUpdateDestination),
-		run(command.Verb{Name: "move-route", Args: "DOMAIN", Usage: "make a route another space's", About: "Example:\n   dew move-route dew.localhost -n shop -s test", Flags: elsewhere("`space` that has it from now on")}, runMoveRoute),
-		run(command.Verb{Name: "share-route", Args: "DOMAIN", Usage: "let apps of another space have a route, too", About: "Example:\n   dew share-route dew.localhost -n shop -s test", Flags: elsewhere("the other `space`")}, runShareRoute),
-		run(command.Verb{Name: "unshare-route", Args: "DOMAIN", Usage: "take that back", Flags: elsewhere("the other `space`")}, runUnshareRoute),
+		run(command.Verb{Name: "move-route", Args: "DOMAIN", Usage: "Move a route to another space", About: "Example:\n   dew move-route dew.localhost -n shop -s test", Flags: target()}, runMoveRoute),
+		run(command.Verb{Name: "share-route", Args: "DOMAIN", Usage: "Share a route with another space", About: "Example:\n   dew share-route dew.localhost -n shop -s test", Flags: target()}, runShareRoute),
+		run(command.Verb{Name: "unshare-route", Args: "DOMAIN", Usage: "Stop sharing a route with a space", Flags: target()}, runUnshareRoute),
 	}
 }
 
-// singleRouteView is what `dew route` shows.
+// singleRouteView is the output of `dew route`.
 type singleRouteView struct {
 	routeRow
 	Domain     string            `json:"domain"`
@@ -133,7 +133,7 @@ func (v singleRouteView) print(out *console.Console) error {
 		return err
 	}
 	if len(v.Destinations) == 0 {
-		out.Say("It leads nowhere; dew map-route leads it to an app")
+		out.Say("The route has no destinations. To map it to an app: dew map-route APP DOMAIN")
 		return nil
 	}
 	fmt.Fprintln(out.Out)
@@ -167,7 +167,7 @@ func runCheckRoute(ctx context.Context, o singleRouteOptions, w command.Env) err
 func runUpdateRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	for _, name := range o.Remove {
 		if _, twice := o.Options[name]; twice {
-			return console.UsageError("option %s is to be set and to be removed", name)
+			return console.UsageError("option %s cannot be in both --option and --remove-option", name)
 		}
 		o.Options[name] = nil
 	}
@@ -179,9 +179,9 @@ func runUpdateRoute(ctx context.Context, o singleRouteOptions, w command.Env) er
 		return err
 	}
 	if _, err := w.Client.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
-		return fmt.Errorf("cannot change route %s: %w", rt.URL, err)
+		return fmt.Errorf("cannot update route %s: %w", rt.URL, err)
 	}
-	w.Out.Say("Changed route %s", rt.URL)
+	w.Out.Say("Updated route %s", rt.URL)
 	return nil
 }
 
@@ -216,18 +216,18 @@ func runUpdateDestination(ctx context.Context, o singleRouteOptions, w command.E
 			continue
 		}
 		if err := w.Client.Routes().UpdateDestination(ctx, rt.GUID, to.GUID, o.Protocol); err != nil {
-			return fmt.Errorf("cannot change where route %s leads: %w", rt.URL, err)
+			return fmt.Errorf("cannot update the destination of route %s: %w", rt.URL, err)
 		}
 		changed++
 	}
 	if changed == 0 {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), Advice: "dew map-route leads it there"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s is not mapped to app %s", rt.URL, a.Name), Advice: "To map it: dew map-route APP DOMAIN"}
 	}
-	w.Out.Say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
+	w.Out.Say("Route %s now uses protocol %s for app %s", rt.URL, o.Protocol, a.Name)
 	return nil
 }
 
-// other finds the route, and the other space that the options name.
+// other finds the route and the target space that the options name.
 func (o singleRouteOptions) other(ctx context.Context, w command.Env) (v3.Route, command.Target, error) {
 	_, rt, err := o.find(ctx, w.Client)
 	if err != nil {
@@ -236,7 +236,7 @@ func (o singleRouteOptions) other(ctx context.Context, w command.Env) (v3.Route,
 	if o.Space == "" {
 		p, err := command.ResolveTarget(ctx, w.Client, w.Target)
 		if err == nil && (o.Org != "" || p.SpaceGUID == "") {
-			err = console.UsageError("the other space is not named: give -s SPACE")
+			err = console.UsageError("no target space given: pass -s SPACE")
 		}
 		return rt, p, err
 	}
@@ -250,9 +250,9 @@ func runMoveRoute(ctx context.Context, o singleRouteOptions, w command.Env) erro
 		return err
 	}
 	if err := w.Client.Routes().Move(ctx, rt.GUID, to.SpaceGUID); err != nil {
-		return fmt.Errorf("cannot move route %s: %w", rt.URL, err)
+		return fmt.Errorf("cannot move route %s to %s: %w", rt.URL, to, err)
 	}
-	w.Out.Say("Route %s belongs to %s now", rt.URL, to)
+	w.Out.Say("Moved route %s to %s", rt.URL, to)
 	return nil
 }
 
@@ -262,9 +262,9 @@ func runShareRoute(ctx context.Context, o singleRouteOptions, w command.Env) err
 		return err
 	}
 	if err := w.Client.Routes().Share(ctx, rt.GUID, to.SpaceGUID); err != nil {
-		return fmt.Errorf("cannot share route %s: %w", rt.URL, err)
+		return fmt.Errorf("cannot share route %s with %s: %w", rt.URL, to, err)
 	}
-	w.Out.Say("Apps of %s may have route %s", to, rt.URL)
+	w.Out.Say("Shared route %s with %s", rt.URL, to)
 	return nil
 }
 
@@ -282,8 +282,8 @@ func runUnshareRoute(ctx context.Context, o singleRouteOptions, w command.Env) e
 		return nil
 	}
 	if err := w.Client.Routes().Unshare(ctx, rt.GUID, to.SpaceGUID); err != nil {
-		return fmt.Errorf("cannot unshare route %s: %w", rt.URL, err)
+		return fmt.Errorf("cannot stop sharing route %s with %s: %w", rt.URL, to, err)
 	}
-	w.Out.Say("Apps of %s may not have route %s any more", to, rt.URL)
+	w.Out.Say("Stopped sharing route %s with %s", rt.URL, to)
 	return nil
 }

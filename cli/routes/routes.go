@@ -19,29 +19,34 @@ import (
 
 const routesCategory = "Routes and domains"
 
-// HostFlags are what names a route beside its domain.
+// HostFlags are the flags that identify a route in its domain.
 func HostFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "hostname", Aliases: []string{"n"}, Usage: "`host` before the domain; * is for all that have no route of their own"},
-		&cli.StringFlag{Name: "path", Usage: "`path` below which requests are led, such as /api"},
-		&cli.IntFlag{Name: "port", Usage: "`port` of a route in a domain of TCP routes"},
+		&cli.StringFlag{Name: "hostname", Aliases: []string{"n"}, Usage: "Route `host` before the domain; * matches all hosts that have no route of their own"},
+		&cli.StringFlag{Name: "path", Usage: "Route `path`, such as /api: the route receives requests for it and for all paths below it"},
+		&cli.IntFlag{Name: "port", Usage: "Route `port`, only for TCP routes", DefaultText: "none"},
 	}
 }
 
-// RouteOptions are the arguments of commands about one route.
+// appPortFlag is --app-port, with the text of its default.
+func appPortFlag(byDefault string) cli.Flag {
+	return &cli.IntFlag{Name: "app-port", Usage: "Destination `port` that the app or one of its sidecars listens on", DefaultText: byDefault}
+}
+
+// RouteOptions are the arguments of the commands for one route.
 type RouteOptions struct {
 	App       string
 	Domain    string
 	Host      string
 	Path      string
-	RoutePort int    // port of the route itself, in domains of TCP routes; 0: none, or any
-	Port      int    // of the app; 0: its default, or any
-	Protocol  string // of the app
+	RoutePort int    // port of a TCP route; 0: not given
+	Port      int    // port of the app; 0: not given
+	Protocol  string // protocol of the destination
 	Force     bool
-	Options   map[string]*string // of a route that is made
+	Options   map[string]*string // of a new route
 }
 
-// Commands create, map and delete routes and domains.
+// Commands are the commands that create, map and delete routes and shared domains.
 func Commands(g *command.Set) []*cli.Command {
 	type action func(context.Context, RouteOptions, *client.Client, *console.Console) error
 	about := func(v command.Verb, fn action) *cli.Command {
@@ -54,56 +59,55 @@ func Commands(g *command.Set) []*cli.Command {
 			return fn(c.Context, o, ask, out)
 		})
 	}
-	port := &cli.IntFlag{Name: "app-port", Usage: "`port` on which the app, or a sidecar of it, listens"}
-	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`: what the app speaks there"}
-	force := command.BoolFlag("f", "do not ask")
+	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "Protocol of the destination: `http1|http2`"}
+	force := command.BoolFlag("f", "Do not ask for confirmation")
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{
-			Name: "routes", Alias: "r", Labels: "/v3/routes", Category: routesCategory, Usage: "list the routes of the space, and where they lead",
-			About: "A destination is pending while an instance runs that was started without its port: it is reached as before until dew restart.",
-			Flags: []cli.Flag{command.BoolFlag("org-level", "of all spaces of the org"), command.JSONFlag()},
+			Name: "routes", Alias: "r", Labels: "/v3/routes", Category: routesCategory, Usage: "List the routes of the targeted space and their destinations",
+			About: "A destination is pending while an instance runs that was started without its port. Until you run dew restart, requests reach the instance as before.",
+			Flags: []cli.Flag{command.BoolFlag("org-level", "List the routes of all spaces of the org"), command.JSONFlag()},
 		}, func(c *cli.Context, w command.Env) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
 		about(command.Verb{
-			Name: "create-route", Args: "DOMAIN", Usage: "reserve a route that leads nowhere yet",
-			About: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
+			Name: "create-route", Args: "DOMAIN", Usage: "Create a route without a destination",
+			About: "If the route already exists, the command succeeds. In a TCP domain, a route without --port gets a free port.\n\n" +
 				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), optionFlag()),
 		}, runCreateRoute),
 		about(command.Verb{
-			Name: "map-route", Args: "APP DOMAIN", Usage: "lead a route to an app",
-			About: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
+			Name: "map-route", Args: "APP DOMAIN", Usage: "Map a route to an app",
+			About: "dew creates the route if it does not exist. A new --app-port opens at the next dew restart of the app. Until then the destination is pending.\n\n" +
 				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
-			Flags: append(HostFlags(), port, protocol, optionFlag()),
+			Flags: append(HostFlags(), appPortFlag("the port of the app"), protocol, optionFlag()),
 		}, runMapRoute),
 		about(command.Verb{
-			Name: "unmap-route", Args: "APP DOMAIN", Usage: "no longer lead a route to an app",
-			About: "The route stays. With --app-port only that destination goes.", Flags: append(HostFlags(), port),
+			Name: "unmap-route", Args: "APP DOMAIN", Usage: "Remove a route from an app",
+			About: "The route itself is not deleted. With --app-port, dew removes only the destination with that port.", Flags: append(HostFlags(), appPortFlag("all ports")),
 		}, runUnmapRoute),
 		about(command.Verb{
-			Name: "delete-route", Args: "DOMAIN", Usage: "delete a route", About: "One that is not there is fine.", Flags: append(HostFlags(), force),
+			Name: "delete-route", Args: "DOMAIN", Usage: "Delete a route", About: "If the route does not exist, the command succeeds.", Flags: append(HostFlags(), force),
 		}, runDeleteRoute),
-		about(command.Verb{Name: "delete-orphaned-routes", Usage: "delete the routes of the space that lead nowhere", Flags: []cli.Flag{force}}, runDeleteOrphaned),
+		about(command.Verb{Name: "delete-orphaned-routes", Usage: "Delete the routes of the targeted space that have no destination", Flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.Command(command.Verb{
-			Name: "create-shared-domain", Args: "NAME", Category: routesCategory, Usage: "make a domain that all orgs may have routes in",
+			Name: "create-shared-domain", Args: "NAME", Category: routesCategory, Usage: "Create a shared domain, which all orgs can use",
 			About: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
 			Flags: []cli.Flag{
-				command.BoolFlag("internal", "its routes are for other apps alone"),
-				&cli.StringFlag{Name: "router-group", Usage: "`name` of the group that gives its routes ports: they are TCP routes"},
+				command.BoolFlag("internal", "Make the domain internal: only apps can reach its routes"),
+				&cli.StringFlag{Name: "router-group", Usage: "Create a TCP domain, whose routes get ports from the router group with this `name`"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "router-groups", Category: routesCategory, Usage: "list what gives TCP routes their ports", Flags: []cli.Flag{command.JSONFlag()},
+			Name: "router-groups", Category: routesCategory, Usage: "List router groups, which provide the ports of TCP routes", Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRouterGroups(c.Context, ask, out)
 		}),
 		about(command.Verb{
-			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "delete a domain with all its routes", About: "One that is not there is fine.", Flags: []cli.Flag{force},
+			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "Delete a shared domain with all its routes", About: "If the domain does not exist, the command succeeds.", Flags: []cli.Flag{force},
 		}, runDeleteDomain),
 	}
 }
 
-// ReadRoute reads the arguments and flags of a command about one route.
+// ReadRoute reads the arguments and flags of a command for one route.
 func ReadRoute(c *cli.Context, app bool) (RouteOptions, error) {
 	o := RouteOptions{
 		Domain: c.Args().First(), Host: strings.ToLower(c.String("hostname")), Path: c.String("path"),
@@ -122,7 +126,7 @@ func ReadRoute(c *cli.Context, app bool) (RouteOptions, error) {
 		return o, console.UsageError("--port must be 1 to 65535, not %d", o.RoutePort)
 	}
 	if o.RoutePort != 0 && (o.Host != "" || o.Path != "") {
-		return o, console.UsageError("--port is for TCP routes, which have no --hostname and no --path")
+		return o, console.UsageError("--port is for TCP routes and cannot be used with --hostname or --path")
 	}
 	var err error
 	if o.Options, err = readRouteOptions(c.StringSlice("option")); err != nil {
@@ -134,7 +138,7 @@ func ReadRoute(c *cli.Context, app bool) (RouteOptions, error) {
 	return o, nil
 }
 
-// URL is the route as users write it.
+// URL is the address of the route, without a scheme.
 func (o RouteOptions) URL() string {
 	if o.RoutePort != 0 {
 		return o.Domain + ":" + strconv.Itoa(o.RoutePort)
@@ -162,25 +166,25 @@ type destinationRow struct {
 	Pending  bool   `json:"pending"`
 }
 
-// state is what a user should know about the destination.
+// state is the state of the destination: a problem of the route, pending, or empty.
 func (r destinationRow) state(problem string) string {
 	switch {
 	case problem != "":
 		return problem
 	case r.Pending:
-		return "pending: dew restart " + r.App
+		return "pending until dew restart " + r.App
 	}
 	return ""
 }
 
-// destinationOf shows a destination with the name of its app, or the guid of one that
-// is not seen.
+// destinationOf is the row of a destination, with the name of its app, or the guid if
+// the user cannot see the app.
 func destinationOf(d v3.Destination, names map[string]string) destinationRow {
 	return destinationRow{GUID: d.GUID, App: cmp.Or(names[d.App.GUID], d.App.GUID), Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
 }
 
-// appNames are the names of the apps that routes lead to, by guid. They may be those
-// of other spaces.
+// appNames are the names of the apps that routes are mapped to, by guid. The apps can be
+// in other spaces.
 func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[string]string, error) {
 	var guids []string
 	for _, rt := range routes {
@@ -198,8 +202,8 @@ func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[
 }
 
 // routesOf are the routes of the space, or of all spaces of the org.
-func routesOf(ctx context.Context, whole bool, w command.Env) ([]v3.Route, error) {
-	if !whole {
+func routesOf(ctx context.Context, orgLevel bool, w command.Env) ([]v3.Route, error) {
+	if !orgLevel {
 		return w.Client.Routes().List(ctx)
 	}
 	org, err := command.FindOrg(ctx, w, "")
@@ -209,8 +213,8 @@ func routesOf(ctx context.Context, whole bool, w command.Env) ([]v3.Route, error
 	return w.Client.Routes().InOrg(ctx, org.GUID)
 }
 
-func runRoutes(ctx context.Context, whole bool, w command.Env) error {
-	routes, err := routesOf(ctx, whole, w)
+func runRoutes(ctx context.Context, orgLevel bool, w command.Env) error {
+	routes, err := routesOf(ctx, orgLevel, w)
 	if err != nil {
 		return err
 	}
@@ -222,7 +226,7 @@ func runRoutes(ctx context.Context, whole bool, w command.Env) error {
 	for _, rt := range routes {
 		row := routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}}
 		if len(rt.Destinations) == 0 {
-			table = append(table, []string{rt.URL, "", "", "", "", "leads nowhere"})
+			table = append(table, []string{rt.URL, "", "", "", "", "no destination"})
 		}
 		for i, d := range rt.Destinations {
 			r := destinationOf(d, names)
@@ -235,7 +239,7 @@ func runRoutes(ctx context.Context, whole bool, w command.Env) error {
 		}
 		rows = append(rows, row)
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no routes; dew map-route makes one"}.Show(w.Out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no routes. To create one: dew map-route APP DOMAIN"}.Show(w.Out)
 }
 
 // find finds the domain and the route that the options name.
@@ -246,25 +250,25 @@ func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 	}
 	if !isTCP(d) {
 		if o.RoutePort != 0 {
-			return v3.Domain{}, v3.Route{}, console.UsageError("--port is for domains of TCP routes, and %s is none", d.Name)
+			return v3.Domain{}, v3.Route{}, console.UsageError("--port is for TCP domains, and %s is not a TCP domain", d.Name)
 		}
 		rt, err := ask.Routes().At(ctx, d, o.Host, o.Path)
 		return d, rt, err
 	}
 	if o.Host != "" || o.Path != "" {
-		return v3.Domain{}, v3.Route{}, console.UsageError("%s is a domain of TCP routes, which have --port and no --hostname and no --path", d.Name)
+		return v3.Domain{}, v3.Route{}, console.UsageError("%s is a TCP domain: use --port instead of --hostname and --path", d.Name)
 	}
 	if o.RoutePort == 0 {
-		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " without --port"}
+		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " (no --port given)"}
 	}
 	rt, err := ask.Routes().AtPort(ctx, d, o.RoutePort)
 	return d, rt, err
 }
 
-// isTCP tells whether the routes of a domain have ports instead of names.
+// isTCP reports whether a domain is for TCP routes, which have ports instead of hosts.
 func isTCP(d v3.Domain) bool { return slices.Contains(d.SupportedProtocols, "tcp") }
 
-// create makes the route that the options name.
+// create creates the route that the options name.
 func (o RouteOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
 	if isTCP(d) {
 		return ask.Routes().CreateTCP(ctx, d.GUID, o.RoutePort)
@@ -275,7 +279,7 @@ func (o RouteOptions) create(ctx context.Context, ask *client.Client, d v3.Domai
 func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	d, rt, err := o.find(ctx, ask)
 	if err == nil {
-		out.Say("Route %s exists already", rt.URL)
+		out.Say("Route %s already exists", rt.URL)
 		return nil
 	}
 	if !command.IsMissing(err) || d.GUID == "" {
@@ -284,7 +288,7 @@ func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out
 	if rt, err = o.create(ctx, ask, d); err != nil {
 		return fmt.Errorf("cannot create route %s: %w", o.URL(), err)
 	}
-	out.Say("Created route %s; dew map-route leads it to an app", rt.URL)
+	out.Say("Created route %s. To map it to an app: dew map-route APP DOMAIN", rt.URL)
 	return nil
 }
 
@@ -316,10 +320,10 @@ func runMapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *c
 	if err != nil && !command.HiddenFromCaller(err) {
 		return err
 	}
-	out.Say("Route %s leads to app %s: %s", rt.URL, a.Name, command.RouteURL(rt.URL, status.Router))
+	out.Say("Mapped route %s to app %s: %s", rt.URL, a.Name, command.RouteURL(rt.URL, status.Router))
 	for _, d := range ds.Destinations {
 		if d.App.GUID == a.GUID && d.Pending {
-			out.Say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)
+			out.Say("Port %d is pending. To open it: dew restart %s", d.Port, a.Name)
 		}
 	}
 	return nil
@@ -344,15 +348,19 @@ func runUnmapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out 
 		}
 		removed++
 	}
+	destination := "app " + a.Name
+	if o.Port != 0 {
+		destination = fmt.Sprintf("port %d of app %s", o.Port, a.Name)
+	}
 	if removed == 0 {
-		out.Say("Route %s does not lead there", rt.URL)
+		out.Say("Route %s is not mapped to %s", rt.URL, destination)
 		return nil
 	}
-	out.Say("Route %s no longer leads to app %s", rt.URL, a.Name)
+	out.Say("Removed route %s from %s", rt.URL, destination)
 	return nil
 }
 
-// runDeleteRoute deletes a route; one that is not there is fine.
+// runDeleteRoute deletes a route. It succeeds if the route does not exist.
 func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete route "+o.URL()); err != nil || !yes {
@@ -361,7 +369,7 @@ func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out
 	}
 	d, rt, err := o.find(ctx, ask)
 	if command.IsMissing(err) && d.GUID != "" {
-		out.Say("There is no route %s", o.URL())
+		out.Say("Route %s does not exist", o.URL())
 		return nil
 	}
 	if err != nil {
@@ -377,7 +385,7 @@ func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out
 
 func runDeleteOrphaned(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
-		if yes, err := out.Confirm(ctx, "Delete all routes of the space that lead nowhere"); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Delete all routes of the space that have no destination"); err != nil || !yes {
 			return err
 		}
 	}
@@ -385,7 +393,7 @@ func runDeleteOrphaned(ctx context.Context, o RouteOptions, ask *client.Client, 
 	if err := ask.Routes().DeleteUnmapped(ctx); err != nil {
 		return fmt.Errorf("cannot delete routes: %w", err)
 	}
-	out.Say("Deleted the routes that lead nowhere")
+	out.Say("Deleted all routes without a destination")
 	return nil
 }
 
@@ -393,7 +401,7 @@ func runDeleteOrphaned(ctx context.Context, o RouteOptions, ask *client.Client, 
 type domainOptions struct {
 	Name     string
 	Internal bool
-	Group    string // name of the router group; empty: its routes have names
+	Group    string // name of the router group; empty: no TCP domain
 }
 
 func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, out *console.Console) error {
@@ -415,7 +423,8 @@ func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, o
 	return nil
 }
 
-// findRouterGroup says which there are when there is none of that name.
+// findRouterGroup finds a router group by name. If there is none, the error suggests the
+// nearest name.
 func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.RouterGroup, error) {
 	all, err := ask.Routes().RouterGroups(ctx)
 	if err != nil {
@@ -438,15 +447,15 @@ func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Conso
 	for _, g := range all {
 		table = append(table, []string{g.Name, g.Type, g.ReservablePorts})
 	}
-	return console.List{Rows: all, Table: table, Empty: "There are no router groups: dewd was started without --tcp-ports"}.Show(out)
+	return console.List{Rows: all, Table: table, Empty: "There are no router groups, because dewd was started without --tcp-ports"}.Show(out)
 }
 
-// runDeleteDomain deletes a shared domain; one that is not there is fine.
+// runDeleteDomain deletes a shared domain. It succeeds if the domain does not exist.
 func runDeleteDomain(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	return removeDomain(ctx, command.DeleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
 		if d.Relationships.Organization.ID() == "" {
 			return nil
 		}
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Advice: "dew delete-private-domain deletes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared"), Advice: "Use dew delete-private-domain for private domains"}
 	}, command.Env{Client: ask, Out: out})
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// bindOptions are the arguments and flags of commands about one binding.
+// bindOptions are the arguments and flags of the commands for service bindings and keys.
 type bindOptions struct {
 	App, Service, Key, Name string
 	Parameters              string
-	Strategy                string // how often the app may be bound; empty: once
-	Only                    string // guid of the one binding that is meant
-	Keep                    int    // bindings per service instance
+	Strategy                string // single or multiple; empty: single
+	Only                    string // guid of a binding; empty: all bindings
+	Keep                    int    // number of bindings to keep per service instance
 	Wait, Force, GUID       bool
 }
 
@@ -41,24 +41,24 @@ func bindingCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		about(command.Verb{
-			Name: "bind-service", Alias: "bs", Args: "APP SERVICE_INSTANCE", Usage: "give an app the credentials of a service instance",
-			About: "They come into its environment, VCAP_SERVICES, when it is staged the next time.\n\nExample:\n   dew bind-service shop db && dew restage shop",
+			Name: "bind-service", Alias: "bs", Args: "APP SERVICE_INSTANCE", Usage: "Bind a service instance to an app",
+			About: "The app gets the credentials in VCAP_SERVICES the next time it is staged.\n\nExample:\n   dew bind-service shop db && dew restage shop",
 			Flags: []cli.Flag{
-				paramsFlag(), &cli.StringFlag{Name: "binding-name", Usage: "`name` that the app finds it by"},
-				&cli.StringFlag{Name: "strategy", Usage: "single, or multiple: new credentials beside those that the app has", DefaultText: v3.StrategySingle}, waitFlag(),
+				paramsFlag(), &cli.StringFlag{Name: "binding-name", Usage: "Binding `name` that the app sees in VCAP_SERVICES"},
+				&cli.StringFlag{Name: "strategy", Usage: "Binding `strategy`: single for one binding, or multiple to add a binding to the existing ones", DefaultText: v3.StrategySingle}, waitFlag(),
 			},
 		}, runBind),
 		about(command.Verb{
-			Name: "unbind-service", Alias: "us", Args: "APP SERVICE_INSTANCE", Usage: "take the credentials of a service instance from an app",
-			About: "They stop working at once. An app that is not bound is fine.",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "guid", Usage: "only the binding with the `guid`; dew service shows them"}, waitFlag()},
+			Name: "unbind-service", Alias: "us", Args: "APP SERVICE_INSTANCE", Usage: "Unbind a service instance from an app",
+			About: "The credentials stop working at once. If the app is not bound, the command succeeds.",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "guid", Usage: "Delete only the binding with this `guid` (shown by dew service)"}, waitFlag()},
 		}, runUnbind),
 		about(command.Verb{
-			Name: "cleanup-outdated-service-bindings", Args: "APP", Usage: "unbind what newer bindings of an app took the place of",
-			About: "For bindings of --strategy multiple: restage the app first, so that it uses the newest.",
+			Name: "cleanup-outdated-service-bindings", Args: "APP", Usage: "Delete service bindings that newer ones replaced",
+			About: "For bindings created with --strategy multiple. Restage the app first: it must use the newest binding.",
 			Flags: []cli.Flag{
-				&cli.IntFlag{Name: "keep-last", Value: 1, Usage: "`count` of the newest that stay, of each service instance"},
-				&cli.StringFlag{Name: "service-instance", Usage: "only those of the service instance with the `name`"}, command.ForceFlag(), waitFlag(),
+				&cli.IntFlag{Name: "keep-last", Value: 1, Usage: "Keep the newest `count` bindings of each service instance"},
+				&cli.StringFlag{Name: "service-instance", Usage: "Delete only bindings of the service instance with this `name`"}, command.ForceFlag(), waitFlag(),
 			},
 		}, runCleanup),
 	}
@@ -66,7 +66,7 @@ func bindingCommands(g *command.Set) []*cli.Command {
 
 func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	if o.Strategy != "" && o.Strategy != v3.StrategySingle && o.Strategy != v3.StrategyMultiple {
-		return console.UsageError("--strategy: %q is neither single nor multiple", o.Strategy)
+		return console.UsageError("--strategy must be single or multiple, not %q", o.Strategy)
 	}
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
@@ -86,7 +86,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	defer out.Wait("Binding app %s to service instance %s", o.App, o.Service).End()
 	job, err := ask.Services().Bind(ctx, n)
 	if command.ErrorContains(err, "app is already bound") {
-		out.Say("App %s is bound to %s already", o.App, o.Service)
+		out.Say("App %s is already bound to %s", o.App, o.Service)
 		return nil
 	}
 	done := false
@@ -97,14 +97,14 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		return fmt.Errorf("cannot bind %s to %s: %w", o.App, o.Service, err)
 	}
 	if !done {
-		out.Say("Binding %s to %s is in progress: dew service %s tells how far it is", o.App, o.Service, o.Service)
+		out.Say("Binding %s to %s is in progress. To check its status: dew service %s", o.App, o.Service, o.Service)
 		return nil
 	}
 	if _, err := ask.Bits().Droplet(ctx, a.GUID); client.NotFound(err) {
-		out.Say("Bound %s to %s; dew start %s stages and starts it with the credentials", o.App, o.Service, o.App)
+		out.Say("Bound %s to %s. To stage and start the app with the credentials: dew start %s", o.App, o.Service, o.App)
 		return nil
 	}
-	out.Say("Bound %s to %s; dew restage %s brings the credentials into its environment", o.App, o.Service, o.App)
+	out.Say("Bound %s to %s. To pass the credentials to the app: dew restage %s", o.App, o.Service, o.App)
 	return nil
 }
 
@@ -124,7 +124,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	if o.Only != "" {
 		bound = slices.DeleteFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.GUID != o.Only })
 		if len(bound) == 0 {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Advice: "dew service " + o.Service + " --json has the guids"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Advice: "To show the guids of its bindings: dew service " + o.Service + " --json"}
 		}
 	}
 	if len(bound) == 0 {
@@ -146,7 +146,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 
 func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	if o.Keep < 1 {
-		return console.UsageError("--keep-last: %d is less than 1; dew unbind-service takes all", o.Keep)
+		return console.UsageError("--keep-last must be at least 1, not %d (dew unbind-service deletes all bindings)", o.Keep)
 	}
 	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
@@ -166,29 +166,37 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 	}
 	old := outdated(all, o.Keep)
 	if len(old) == 0 {
-		out.Say("App %s has no outdated bindings", o.App)
+		out.Say("App %s has no outdated service bindings", o.App)
 		return nil
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, fmt.Sprintf("Really delete outdated bindings of app %s (%d)", o.App, len(old))); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, fmt.Sprintf("Delete %s of app %s", countOutdated(len(old)), o.App)); err != nil || !ok {
 		return err
 	}
 	defer out.Wait("Deleting service bindings").End()
 	ended, err := deleteBindings(ctx, old, o.Wait, ask)
 	if err != nil {
-		return fmt.Errorf("cannot delete outdated bindings of %s: %w", o.App, err)
+		return fmt.Errorf("cannot delete outdated service bindings of %s: %w", o.App, err)
 	}
 	if !ended {
-		out.Say("Deleting outdated bindings of %s (%d) is in progress", o.App, len(old))
+		out.Say("Deleting %s of app %s is in progress", countOutdated(len(old)), o.App)
 		return nil
 	}
-	out.Say("Deleted outdated bindings of %s (%d)", o.App, len(old))
+	out.Say("Deleted %s of app %s", countOutdated(len(old)), o.App)
 	return nil
 }
 
-// outdated are all but the newest of each service instance.
+// countOutdated is a number of outdated service bindings, in words.
+func countOutdated(n int) string {
+	if n == 1 {
+		return "1 outdated service binding"
+	}
+	return fmt.Sprintf("%d outdated service bindings", n)
+}
+
+// outdated are all bindings except the newest ones of each service instance.
 func outdated(all []v3.ServiceCredentialBinding, keep int) []v3.ServiceCredentialBinding {
 	all = slices.Clone(all)
-	slices.Reverse(all) // of the same second, the later in the list is the newer
+	slices.Reverse(all) // of two bindings with the same time, the later in the list is newer
 	slices.SortStableFunc(all, func(a, b v3.ServiceCredentialBinding) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
 	seen := map[string]int{}
 	return slices.DeleteFunc(all, func(b v3.ServiceCredentialBinding) bool {
@@ -198,7 +206,7 @@ func outdated(all []v3.ServiceCredentialBinding, keep int) []v3.ServiceCredentia
 	})
 }
 
-// deleteBindings deletes bindings and tells whether that is done.
+// deleteBindings deletes bindings and reports whether all operations are complete.
 func deleteBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bool, ask *client.Client) (bool, error) {
 	ended := true
 	for _, b := range all {
@@ -211,7 +219,7 @@ func deleteBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait
 	return ended, nil
 }
 
-// deleteBinding deletes a binding and tells whether that is done.
+// deleteBinding deletes a binding and reports whether the operation is complete.
 func deleteBinding(ctx context.Context, guid string, wait bool, ask *client.Client) (bool, error) {
 	job, err := ask.Services().Unbind(ctx, guid)
 	if err != nil {
@@ -230,16 +238,16 @@ func keyCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		about(command.Verb{
-			Name: "create-service-key", Alias: "csk", Args: "SERVICE_INSTANCE KEY", Usage: "make credentials for people and tools",
-			About: "dew service-key shows them. One that is there already is fine.", Flags: []cli.Flag{paramsFlag(), waitFlag()},
+			Name: "create-service-key", Alias: "csk", Args: "SERVICE_INSTANCE KEY", Usage: "Create a service key: credentials for people and tools",
+			About: "dew service-key shows the credentials. If the service key already exists, the command succeeds.", Flags: []cli.Flag{paramsFlag(), waitFlag()},
 		}, runCreateKey),
-		about(command.Verb{Name: "service-keys", Alias: "sk", Args: "SERVICE_INSTANCE", Usage: "list the keys of a service instance", Flags: []cli.Flag{command.JSONFlag()}}, runKeys),
+		about(command.Verb{Name: "service-keys", Alias: "sk", Args: "SERVICE_INSTANCE", Usage: "List the service keys of a service instance", Flags: []cli.Flag{command.JSONFlag()}}, runKeys),
 		about(command.Verb{
-			Name: "service-key", Args: "SERVICE_INSTANCE KEY", Usage: "show the credentials of a key, as JSON", Flags: []cli.Flag{command.BoolFlag("guid", "only its guid"), command.BoolFlag("json", "as it is without the flag, too")},
+			Name: "service-key", Args: "SERVICE_INSTANCE KEY", Usage: "Show the credentials of a service key as JSON", Flags: []cli.Flag{command.BoolFlag("guid", "Print only the guid of the service key"), command.BoolFlag("json", "Write the data as JSON to stdout (the default)")},
 		}, runKey),
 		about(command.Verb{
-			Name: "delete-service-key", Alias: "dsk", Args: "SERVICE_INSTANCE KEY", Usage: "delete a key: its credentials stop working",
-			About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			Name: "delete-service-key", Alias: "dsk", Args: "SERVICE_INSTANCE KEY", Usage: "Delete a service key",
+			About: "The credentials stop working at once. If the service key does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteKey),
 	}
 }
@@ -258,7 +266,7 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	defer out.Wait("Creating service key %s", o.Key).End()
 	job, err := ask.Services().Bind(ctx, n)
 	if command.ErrorContains(err, "already has a key binding with name") {
-		out.Say("Service key %s is there already", o.Key)
+		out.Say("Service key %s already exists", o.Key)
 		return nil
 	}
 	done := false
@@ -269,10 +277,10 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 		return fmt.Errorf("cannot create service key %s: %w", o.Key, err)
 	}
 	if !done {
-		out.Say("Service key %s is in progress", o.Key)
+		out.Say("Creating service key %s is in progress", o.Key)
 		return nil
 	}
-	out.Say("Created service key %s: dew service-key %s %s shows it", o.Key, o.Service, o.Key)
+	out.Say("Created service key %s. To show it: dew service-key %s %s", o.Key, o.Service, o.Key)
 	return nil
 }
 
@@ -301,7 +309,7 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		return out.Encode(keys)
 	}
 	if len(keys) == 0 {
-		out.Say("Service instance %s has no keys: dew create-service-key makes one", o.Service)
+		out.Say("Service instance %s has no service keys. To create one: dew create-service-key %s KEY", o.Service, o.Service)
 		return nil
 	}
 	return out.Table(rows)
@@ -315,7 +323,7 @@ func BindingName(b v3.ServiceCredentialBinding) string {
 	return *b.Name
 }
 
-// findKey finds a key by name.
+// findKey finds a service key by name.
 func findKey(ctx context.Context, o bindOptions, ask *client.Client) (v3.ServiceCredentialBinding, error) {
 	i, err := command.FindService(ctx, ask, o.Service)
 	if err != nil {
@@ -331,11 +339,11 @@ func findKey(ctx context.Context, o bindOptions, ask *client.Client) (v3.Service
 	return all[0], nil
 }
 
-// noKey says that a service instance has no such key.
+// noKey is the error for a service key that does not exist.
 type noKey struct{ service, key string }
 
 func (e *noKey) Error() string {
-	return fmt.Sprintf("service instance %s has no key %q (dew service-keys %s lists them)", e.service, e.key, e.service)
+	return fmt.Sprintf("service instance %s has no service key %q (dew service-keys %s lists its keys)", e.service, e.key, e.service)
 }
 
 func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
@@ -355,12 +363,12 @@ func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console
 }
 
 func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service key "+o.Key); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete service key "+o.Key); err != nil || !ok {
 		return err
 	}
 	b, err := findKey(ctx, o, ask)
 	if none := (*noKey)(nil); errors.As(err, &none) {
-		out.Say("Service key %s is not there", o.Key)
+		out.Say("Service key %s does not exist", o.Key)
 		return nil
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// The newest bindings of each service instance stay, also among those of one second.
+// The newest bindings of each service instance stay, even if several have the same time.
 func TestOutdated(t *testing.T) {
 	var all []v3.ServiceCredentialBinding
 	for i, service := range []string{"s-kv", "s-kv", "s-db", "s-kv", "s-db"} {
@@ -34,8 +34,8 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-// The password of a service is never an argument: everybody on the machine can read
-// those.
+// The password of a service is never an argument, because all users of the machine can
+// see the arguments.
 func TestConnectClients(t *testing.T) {
 	for uri, want := range map[string]string{
 		"postgres://x":   "psql -h h -p 1 -U u -d d|PGPASSWORD=s3cret",

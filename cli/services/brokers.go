@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// BrokersCategory is the heading of commands about brokers in the help.
+// BrokersCategory is the heading of the broker commands in the help.
 const BrokersCategory = "Service brokers"
 
 type brokerOptions struct {
@@ -39,31 +39,31 @@ func brokerCommands(g *command.Set) []*cli.Command {
 	}
 	return append([]*cli.Command{
 		about(command.Verb{
-			Name: "create-service-broker", Alias: "csb", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "make a broker's offerings known",
-			About: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD. Its plans can be had after dew enable-service-access; those of one that is only for the space, at once.\n\n" +
+			Name: "create-service-broker", Alias: "csb", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "Create a service broker",
+			About: "If you pass BROKER USERNAME URL, dew reads the password from CF_BROKER_PASSWORD or asks for it. Orgs can use the plans after dew enable-service-access. The plans of a space-scoped broker are available at once.\n\n" +
 				"Example:\n   dew create-service-broker paper clerk https://broker.example.com",
-			Flags: []cli.Flag{command.BoolFlag("space-scoped", "only for the space"), command.BoolFlag("update-if-exists", "one that has the name is changed"), command.PasswordFlag()},
+			Flags: []cli.Flag{command.BoolFlag("space-scoped", "Make the service plans available only in the targeted space"), command.BoolFlag("update-if-exists", "Update the service broker if it already exists"), command.PasswordFlag()},
 		}, runCreateBroker),
 		about(command.Verb{
-			Name: "update-service-broker", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "change a broker, and read its catalog again",
-			About: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD.", Flags: []cli.Flag{command.PasswordFlag()},
+			Name: "update-service-broker", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "Update a service broker and read its catalog again",
+			About: "If you pass BROKER USERNAME URL, dew reads the password from CF_BROKER_PASSWORD or asks for it.", Flags: []cli.Flag{command.PasswordFlag()},
 		}, runUpdateBroker),
-		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "rename a broker"}, runRenameBroker),
-		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "forget a broker that has no instances", About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
-		g.Command(command.Verb{Name: "service-brokers", Category: BrokersCategory, Usage: "list the brokers", Flags: []cli.Flag{command.JSONFlag()}},
+		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "Rename a service broker"}, runRenameBroker),
+		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "Delete a service broker that has no service instances", About: "If the service broker does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
+		g.Command(command.Verb{Name: "service-brokers", Category: BrokersCategory, Usage: "List service brokers", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runBrokers(c.Context, ask, out)
 			}),
 	}, accessCommands(g)...)
 }
 
-// secret fills in the password that the command line does not have.
+// secret reads the password if the command line does not have it.
 func (o *brokerOptions) secret(ctx context.Context, out *console.Console) (err error) {
 	if o.URL == "" {
-		return console.UsageError("the broker needs a URL: BROKER USERNAME URL, or BROKER USERNAME PASSWORD URL")
+		return console.UsageError("no broker URL given: pass BROKER USERNAME URL, or BROKER USERNAME PASSWORD URL")
 	}
 	if o.Password == "" {
-		o.Password, err = out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Env: "CF_BROKER_PASSWORD", Prompt: "Password of the broker", Flag: "--password-stdin"})
+		o.Password, err = out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Env: "CF_BROKER_PASSWORD", Prompt: "Broker password", Flag: "--password-stdin"})
 	}
 	return err
 }
@@ -102,18 +102,18 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	return nil
 }
 
-// notCreated says what to do about a broker that could not be made. One whose catalog
-// could not be read is there all the same.
+// notCreated adds advice to the error of a failed creation. A broker whose catalog
+// cannot be read exists nevertheless.
 func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
 	if command.ErrorContains(err, "must be unique") {
-		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "A service broker with this name already exists. To change it, use dew update-service-broker or --update-if-exists"}
 	}
 	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
 		return err
 	}
 	return &console.Failure{
 		Status: console.StatusFailed, Err: err,
-		Advice: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
+		Advice: "The service broker was created without its offerings. To read its catalog again, use dew update-service-broker " + o.Name,
 	}
 }
 
@@ -134,7 +134,8 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	return nil
 }
 
-// findBroker finds a broker by name; the error offers one that is near.
+// findBroker finds a broker by name. If there is none, the error suggests the nearest
+// name.
 func findBroker(ctx context.Context, ask *client.Client, name string) (v3.ServiceBroker, error) {
 	b, err := ask.Market().BrokerByName(ctx, name)
 	if !command.IsMissing(err) {
@@ -160,12 +161,12 @@ func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 }
 
 func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service broker "+o.Name); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete service broker "+o.Name); err != nil || !ok {
 		return err
 	}
 	b, err := ask.Market().BrokerByName(ctx, o.Name)
 	if command.IsMissing(err) {
-		out.Say("Service broker %s is not there", o.Name)
+		out.Say("Service broker %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -188,7 +189,7 @@ func runBrokers(ctx context.Context, ask *client.Client, out *console.Console) e
 		return out.Encode(append([]v3.ServiceBroker{}, all...))
 	}
 	if len(all) == 0 {
-		out.Say("There are no brokers that you may see")
+		out.Say("No service brokers are visible to you")
 		return nil
 	}
 	rows := [][]string{{"name", "url"}}
@@ -210,22 +211,22 @@ func accessCommands(g *command.Set) []*cli.Command {
 	}
 	flags := func() []cli.Flag {
 		return []cli.Flag{
-			brokerFlag(), &cli.StringFlag{Name: "p", Usage: "only the `plan`"}, &cli.StringFlag{Name: "o", Usage: "only for the `org`"},
+			brokerFlag(), &cli.StringFlag{Name: "p", Usage: "Change only this `plan` (default: all plans)"}, &cli.StringFlag{Name: "o", Usage: "Change only the access of this `org` (default: all orgs)"},
 		}
 	}
 	return []*cli.Command{
 		about(command.Verb{
-			Name: "service-access", Usage: "list who may have which plan",
-			Flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "of one `offering`"}, &cli.StringFlag{Name: "o", Usage: "what an `org` may have"}, command.JSONFlag()},
+			Name: "service-access", Usage: "Show which orgs can use which service plans",
+			Flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "Show only the plans of this `offering`"}, &cli.StringFlag{Name: "o", Usage: "Show only the plans that this `org` can use"}, command.JSONFlag()},
 		}, runAccess),
-		about(command.Verb{Name: "enable-service-access", Args: "OFFERING", Usage: "let everybody, or an org, have the plans of an offering", Flags: flags()}, runEnableAccess),
-		about(command.Verb{Name: "disable-service-access", Args: "OFFERING", Usage: "take that back", Flags: flags()}, runDisableAccess),
+		about(command.Verb{Name: "enable-service-access", Args: "OFFERING", Usage: "Allow all orgs, or one org, to use the plans of a service offering", Flags: flags()}, runEnableAccess),
+		about(command.Verb{Name: "disable-service-access", Args: "OFFERING", Usage: "Stop all orgs, or one org, from using the plans of a service offering", Flags: flags()}, runDisableAccess),
 		g.Command(command.Verb{
-			Name: "purge-service-offering", Args: "OFFERING", Category: BrokersCategory, Usage: "forget an offering and all its instances without asking the broker",
+			Name: "purge-service-offering", Args: "OFFERING", Category: BrokersCategory, Usage: "Remove a service offering and all its instances without contacting the broker",
 			Flags: []cli.Flag{brokerFlag(), command.ForceFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
-			if ok, err := console.ConfirmUnless(c.Context, out, c.Bool("f"), "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
+			if ok, err := console.ConfirmUnless(c.Context, out, c.Bool("f"), "Remove service offering "+o.Offering+" and all its instances without contacting the broker"); err != nil || !ok {
 				return err
 			}
 			return runPurgeOffering(c.Context, o, ask, out)
@@ -233,21 +234,21 @@ func accessCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// offering finds the one that is meant.
+// offering finds the service offering that the options name.
 func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.ServiceOffering, error) {
 	all, err := ask.Market().Offerings(ctx, o.Offering, o.Broker)
 	switch {
 	case err != nil:
 		return v3.ServiceOffering{}, err
 	case len(all) == 0:
-		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q", o.Offering), Advice: "dew service-access lists them"}
+		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q", o.Offering), Advice: "To list the service offerings: dew service-access"}
 	case len(all) > 1:
-		return v3.ServiceOffering{}, console.UsageError("several brokers offer %s: say which with -b", o.Offering)
+		return v3.ServiceOffering{}, console.UsageError("several service brokers offer %s: choose one with -b", o.Offering)
 	}
 	return all[0], nil
 }
 
-// eachPlan calls fn with the plans that are meant.
+// eachPlan calls fn with each service plan that the options name.
 func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func(v3.ServicePlan) error) error {
 	of, err := o.offering(ctx, ask)
 	if err != nil {
@@ -264,12 +265,12 @@ func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func
 		}
 		found = true
 		if err := fn(p); err != nil {
-			return fmt.Errorf("plan %s: %w", p.Name, err)
+			return fmt.Errorf("service plan %s: %w", p.Name, err)
 		}
 	}
 	if !found {
 		names := console.Names(plans, func(p v3.ServicePlan) string { return p.Name })
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Advice: "its plans are: " + strings.Join(names, ", ")}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service offering %s has no plan %q", o.Offering, o.Plan), Advice: "Its plans are: " + strings.Join(names, ", ")}
 	}
 	return nil
 }
@@ -285,7 +286,7 @@ func runEnableAccess(ctx context.Context, o accessOptions, w command.Env) error 
 	}
 	err := o.eachPlan(ctx, w.Client, func(p v3.ServicePlan) error {
 		if o.Org != "" && p.VisibilityType == v3.VisibilityPublic {
-			return nil // the org has it with everybody
+			return nil // all orgs can use it already
 		}
 		return w.Client.Market().ShowPlan(ctx, p.GUID, to)
 	})
@@ -309,7 +310,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w command.Env) error
 			return w.Client.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
 		}
 		if p.VisibilityType == v3.VisibilityPublic {
-			return console.UsageError("everybody has it: disable it for all first, then enable it for those who shall have it")
+			return console.UsageError("it is enabled for all orgs: disable it for all orgs first, then enable it for the orgs you choose")
 		}
 		if p.VisibilityType != v3.VisibilityOrganization {
 			return nil
@@ -323,7 +324,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w command.Env) error
 	return nil
 }
 
-// AccessRow is a plan and who may have it.
+// AccessRow is a service plan and the orgs that can use it.
 type AccessRow struct {
 	Broker   string   `json:"broker"`
 	Offering string   `json:"offering"`
@@ -345,17 +346,17 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 		return err
 	}
 	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("there is no such offering"), Advice: "dew service-access lists all"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("no matching service offering found"), Advice: "To list all service offerings: dew service-access"}
 	}
 	all := []AccessRow{}
 	for _, p := range m.Plans {
 		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
 		r := AccessRow{Broker: m.Brokers[f.Relationships.ServiceBroker.ID()], Offering: f.Name, Plan: p.Name, Access: p.VisibilityType}
-		theirs, err := r.readOrgs(ctx, p, org.GUID, w.Client)
+		matches, err := r.readOrgs(ctx, p, org.GUID, w.Client)
 		if err != nil {
 			return err
 		}
-		if theirs {
+		if matches {
 			all = append(all, r)
 		}
 	}
@@ -372,8 +373,8 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 	return w.Out.Table(rows)
 }
 
-// readOrgs fills in the orgs that may have a plan, and tells whether the one with the
-// guid may; an empty one is any.
+// readOrgs fills in the orgs that can use a plan, and reports whether the org with the
+// guid can use it. An empty guid matches all plans.
 func (r *AccessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, ask *client.Client) (bool, error) {
 	if p.VisibilityType != v3.VisibilityOrganization {
 		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
@@ -390,8 +391,8 @@ func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, 
 	}
 	defer out.Wait("Purging service offering %s", of.Name).End()
 	if err := ask.Market().PurgeOffering(ctx, of.GUID); err != nil {
-		return fmt.Errorf("cannot purge offering %s: %w", o.Offering, err)
+		return fmt.Errorf("cannot purge service offering %s: %w", o.Offering, err)
 	}
-	out.Say("Purged offering %s", o.Offering)
+	out.Say("Purged service offering %s", o.Offering)
 	return nil
 }

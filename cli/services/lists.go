@@ -19,7 +19,7 @@ type marketOptions struct {
 	NoPlans bool
 }
 
-// Offer is a plan in the list.
+// Offer is a service plan in the list.
 type Offer struct {
 	Offering    string `json:"offering"`
 	Plan        string `json:"plan"`
@@ -54,7 +54,7 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 		return noPlan(ctx, Options{Offering: o.Query.Offering, Broker: o.Query.Broker}, ask)
 	}
 	if len(offers) == 0 {
-		out.Say("There is nothing to be had here")
+		out.Say("No service offerings are available in this space")
 		return nil
 	}
 	if o.Query.Offering != "" {
@@ -64,7 +64,7 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 		return err
 	}
 	if !o.NoPlans && slices.ContainsFunc(offers, func(o Offer) bool { return !o.Free }) {
-		out.Say("* a paid plan: dew marketplace -e OFFERING shows the costs")
+		out.Say("* Paid plan. To show the costs: dew marketplace -e OFFERING")
 	}
 	return nil
 }
@@ -113,7 +113,8 @@ func offeringRows(offers []Offer, noPlans bool) [][]string {
 	return rows
 }
 
-// noPlan says what there is instead of what was asked for.
+// noPlan is the error for an unknown service offering or plan. It lists the available
+// ones.
 func noPlan(ctx context.Context, o Options, ask *client.Client) error {
 	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{Broker: o.Broker})
 	if err != nil {
@@ -130,15 +131,15 @@ func noPlan(ctx context.Context, o Options, ask *client.Client) error {
 	slices.Sort(offerings)
 	of := ""
 	if o.Broker != "" {
-		of = fmt.Sprintf(" of a broker %q", o.Broker)
+		of = fmt.Sprintf(" of service broker %q", o.Broker)
 	}
 	switch {
 	case len(offerings) == 0:
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering%s that can be had here", of), Advice: "dew marketplace --show-unavailable lists all that you may see"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no service offering%s is available in this space", of), Advice: "To list all service offerings that you can see: dew marketplace --show-unavailable"}
 	case len(plans) == 0:
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q%s", o.Offering, of), Advice: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no service offering %q%s", o.Offering, of), Advice: "The service offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Advice: "its plans are: " + strings.Join(plans, ", ")}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("service offering %s has no plan %q", o.Offering, o.Plan), Advice: "Its plans are: " + strings.Join(plans, ", ")}
 }
 
 func brokerNames(m client.Marketplace) []string {
@@ -159,7 +160,8 @@ type boundView struct {
 	About string `json:"description,omitempty"`
 }
 
-// text is the app, and what is not as usual.
+// text is the name of the app, followed by the binding name, an operation that did not
+// succeed, and the guid if there are several bindings.
 func (b boundView) text(alone bool) string {
 	var notes []string
 	if b.Name != "" {
@@ -214,7 +216,7 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 		return out.Encode(views)
 	}
 	if len(views) == 0 {
-		out.Say("There are no service instances: dew marketplace lists what can be had")
+		out.Say("There are no service instances. To list the available services: dew marketplace")
 		return nil
 	}
 	rows := [][]string{{"name", "offering", "plan", "bound apps", "last operation", "broker", "upgrade", "description"}}
@@ -228,7 +230,7 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 	return out.Table(rows)
 }
 
-// serviceNames finds the names that stand behind guids.
+// serviceNames finds the names of apps, plans, offerings and brokers by guid.
 type serviceNames struct {
 	ask    *client.Client
 	apps   map[string]string
@@ -256,7 +258,7 @@ func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNa
 	return n, err
 }
 
-// offering is that of an instance; it is empty for who may not see it.
+// offering is the service offering of an instance; empty if the user cannot see it.
 func (n *serviceNames) offering(i v3.ServiceInstance) v3.ServiceOffering {
 	if i.Relationships.ServicePlan == nil {
 		return v3.ServiceOffering{}
@@ -280,7 +282,7 @@ func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (Row, erro
 		if b.Relationships.App == nil {
 			continue
 		}
-		app := cmp.Or(n.apps[b.Relationships.App.ID()], "an app of another space")
+		app := cmp.Or(n.apps[b.Relationships.App.ID()], "an app in another space")
 		v.Apps = append(v.Apps, app)
 		v.bindings = append(v.bindings, boundView{GUID: b.GUID, App: app, Name: BindingName(b), Last: lastOperation(b.LastOperation), About: b.LastOperation.Description})
 	}
@@ -291,7 +293,7 @@ func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (Row, erro
 
 func lastOperation(l v3.LastOperation) string { return strings.TrimSpace(l.Type + " " + l.State) }
 
-// View is how a service instance does.
+// View is the output of `dew service`.
 type View struct {
 	Row
 	Type      string      `json:"type"`
@@ -302,7 +304,7 @@ type View struct {
 	Route     string      `json:"route_service_url,omitempty"`
 	Bindings  []boundView `json:"bindings"`
 	Keys      []string    `json:"keys"`
-	From      string      `json:"shared_from,omitempty"` // space; empty: this one
+	From      string      `json:"shared_from,omitempty"` // space; empty: the targeted space
 	Shared    []string    `json:"shared_with,omitempty"` // spaces
 	Started   v3.Time     `json:"started"`
 	Updated   v3.Time     `json:"updated"`
@@ -365,16 +367,16 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	return v, err
 }
 
-// sharingSpace is the space that shares an instance with this one; empty if the
-// instance belongs to this one.
+// sharingSpace is the space that shares an instance with the targeted space; empty if
+// the instance belongs to the targeted space.
 func sharingSpace(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (string, error) {
 	here, err := command.SpaceGUID(ctx, ask)
-	if home := i.Relationships.Space.ID(); err != nil || home == "" || home == here {
+	if owner := i.Relationships.Space.ID(); err != nil || owner == "" || owner == here {
 		return "", err
 	}
 	s, err := ask.Orgs().Space(ctx, i.Relationships.Space.ID())
 	if command.IsMissing(err) {
-		return "a space that you may not see", nil
+		return "a space that you cannot see", nil
 	}
 	return s.Name, err
 }
@@ -415,7 +417,7 @@ func (v View) rows() [][]string {
 	return rows
 }
 
-// timeText is a time for people; empty if there is none.
+// timeText formats a time in the local time zone; empty if there is none.
 func timeText(t v3.Time) string {
 	if t.IsZero() {
 		return ""

@@ -20,9 +20,9 @@ import (
 func providedCommands(g *command.Set) []*cli.Command {
 	flags := func() []cli.Flag {
 		return []cli.Flag{
-			&cli.StringFlag{Name: "p", Usage: "`credentials`: a JSON object, a file with one, or names, with commas, whose values are asked for"},
-			&cli.StringFlag{Name: "l", Usage: "`URL` that the lines of bound apps are sent to: syslog://, syslog-tls:// or https://"},
-			&cli.StringFlag{Name: "r", Usage: "`URL` that the requests of bound routes go through: https://"}, tagsFlag(),
+			&cli.StringFlag{Name: "p", Usage: "JSON object with the `credentials`, a file that contains one, or comma-separated names whose values dew asks for"},
+			&cli.StringFlag{Name: "l", Usage: "`URL` that receives the logs of bound apps: syslog://, syslog-tls:// or https://"},
+			&cli.StringFlag{Name: "r", Usage: "`URL` of the route service that receives the requests of bound routes: https://"}, tagsFlag(),
 		}
 	}
 	read := func(c *cli.Context) providedOptions {
@@ -37,14 +37,14 @@ func providedCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "make something that runs elsewhere a service instance",
+			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "Create a user-provided service instance",
 			About: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
 			Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateProvided(c.Context, read(c), ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "change a user-provided service instance", Flags: flags(),
+			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "Update a user-provided service instance", Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runUpdateProvided(c.Context, read(c), ask, out)
 		}),
@@ -57,7 +57,7 @@ type providedOptions struct {
 	Drain, Route v3.Nullable[string]
 }
 
-// credentials reads -p: an object, a file, or names to ask for.
+// credentials reads -p: a JSON object, a file, or names whose values it asks for.
 func (o providedOptions) credentials(ctx context.Context, out *console.Console) (json.RawMessage, error) {
 	c, err := command.ReadJSONObject("-p", o.Credentials)
 	if !errors.Is(err, fs.ErrNotExist) || !out.Interactive {
@@ -76,8 +76,8 @@ func (o providedOptions) credentials(ctx context.Context, out *console.Console) 
 	return json.Marshal(values)
 }
 
-// noCredentialName tells whether a word is rather a file that is not there, or JSON
-// that is not whole.
+// noCredentialName reports whether a word is the name of a missing file or incomplete
+// JSON rather than the name of a credential.
 func noCredentialName(word string) bool {
 	return strings.ContainsAny(word, "/[]{}\":=") || strings.HasSuffix(word, ".json")
 }
@@ -93,7 +93,7 @@ func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	}
 	_, err = ask.Services().Create(ctx, n)
 	if command.ErrorContains(err, "name is taken") {
-		out.Say("Service instance %s is there already", o.Name)
+		out.Say("Service instance %s already exists", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -116,12 +116,12 @@ func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 		return err
 	}
 	if i.Type != v3.ServiceUserProvided {
-		return console.UsageError("%s is not user-provided: use update-service", o.Name)
+		return console.UsageError("%s is not user-provided: use dew update-service", o.Name)
 	}
 	_, err = ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}
-	out.Say("Updated service instance %s; dew restage brings it to apps that are bound to it", o.Name)
+	out.Say("Updated service instance %s. To pass the change to bound apps: dew restage APP", o.Name)
 	return nil
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// Category is the heading of these commands in the help.
+// Category is the heading of the service commands in the help.
 const Category = "Services"
 
-// Options are the arguments and flags of commands about one service instance.
+// Options are the arguments and flags of the commands for service instances.
 type Options struct {
 	Offering, Plan, Name string
 	NewName              string
 	Broker               string
-	Parameters           string // JSON, or the name of a file with it
+	Parameters           string // JSON, or the name of a file that contains it
 	Tags                 *[]string
 	Wait, Force          bool
 	GUID, Params         bool
@@ -42,7 +42,7 @@ func readService(c *cli.Context) Options {
 	return o
 }
 
-// splitList reads names that stand between commas.
+// splitList reads a comma-separated list.
 func splitList(text string) []string {
 	out := []string{}
 	for _, word := range strings.Split(text, ",") {
@@ -54,20 +54,20 @@ func splitList(text string) []string {
 }
 
 func paramsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "c", Usage: "parameters for the broker: a `JSON` object, or a file with one"}
+	return &cli.StringFlag{Name: "c", Usage: "Parameters for the service broker: a `JSON` object, or a file that contains one"}
 }
 
 func waitFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, Usage: "wait until the operation has ended", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, Usage: "Wait for the operation to complete", DisableDefaultText: true}
 }
 
-func tagsFlag() cli.Flag { return &cli.StringFlag{Name: "t", Usage: "`tags`, with commas between"} }
+func tagsFlag() cli.Flag { return &cli.StringFlag{Name: "t", Usage: "Comma-separated `tags`"} }
 
 func brokerFlag() cli.Flag {
-	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
+	return &cli.StringFlag{Name: "b", Usage: "Service broker `name`, if several brokers have the offering"}
 }
 
-// Commands are all commands about services.
+// Commands are all commands for services.
 func Commands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
 		v.Category = Category
@@ -77,18 +77,18 @@ func Commands(g *command.Set) []*cli.Command {
 	}
 	return slices.Concat([]*cli.Command{
 		g.Command(command.Verb{
-			Name: "marketplace", Alias: "m", Category: Category, Usage: "list what services can be had",
+			Name: "marketplace", Alias: "m", Category: Category, Usage: "List available services",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
-				command.BoolFlag("no-plans", "only the offerings"), command.BoolFlag("show-unavailable", "also what cannot be had"), command.JSONFlag(),
+				&cli.StringFlag{Name: "e", Usage: "Show the plans of this `offering`"}, brokerFlag(),
+				command.BoolFlag("no-plans", "Show only the service offerings, without plans"), command.BoolFlag("show-unavailable", "Include plans that are not available"), command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := marketOptions{NoPlans: c.Bool("no-plans"), Query: client.MarketplaceQuery{Offering: c.String("e"), Broker: c.String("b"), All: c.Bool("show-unavailable")}}
 			return runMarketplace(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: Category, Usage: "make a service instance",
-			About: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
+			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: Category, Usage: "Create a service instance",
+			About: "This can take a while: dew services shows the progress, and --wait waits until it is complete. If a service instance with this name already exists, the command succeeds.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -97,35 +97,36 @@ func Commands(g *command.Set) []*cli.Command {
 			return Create(c.Context, o, ask, out)
 		}),
 		about(command.Verb{
-			Name: "update-service", Args: "SERVICE_INSTANCE", Usage: "change the plan, parameters or tags of a service instance",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "another `plan`"}, paramsFlag(), tagsFlag(), waitFlag()},
+			Name: "update-service", Args: "SERVICE_INSTANCE", Usage: "Change the plan, parameters or tags of a service instance",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "New `plan`"}, paramsFlag(), tagsFlag(), waitFlag()},
 		}, runUpdateService),
 		about(command.Verb{
-			Name: "upgrade-service", Args: "SERVICE_INSTANCE", Usage: "give a service instance the newest version of its plan", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			Name: "upgrade-service", Args: "SERVICE_INSTANCE", Usage: "Upgrade a service instance to the newest version of its plan", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runUpgradeService),
-		about(command.Verb{Name: "rename-service", Args: "SERVICE_INSTANCE NEW_NAME", Usage: "rename a service instance"}, runRenameService),
+		about(command.Verb{Name: "rename-service", Args: "SERVICE_INSTANCE NEW_NAME", Usage: "Rename a service instance"}, runRenameService),
 		about(command.Verb{
-			Name: "delete-service", Alias: "ds", Args: "SERVICE_INSTANCE", Usage: "delete a service instance with its data",
-			About: "What is bound to it is unbound first. One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
+			Name: "delete-service", Alias: "ds", Args: "SERVICE_INSTANCE", Usage: "Delete a service instance and its data",
+			About: "dew deletes its bindings first. If the service instance does not exist, the command succeeds.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
 		g.Command(command.Verb{
-			Name: "services", Alias: "s", Category: Category, Usage: "list the service instances of the space",
-			Flags: []cli.Flag{command.BoolFlag("no-apps", "without the apps that are bound"), command.JSONFlag()},
+			Name: "services", Alias: "s", Category: Category, Usage: "List the service instances of the targeted space",
+			Flags: []cli.Flag{command.BoolFlag("no-apps", "Do not show the bound apps"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
 		}),
 		about(command.Verb{
-			Name: "service", Args: "SERVICE_INSTANCE", Usage: "tell how a service instance does",
-			Flags: []cli.Flag{command.BoolFlag("guid", "only its guid"), command.BoolFlag("params", "its parameters, as the broker knows them"), command.JSONFlag()},
+			Name: "service", Args: "SERVICE_INSTANCE", Usage: "Show a service instance",
+			Flags: []cli.Flag{command.BoolFlag("guid", "Print only the guid of the service instance"), command.BoolFlag("params", "Show the parameters that the service broker reports"), command.JSONFlag()},
 		}, runService),
 		about(command.Verb{
-			Name: "purge-service-instance", Args: "SERVICE_INSTANCE", Usage: "forget a service instance without asking its broker",
-			About: "For instances whose broker is gone for good: whatever the broker has of it stays there.", Flags: []cli.Flag{command.ForceFlag()},
+			Name: "purge-service-instance", Args: "SERVICE_INSTANCE", Usage: "Remove a service instance without contacting its broker",
+			About: "For service instances whose broker no longer exists. Data that the broker stores is not deleted.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runPurgeService),
-	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
+	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g), []*cli.Command{connectCommand(g)}, sharingCommands(g))
 }
 
-// Create creates a service instance, and waits for it if the options say so.
+// Create creates a service instance. If o.Wait is set, it waits until the operation is
+// complete.
 func Create(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
@@ -139,7 +140,7 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	case len(m.Plans) == 0:
 		return noPlan(ctx, o, ask)
 	case len(m.Plans) > 1:
-		return console.UsageError("several brokers offer %s: say which with -b (%s)", o.Offering, strings.Join(brokerNames(m), ", "))
+		return console.UsageError("several service brokers offer %s: choose one with -b (%s)", o.Offering, strings.Join(brokerNames(m), ", "))
 	}
 	n := v3.CreateServiceInstance{Type: v3.ServiceManaged, Name: o.Name, Parameters: params}
 	if o.Tags != nil {
@@ -158,57 +159,57 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	return waitService(ctx, o, operation{job, "Created", "create"}, ask, out)
 }
 
-// alreadyExists is the end of creating what has the name already. That is fine,
-// unless it came to nothing.
+// alreadyExists handles a new service instance whose name is taken. It fails only if the
+// creation of the existing instance failed.
 func alreadyExists(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
 	}
 	if i.LastOperation.State == inProgress && o.Wait {
-		out.Say("Service instance %s is there already, %s", o.Name, lastOperation(i.LastOperation))
-		told := progress{name: o.Name, ask: ask, out: out}
-		defer out.Wait("Waiting: service instance %s is being created", o.Name).End()
+		out.Say("Service instance %s already exists (%s)", o.Name, lastOperation(i.LastOperation))
+		report := progress{name: o.Name, ask: ask, out: out}
+		defer out.Wait("Waiting for service instance %s to be created", o.Name).End()
 		err := client.Poll(ctx, func() (bool, error) {
-			i, err = told.look(ctx)
+			i, err = report.poll(ctx)
 			return i.LastOperation.State != inProgress, err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if last := lastOperation(i.LastOperation); last == "create failed" {
+	if lastOperation(i.LastOperation) == "create failed" {
 		return &console.Failure{
-			Status: console.StatusFailed, Err: fmt.Errorf("service instance %s is there already, and %s: %s", o.Name, last, i.LastOperation.Description),
-			Advice: "dew delete-service " + o.Name + " removes it",
+			Status: console.StatusFailed, Err: fmt.Errorf("service instance %s already exists, and its creation failed: %s", o.Name, i.LastOperation.Description),
+			Advice: "Delete the failed service instance, or choose another name",
 		}
 	}
-	out.Say("Service instance %s is there already", o.Name)
+	out.Say("Service instance %s already exists", o.Name)
 	return nil
 }
 
-// operation is something that a broker does with an instance.
+// operation is an operation of a service broker on a service instance.
 type operation struct {
 	job        client.Job
 	done, verb string // "Created", "create"
 }
 
-// doing is the operation as something that goes on: "Creating".
+// doing is the verb in its -ing form: "Creating".
 func (op operation) doing() string {
 	return strings.ToUpper(op.verb[:1]) + strings.TrimSuffix(op.verb[1:], "e") + "ing"
 }
 
-// failed says what did not work. What could not be made is there all the same, and
-// has the name.
+// failed is the error of a failed operation. A service instance whose creation failed
+// exists nevertheless and keeps its name.
 func (op operation) failed(name string, err error) error {
-	told := fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
+	err = fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
 	if e := (*client.Error)(nil); op.verb == "create" && errors.As(err, &e) {
-		return &console.Failure{Status: console.StatusFailed, Err: told, Advice: "dew delete-service " + name + " removes what is left of it"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "The failed service instance keeps its name. Delete it, or choose another name"}
 	}
-	return told
+	return err
 }
 
-// waitService waits for an operation, or says how to look after it.
+// waitService waits for an operation, or prints the command that shows its status.
 func waitService(ctx context.Context, o Options, op operation, ask *client.Client, out *console.Console) error {
 	defer out.Wait("%s service instance %s", op.doing(), o.Name).End()
 	job, err := ask.Services().Accepted(ctx, op.job)
@@ -220,19 +221,19 @@ func waitService(ctx context.Context, o Options, op operation, ask *client.Clien
 		return nil
 	}
 	if !o.Wait {
-		out.Say("%s in progress: dew service %s tells how far it is", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
+		out.Say("%s in progress. To check its status: dew service %s", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
 		return nil
 	}
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(reported)
 		reportProgress(watch, &progress{name: o.Name, ask: ask, out: out})
 	}()
 	err = ask.Services().Wait(ctx, job)
 	cancel()
-	<-told
+	<-reported
 	if err != nil {
 		return op.failed(o.Name, err)
 	}
@@ -241,11 +242,12 @@ func waitService(ctx context.Context, o Options, op operation, ask *client.Clien
 }
 
 const (
-	inProgress   = "in progress"
-	progressLook = 200 * time.Millisecond
+	inProgress       = "in progress"
+	progressInterval = 200 * time.Millisecond
 )
 
-// progress tells what the broker says while it works, each sentence once.
+// progress prints the status messages of the broker during an operation, each message
+// once.
 type progress struct {
 	name string
 	ask  *client.Client
@@ -253,7 +255,7 @@ type progress struct {
 	last string
 }
 
-func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
+func (p *progress) poll(ctx context.Context) (v3.ServiceInstance, error) {
 	i, err := p.ask.Services().ByName(ctx, p.name)
 	if d := i.LastOperation.Description; err == nil && d != "" && d != p.last && i.LastOperation.State == inProgress {
 		p.last = d
@@ -262,18 +264,27 @@ func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
 	return i, err
 }
 
-// reportProgress looks again and again until ctx ends.
+// reportProgress polls the service instance until ctx is done.
 func reportProgress(ctx context.Context, p *progress) {
-	tick := time.NewTicker(progressLook)
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
-		_, _ = p.look(ctx) // whoever waits for the job hears of what fails
+		_, _ = p.poll(ctx) // waitService reports errors of the job
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// finished reports whether an operation is complete. If wait is set, it waits first.
+func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client) (bool, error) {
+	job, err := ask.Services().Accepted(ctx, job)
+	if err != nil || job.Ended() || !wait {
+		return job.Ended(), err
+	}
+	return true, ask.Services().Wait(ctx, job)
 }
 
 func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
@@ -304,10 +315,10 @@ func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *c
 	return waitService(ctx, o, operation{job, "Updated", "update"}, ask, out)
 }
 
-// siblingPlan finds a plan of the offering that the instance has.
+// siblingPlan finds a plan of the service offering of an instance.
 func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
 	if i.Relationships.ServicePlan == nil {
-		return "", console.UsageError("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
+		return "", console.UsageError("%s is user-provided and has no plan: use dew update-user-provided-service", i.Name)
 	}
 	now, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
@@ -323,7 +334,7 @@ func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, ask *cl
 		}
 	}
 	names := console.Names(all, func(p v3.ServicePlan) string { return p.Name })
-	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Advice: "its plans are: " + strings.Join(names, ", ")}
+	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the service offering of %s has no plan %q", i.Name, name), Advice: "Its plans are: " + strings.Join(names, ", ")}
 }
 
 func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
@@ -335,7 +346,7 @@ func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *
 		out.Say("No upgrade is available for service instance %s", o.Name)
 		return nil
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Upgrade service instance "+o.Name+" (it can be unavailable during the upgrade)"); err != nil || !ok {
 		return err
 	}
 	p, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
@@ -366,12 +377,12 @@ func runRenameService(ctx context.Context, o Options, ask *client.Client, out *c
 }
 
 func runDeleteService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Delete service instance "+o.Name+" and its data"); err != nil || !ok {
 		return err
 	}
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if command.IsMissing(err) {
-		out.Say("Service instance %s is not there", o.Name)
+		out.Say("Service instance %s does not exist", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -389,7 +400,7 @@ func runPurgeService(ctx context.Context, o Options, ask *client.Client, out *co
 	if err != nil {
 		return err
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Remove service instance "+o.Name+" without contacting its broker"); err != nil || !ok {
 		return err
 	}
 	if err := ask.Services().Purge(ctx, i.GUID); err != nil {

@@ -21,10 +21,10 @@ import (
 
 func cpCommand(g *command.Set, category string) *cli.Command {
 	return g.Command(command.Verb{
-		Name: "cp", Args: "SOURCE TARGET", Category: category, Usage: "copy files into an instance or out of it",
-		About: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
-			"begins at the folder in which the app runs:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
-		Flags: append(append(locationFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
+		Name: "cp", Args: "SOURCE TARGET", Category: category, Usage: "Copy files into or out of an instance",
+		About: "Either SOURCE or TARGET is APP:PATH, a path in an instance. A relative PATH starts in the folder where the app runs.\n\n" +
+			"Examples:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
+		Flags: append(append(locationFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "Copy folders and their content", DisableDefaultText: true}),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o, err := parseCopy(c.Args().Get(0), c.Args().Get(1))
 		if err != nil {
@@ -34,7 +34,7 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 			return err
 		}
 		if o.crashed.asked && o.upload {
-			return console.UsageError("what is copied into a crashed instance is gone with its copy: copy out of it")
+			return console.UsageError("cannot copy into a crashed instance: only a temporary copy of its files is open")
 		}
 		o.recursive = c.Bool("r")
 		return runCopy(c.Context, o, Connection{Client: ask, Out: out})
@@ -43,20 +43,20 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 
 type copyOptions struct {
 	Location
-	remote    string // path inside of the instance
+	remote    string // path in the instance
 	local     string
 	upload    bool
 	recursive bool
 }
 
-// parseCopy tells which of the two is inside of an instance: APP:PATH. A name
-// with a slash before its first colon is a file here.
+// parseCopy finds out which of the two is in an instance: APP:PATH. A name with a slash
+// before its first colon is a local file.
 func parseCopy(source, target string) (copyOptions, error) {
 	from, fromPath, fromInside := cutLocation(source)
 	to, toPath, toInside := cutLocation(target)
 	switch {
 	case fromInside && toInside:
-		return copyOptions{}, console.UsageError("cp copies into an instance or out of it, not from one to another")
+		return copyOptions{}, console.UsageError("cp cannot copy from one instance to another: SOURCE or TARGET must be a local path")
 	case fromInside:
 		return copyOptions{Location: Location{App: from}, remote: fromPath, local: target}, nil
 	case toInside:
@@ -79,7 +79,7 @@ func runCopy(ctx context.Context, o copyOptions, t Connection) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // all is copied, or an error was told
+	defer func() { _ = conn.Close() }() // all files are copied, or there is another error
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	files, err := sftp.NewClient(conn, sftp.UseConcurrentWrites(true))
@@ -101,7 +101,7 @@ func runCopy(ctx context.Context, o copyOptions, t Connection) error {
 	return err
 }
 
-// copier copies one thing with all that is in it.
+// copier copies a file, or a folder with its content.
 type copier struct {
 	files     *sftp.Client
 	recursive bool
@@ -109,13 +109,13 @@ type copier struct {
 	wait      *console.Waiting
 }
 
-// errFolder says that a folder was to be copied and nobody asked for it.
+// errFolder is the error for a folder without -r.
 func errFolder(name string) error {
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is a folder", name), Advice: "-r copies folders with what is in them"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot copy %s: it is a folder", name), Advice: "To copy folders, use -r"}
 }
 
-// upload copies what is here into the instance. Into a folder that is there it
-// goes under its own name.
+// upload copies a local file or folder into the instance. If the target is an existing
+// folder, the copy keeps its name.
 func (c copier) upload(local, remote string) error {
 	info, err := os.Stat(local)
 	if err != nil {
@@ -125,13 +125,13 @@ func (c copier) upload(local, remote string) error {
 		return errFolder(local)
 	}
 	if at, err := c.files.Stat(remote); err == nil && at.IsDir() {
-		abs, err := filepath.Abs(local) // "." has a name of its own
+		abs, err := filepath.Abs(local) // resolves "."
 		if err != nil {
 			return err
 		}
 		remote = path.Join(remote, filepath.Base(abs))
 	} else if strings.HasSuffix(remote, "/") {
-		return fmt.Errorf("there is no folder %s in the instance", remote)
+		return fmt.Errorf("folder %s does not exist in the instance", remote)
 	}
 	if !info.IsDir() {
 		return c.put(local, remote, info.Mode())
@@ -156,7 +156,7 @@ func (c copier) putOne(local, remote string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir():
 		if err := c.files.MkdirAll(remote); err != nil {
-			return fmt.Errorf("cannot make %s in the instance: %w", remote, err)
+			return fmt.Errorf("cannot create %s in the instance: %w", remote, err)
 		}
 		return nil
 	case info.Mode().IsRegular():
@@ -166,13 +166,13 @@ func (c copier) putOne(local, remote string, d fs.DirEntry) error {
 		if err != nil {
 			return err
 		}
-		_ = c.files.Remove(remote) // a link is not written over
+		_ = c.files.Remove(remote) // a link cannot be overwritten
 		if err := c.files.Symlink(link, remote); err != nil {
-			return fmt.Errorf("cannot make the link %s in the instance: %w", remote, err)
+			return fmt.Errorf("cannot create the link %s in the instance: %w", remote, err)
 		}
 		return nil
 	}
-	c.out.Warn(local + " is neither a file nor a folder nor a link: it is left out")
+	c.out.Warn("skipped " + local + ": it is not a file, folder or link")
 	return nil
 }
 
@@ -195,8 +195,8 @@ func (c copier) put(local, remote string, mode fs.FileMode) (err error) {
 	return nil
 }
 
-// download copies something of the instance to here. Into a folder that is there
-// it goes under its own name.
+// download copies a file or folder out of the instance. If the target is an existing
+// folder, the copy keeps its name.
 func (c copier) download(remote, local string) error {
 	info, err := c.files.Stat(remote)
 	if err != nil {
@@ -227,8 +227,8 @@ func (c copier) download(remote, local string) error {
 	if err := os.MkdirAll(local, 0o755); err != nil {
 		return err
 	}
-	// Names and links come from the instance: nothing may be written outside of
-	// the folder, whatever they are.
+	// Names and links come from the instance and are not trusted: nothing must be
+	// written outside the folder.
 	dir, err := os.OpenRoot(local)
 	if err != nil {
 		return err
@@ -237,8 +237,7 @@ func (c copier) download(remote, local string) error {
 	return c.getTree(remote, dir, ".")
 }
 
-// nameIn is the name of the file at a path that the instance tells. The root has
-// none.
+// nameIn is the file name of a path in the instance; "." for the root.
 func nameIn(real string) (string, error) {
 	if path.Clean(real) == "/" {
 		return ".", nil
@@ -247,10 +246,10 @@ func nameIn(real string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName refuses what would lead to another folder.
+// checkName refuses names that lead to another folder.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-		return fmt.Errorf("the instance names a file %q, which cannot be one", name)
+		return fmt.Errorf("the instance has an invalid file name %q", name)
 	}
 	return nil
 }
@@ -291,7 +290,7 @@ func (c copier) getOne(remote string, dir *os.Root, local string, e fs.FileInfo)
 		}
 		return dir.Symlink(link, local)
 	}
-	c.out.Warn(remote + " is neither a file nor a folder nor a link: it is left out")
+	c.out.Warn("skipped " + remote + ": it is not a file, folder or link")
 	return nil
 }
 

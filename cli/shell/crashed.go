@@ -12,18 +12,18 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// crashedFlags choose an instance that crashed in the place of one that runs.
+// crashedFlags choose a crashed instance instead of a running one.
 func crashedFlags() []cli.Flag {
 	return []cli.Flag{
-		command.BoolFlag("crashed", "enter a copy of what the newest crashed instance left; nothing runs there"),
-		&cli.IntFlag{Name: "crash", Usage: "the `N`-th newest crash, as dew crashes lists them; implies --crashed"},
+		command.BoolFlag("crashed", "Use a copy of the files of the newest crashed instance; none of its processes run"),
+		&cli.IntFlag{Name: "crash", DefaultText: "none", Usage: "Use the crash with this `number`; 1 is the newest crash in dew crashes; implies --crashed"},
 	}
 }
 
-// crashedChoice is what these flags say.
+// crashedChoice is the value of these flags.
 type crashedChoice struct {
 	asked   bool
-	number  int    // 1 is the newest; 0: the newest of which something is kept
+	number  int    // 1 is the newest; 0: the newest one whose files are kept
 	process string // type; empty: any
 	index   int    // -1: any
 }
@@ -31,7 +31,7 @@ type crashedChoice struct {
 func crashedOf(c *cli.Context) (crashedChoice, error) {
 	w := crashedChoice{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
 	if c.IsSet("crash") && w.number < 1 {
-		return w, console.UsageError("--crash: 1 is the newest, and there is no %d", w.number)
+		return w, console.UsageError("--crash: %d is less than 1", w.number)
 	}
 	if c.IsSet("process") {
 		w.process = c.String("process")
@@ -40,12 +40,12 @@ func crashedOf(c *cli.Context) (crashedChoice, error) {
 		w.index = c.Int("i")
 	}
 	if w.asked && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
-		return w, console.UsageError("nothing runs in an instance that crashed: there is nothing to forward to")
+		return w, console.UsageError("cannot forward ports to a crashed instance: none of its processes run")
 	}
 	return w, nil
 }
 
-// crashedLogin is the user name that leads to what a crashed instance left.
+// crashedLogin is the SSH user name for the files of a crashed instance.
 func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string, error) {
 	a, err := command.FindApp(ctx, ask, in.App)
 	if err != nil {
@@ -57,7 +57,7 @@ func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string,
 	}
 	c, err := chooseCrash(crashes, in.crashed)
 	if err != nil {
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %w", a.Name, err), Advice: "dew crashes " + a.Name + " tells of which the files are kept"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %w", a.Name, err), Advice: "To see which crashes have files: dew crashes " + a.Name}
 	}
 	user := "cf:" + c.Process + "/crashed-" + c.Instance
 	if in.sidecar != "" {
@@ -66,21 +66,21 @@ func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string,
 	return user, nil
 }
 
-// chooseCrash finds the crash that is meant, of those that are newest first.
+// chooseCrash finds the chosen crash. crashes are newest first.
 func chooseCrash(crashes []v3.Crash, w crashedChoice) (v3.Crash, error) {
 	fits := func(c v3.Crash) bool {
 		return (w.process == "" || c.Type == w.process) && (w.index < 0 || c.Index == w.index)
 	}
 	if w.number > 0 {
 		if w.number > len(crashes) {
-			return v3.Crash{}, fmt.Errorf("crash %d does not exist: crashes on record: %d", w.number, len(crashes))
+			return v3.Crash{}, fmt.Errorf("crash %d does not exist: %s recorded", w.number, console.CrashCount(len(crashes)))
 		}
 		c := crashes[w.number-1]
 		switch {
 		case !fits(c):
-			return c, fmt.Errorf("crash %d was one of %s/%d", w.number, c.Type, c.Index)
+			return c, fmt.Errorf("crash %d is of another instance: %s/%d", w.number, c.Type, c.Index)
 		case !c.Kept:
-			return c, fmt.Errorf("nothing is kept of crash %d", w.number)
+			return c, fmt.Errorf("the files of crash %d are not kept", w.number)
 		}
 		return c, nil
 	}
@@ -89,5 +89,5 @@ func chooseCrash(crashes []v3.Crash, w crashedChoice) (v3.Crash, error) {
 			return c, nil
 		}
 	}
-	return v3.Crash{}, fmt.Errorf("nothing is kept of a crash")
+	return v3.Crash{}, fmt.Errorf("no files of a matching crash are kept")
 }

@@ -21,11 +21,11 @@ func TestChooseCrash(t *testing.T) {
 		{crashedChoice{index: -1}, "b"},
 		{crashedChoice{index: -1, process: "web"}, "c"},
 		{crashedChoice{index: 0, process: "web"}, "d"},
-		{crashedChoice{index: 7}, "nothing is kept of a crash"},
+		{crashedChoice{index: 7}, "no files of a matching crash are kept"},
 		{crashedChoice{index: -1, number: 3}, "c"},
-		{crashedChoice{index: -1, number: 1}, "nothing is kept of crash 1"},
-		{crashedChoice{index: -1, number: 2, process: "web"}, "crash 2 was one of worker/0"},
-		{crashedChoice{index: -1, number: 5}, "crash 5 does not exist: crashes on record: 4"},
+		{crashedChoice{index: -1, number: 1}, "the files of crash 1 are not kept"},
+		{crashedChoice{index: -1, number: 2, process: "web"}, "crash 2 is of another instance: worker/0"},
+		{crashedChoice{index: -1, number: 5}, "crash 5 does not exist: 4 crashes recorded"},
 	} {
 		c, err := chooseCrash(crashes, tt.wish)
 		if err != nil && strings.Contains(err.Error(), tt.want) || err == nil && c.Instance == tt.want {

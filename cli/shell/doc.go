@@ -1,3 +1,3 @@
-// Package shell has the commands of dew that run something in a container: ssh,
-// cp, run and tasks.
+// Package shell has the dew commands that run something in a container: ssh, cp, run and
+// tasks.
 package shell

@@ -22,7 +22,7 @@ type forward struct {
 	target  string
 }
 
-// parseForward reads [ADDRESS:]PORT:HOST:PORT, and [ADDRESS:]PORT:PATH.
+// parseForward reads [ADDRESS:]PORT:HOST:PORT or [ADDRESS:]PORT:PATH.
 func parseForward(text string) (forward, error) {
 	const form = "must be [ADDRESS:]PORT:HOST:PORT or [ADDRESS:]PORT:/PATH"
 	parts, err := fields(text)
@@ -55,14 +55,14 @@ func parseForward(text string) (forward, error) {
 	return f, nil
 }
 
-// fields parts text at its colons, but for those between brackets.
+// fields splits text at colons outside of brackets.
 func fields(text string) ([]string, error) {
 	var out []string
 	for {
 		if rest, ok := strings.CutPrefix(text, "["); ok {
 			address, after, closed := strings.Cut(rest, "]")
 			if !closed || address == "" || after != "" && after[0] != ':' {
-				return nil, errors.New("has brackets that do not hold an address")
+				return nil, errors.New("must have an IPv6 address in the brackets")
 			}
 			out = append(out, address)
 			if after == "" {
@@ -72,7 +72,7 @@ func fields(text string) ([]string, error) {
 			continue
 		}
 		field, rest, more := strings.Cut(text, ":")
-		if strings.HasPrefix(field, "/") { // a path may have colons of its own
+		if strings.HasPrefix(field, "/") { // a path can contain colons
 			return append(out, text), nil
 		}
 		out = append(out, field)
@@ -88,7 +88,7 @@ func isPort(s string, least uint64) bool {
 	return err == nil && n >= least
 }
 
-// forwardAll listens for every forward, and says where.
+// forwardAll listens for every forward and prints the address.
 func forwardAll(ctx context.Context, conn *ssh.Client, specs []forward, out *console.Console) (closing func(), err error) {
 	var listeners []net.Listener
 	closing = func() {
@@ -103,7 +103,7 @@ func forwardAll(ctx context.Context, conn *ssh.Client, specs []forward, out *con
 			return nil, fmt.Errorf("cannot forward from %s: %w", f.listen, err)
 		}
 		listeners = append(listeners, l)
-		fmt.Fprintf(out.Err, "forwarding %s to %s\n", l.Addr(), f.target)
+		fmt.Fprintf(out.Err, "Forwarding %s to %s\n", l.Addr(), f.target)
 		go serveForward(l, conn, f, out)
 	}
 	return closing, nil
@@ -128,7 +128,7 @@ func serveForward(l net.Listener, conn *ssh.Client, f forward, out *console.Cons
 	}
 }
 
-// pipe carries both ways; the end of one is handed on, and the other goes on.
+// pipe copies in both directions. If one direction ends, the other one continues.
 func pipe(a, b net.Conn) {
 	var ways sync.WaitGroup
 	carry := func(dst, src net.Conn) {

@@ -18,8 +18,8 @@ import (
 func runCommand(g *command.Set) *cli.Command {
 	return g.Command(command.Verb{
 		Name: "run", Args: "APP [COMMAND]...", Category: categoryTasks,
-		Usage: "Run a command with your terminal, in its own container with the droplet of an app",
-		About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without a command " +
+		Usage: "Run a command on your terminal, in a new container with the droplet of an app",
+		About: "The container has the environment variables and services of the app, but no sidecars. The app does not have to run. Without a command " +
 			"dew opens a shell. In a terminal, keys such as Ctrl-C go to the command; in a pipe, stdin, stdout and stderr are passed as they are. " +
 			"dew exits with the exit status of the command (128+n for signal n).\n\n" +
 			"One argument is a shell command; several are a program and its arguments. Flags of dew come before the command; -- separates them.\n\n" +
@@ -27,7 +27,7 @@ func runCommand(g *command.Set) *cli.Command {
 			"dew disable-ssh disables it as well.\n\n" +
 			"Examples:\n   dew run shop\n   dew run shop -m 1G -- rails console\n   dew run shop 'env | sort'\n" +
 			"   dew run shop -- psql -f - < dump.sql",
-		Flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
+		Flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "Do not use a terminal", DisableDefaultText: true}),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runRun(c.Context, runOptions{
 			taskOptions: taskOptions{
@@ -56,7 +56,7 @@ func shellCommand(args []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// plainWord are the characters that no shell gives a meaning to.
+// plainWord are the characters without a special meaning in shells.
 const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%"
 
 // shellQuote is a as one word of a shell.
@@ -67,7 +67,7 @@ func shellQuote(a string) string {
 	return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 }
 
-// runRun runs a command in a task of its own, with the streams of this program.
+// runRun runs a command as a task, with the streams of this program.
 func runRun(ctx context.Context, o runOptions, t Connection) (err error) {
 	body, err := o.body()
 	if err != nil {
@@ -82,7 +82,7 @@ func runRun(ctx context.Context, o runOptions, t Connection) (err error) {
 		return err
 	}
 	if !enabled.Enabled {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Advice: "dew run-task " + a.Name + " runs a command without a terminal"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Advice: "To run a command without a terminal: dew run-task " + a.Name}
 	}
 	code, err := t.Client.Users().SSHCode(ctx)
 	if err != nil {
@@ -107,21 +107,21 @@ func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // it may be closed already
+	defer func() { _ = conn.Close() }() // it can be closed already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	in := Options{Terminal: NoTerminal}
-	if t.Out.OutTerminal && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
+	if t.Out.OutTerminal && !o.NoTerminal { // in a pipe, the line ends of a terminal would change the output
 		in.Terminal = terminalIfHere
 	}
 	return Interact(ctx, conn, in, t.Out)
 }
 
-// concludeLimit is how long a task that was attached to may take to end.
+// concludeLimit bounds the wait for the end of an attached task.
 const concludeLimit = 15 * time.Second
 
-// concludeRun waits until a task is over, which it is soon after its session. It
-// returns why the task failed where the session did not tell.
+// concludeRun waits until a task has ended, which happens soon after its session ends. It
+// returns why the task failed if the session did not say so.
 func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
 	defer cancel()

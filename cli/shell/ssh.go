@@ -25,7 +25,7 @@ import (
 
 // Commands open shells in containers and copy files.
 func Commands(g *command.Set) []*cli.Command {
-	const category = "Inside of instances"
+	const category = "SSH"
 	feature := func(name, about string, enabled bool) *cli.Command {
 		return g.Command(command.Verb{Name: name, Args: "APP", Category: category, Usage: about},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -34,18 +34,17 @@ func Commands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "ssh", Args: "APP", Category: category, Usage: "open a shell inside an instance, run a command there, or forward ports",
-			About: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
-				"status is that of the command, or 255 where it did not end by itself.\n\n" +
-				"With --crashed it is in a copy of the files of a crashed instance, with its\n" +
-				"environment, without its processes and without a network:\n   dew ssh shop --crashed -c 'ls -l tmp'",
+			Name: "ssh", Args: "APP", Category: category, Usage: "Open a shell in an instance, run a command there, or forward ports",
+			About: "The shell has the environment, working folder and PATH of the app. dew exits with the exit status of the command, or with 255 if the connection breaks.\n\n" +
+				"With --crashed the shell runs in a copy of the files of a crashed instance, with its environment, but without its processes and without network.\n\n" +
+				"Examples:\n   dew ssh shop\n   dew ssh shop -i 1 -c 'ls -l tmp'\n   dew ssh shop -N -L 9229:localhost:9229\n   dew ssh shop --crashed -c 'ls -l tmp'",
 			Flags: append(append(locationFlags(), crashedFlags()...),
-				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "`command` to run; several are joined by a space", KeepSpace: true},
-				&cli.StringSliceFlag{Name: "L", Usage: "forward `[ADDRESS:]PORT:HOST:PORT` into the instance; HOST:PORT may be the path of a socket", KeepSpace: true},
-				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "run nothing, only forward", DisableDefaultText: true},
-				&cli.BoolFlag{Name: "t", Aliases: []string{"request-pseudo-tty"}, Usage: "ask for a terminal also for a command", DisableDefaultText: true},
-				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "ask for no terminal", DisableDefaultText: true},
-				command.BoolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
+				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "Run this `command`; several are joined with spaces", KeepSpace: true},
+				&cli.StringSliceFlag{Name: "L", Usage: "Forward a local port to the instance, as `[ADDRESS:]PORT:HOST:PORT`; HOST:PORT can be the path of a socket", KeepSpace: true},
+				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "Run no command, only forward ports", DisableDefaultText: true},
+				&cli.BoolFlag{Name: "t", Aliases: []string{"request-pseudo-tty"}, Usage: "Request a terminal even for a command", DisableDefaultText: true},
+				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "Do not request a terminal", DisableDefaultText: true},
+				command.BoolFlag("force-pseudo-tty", "Request a terminal even if dew does not run in one"),
 			),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			in, err := locationOf(c, c.Args().First())
@@ -58,15 +57,15 @@ func Commands(g *command.Set) []*cli.Command {
 			}, Connection{Client: ask, Out: out})
 		}),
 		g.Command(command.Verb{
-			Name: "ssh-code", Category: category, Usage: "get a one-time password for the ssh door",
-			About: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
+			Name: "ssh-code", Category: category, Usage: "Get a one-time password for SSH clients",
+			About: "The password can be used once, within five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
 			Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSSHCode(c.Context, Connection{Client: ask, Out: out})
 		}),
-		feature("enable-ssh", "let people into the instances of an app", true),
-		feature("disable-ssh", "let nobody into the instances of an app", false),
-		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "tell whether the instances of an app may be entered", Flags: []cli.Flag{command.JSONFlag()}},
+		feature("enable-ssh", "Enable SSH for an app", true),
+		feature("disable-ssh", "Disable SSH for an app", false),
+		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "Show whether SSH is enabled for an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSSHEnabled(c.Context, c.Args().First(), Connection{Client: ask, Out: out})
 			}),
@@ -74,13 +73,13 @@ func Commands(g *command.Set) []*cli.Command {
 	}
 }
 
-// Connection is whom these commands speak to.
+// Connection is the client and the console of these commands.
 type Connection struct {
 	Client *client.Client
 	Out    *console.Console
 }
 
-// Location names a process of an instance.
+// Location is a process or sidecar of an instance.
 type Location struct {
 	App, Process, sidecar string
 	Index                 int
@@ -89,9 +88,9 @@ type Location struct {
 
 func locationFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "i", Aliases: []string{"app-instance-index"}, Usage: "`index` of the instance"},
-		&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
-		&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar whose environment it is to have"},
+		&cli.IntFlag{Name: "i", Aliases: []string{"app-instance-index"}, Usage: "Instance `index`"},
+		&cli.StringFlag{Name: "process", Value: "web", Usage: "Process `type`"},
+		&cli.StringFlag{Name: "sidecar", Usage: "Use the environment of the sidecar with this `name`"},
 	}
 }
 
@@ -100,13 +99,13 @@ func locationOf(c *cli.Context, name string) (Location, error) {
 	return Location{App: name, Process: c.String("process"), sidecar: c.String("sidecar"), Index: c.Int("i"), crashed: crashed}, err
 }
 
-// terminalMode says when a terminal is requested in the container.
+// terminalMode is when to request a terminal in the container.
 type terminalMode int
 
 // When a terminal is requested.
 const (
-	terminalIfInteractive terminalMode = iota // there is one here, and no command
-	terminalIfHere                            // there is one here
+	terminalIfInteractive terminalMode = iota // if there is a local terminal and no command
+	terminalIfHere                            // if there is a local terminal
 	forceTerminal
 	NoTerminal
 )
@@ -194,7 +193,7 @@ func runSSHEnabled(ctx context.Context, name string, t Connection) error {
 	return nil
 }
 
-// runSSH enters an instance.
+// runSSH opens a session in an instance.
 func runSSH(ctx context.Context, o Options, t Connection) error {
 	var specs []forward
 	for _, text := range o.forwards {
@@ -208,7 +207,7 @@ func runSSH(ctx context.Context, o Options, t Connection) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // it may be closed already
+	defer func() { _ = conn.Close() }() // it can be closed already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	closing, err := forwardAll(ctx, conn, specs, t.Out)
@@ -240,28 +239,28 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 	const limit = 30 * time.Second
 	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
 	if err != nil {
-		return nil, &console.Failure{Status: console.StatusUnreachable, Err: fmt.Errorf("cannot reach the ssh door: %w", err), Advice: "is the address that dewd was given with --ssh one that this machine reaches?"}
+		return nil, &console.Failure{Status: console.StatusUnreachable, Err: fmt.Errorf("cannot reach the SSH server of dewd: %w", err), Advice: "Check that this machine can reach the address of dewd --ssh"}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever is slow to answer ends with us
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // an interrupted command does not wait for the server
 	defer stop()
-	_ = raw.SetDeadline(time.Now().Add(limit)) // a socket that takes none tells at the first byte
-	var said strings.Builder                   // why nobody is let in
+	_ = raw.SetDeadline(time.Now().Add(limit)) // if it fails, so does the first read
+	var said strings.Builder                   // the reason for a refused login
 	sc, chans, reqs, err := ssh.NewClientConn(raw, code.Address, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.Password(code.Code)}, Timeout: limit,
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
 			if got := strings.TrimPrefix(ssh.FingerprintSHA256(key), "SHA256:"); got != code.Fingerprint {
-				return fmt.Errorf("the ssh door has the host key %s, and the daemon's is %s: somebody else answers there", got, code.Fingerprint)
+				return fmt.Errorf("the SSH server has host key %s, but the host key of dewd is %s: another server answers at this address", got, code.Fingerprint)
 			}
 			return nil
 		},
 		BannerCallback: func(message string) error { said.WriteString(message); return nil },
 	})
 	if err != nil {
-		_ = raw.Close() // it may be closed already
+		_ = raw.Close() // it can be closed already
 		if why := strings.TrimPrefix(strings.TrimSpace(said.String()), "dew: "); why != "" {
 			return nil, errors.New(why)
 		}
-		return nil, fmt.Errorf("cannot enter the instance: %w", err)
+		return nil, fmt.Errorf("cannot log in to the instance: %w", err)
 	}
 	_ = raw.SetDeadline(time.Time{})
 	conn := ssh.NewClient(sc, chans, reqs)
@@ -269,20 +268,20 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 	return conn, nil
 }
 
-// loginOf is the user name that leads to an instance.
+// loginOf is the SSH user name for an instance.
 func loginOf(ctx context.Context, in Location, ask *client.Client) (string, error) {
 	if in.crashed.asked {
 		return crashedLogin(ctx, in, ask)
 	}
 	if in.Index < 0 {
-		return "", console.UsageError("instances count from 0, and there is no %d", in.Index)
+		return "", console.UsageError("-i: %d is less than 0", in.Index)
 	}
 	a, err := command.FindApp(ctx, ask, in.App)
 	if err != nil {
 		return "", err
 	}
 	if a.State != "STARTED" {
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Advice: "dew start " + a.Name + " starts it"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Advice: "Start it: dew start " + a.Name}
 	}
 	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
@@ -299,7 +298,7 @@ func loginOf(ctx context.Context, in Location, ask *client.Client) (string, erro
 		}
 		types = append(types, p.Type)
 	}
-	return "", fmt.Errorf("app %s has no process %q: it has %s", a.Name, in.Process, strings.Join(types, ", "))
+	return "", fmt.Errorf("app %s has no process %q; its processes: %s", a.Name, in.Process, strings.Join(types, ", "))
 }
 
 // keepAlive keeps the connection open in routers and in the SSH server.
@@ -318,7 +317,7 @@ func Interact(ctx context.Context, conn *ssh.Client, o Options, out *console.Con
 	if err != nil {
 		return Refusal(err)
 	}
-	defer func() { _ = ses.Close() }() // it may be closed already
+	defer func() { _ = ses.Close() }() // it can be closed already
 	ses.Stdout, ses.Stderr = out.Out, out.Err
 	in, err := ses.StdinPipe()
 	if err != nil {
@@ -339,10 +338,10 @@ func Interact(ctx context.Context, conn *ssh.Client, o Options, out *console.Con
 		err = ses.Shell()
 	}
 	if err != nil {
-		return fmt.Errorf("cannot begin: %w", err)
+		return fmt.Errorf("cannot start the command: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(in, out.In) // the session's end is told by Wait
+		_, _ = io.Copy(in, out.In) // Wait returns the result of the session
 		_ = in.Close()
 	}()
 	return exitError(ctx, ses.Wait())
@@ -374,11 +373,11 @@ func exitError(ctx context.Context, err error) error {
 	return nil
 }
 
-// lostStatus is what OpenSSH ends with when it was not the command that failed.
+// lostStatus is the exit status of OpenSSH if the connection fails.
 const lostStatus = 255
 
-// requestTerminal asks for a terminal like the one here, which it makes raw until
-// restore is called.
+// requestTerminal requests a terminal like the local one, and puts the local one into raw
+// mode until restore is called.
 func requestTerminal(ctx context.Context, ses *ssh.Session, screen *os.File, here bool) (restore func(), err error) {
 	kind := os.Getenv("TERM")
 	if kind == "" {
@@ -404,11 +403,11 @@ func requestTerminal(ctx context.Context, ses *ssh.Session, screen *os.File, her
 	go sendTerminalSizes(following, ses, screen)
 	return func() {
 		cancel()
-		_ = term.Restore(int(screen.Fd()), before) // nothing is left to be done about it
+		_ = term.Restore(int(screen.Fd()), before) // there is nothing left to do
 	}, nil
 }
 
-// sendTerminalSizes tells the other side of every new size of the terminal.
+// sendTerminalSizes sends every new size of the terminal.
 func sendTerminalSizes(ctx context.Context, ses *ssh.Session, screen *os.File) {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
@@ -420,7 +419,7 @@ func sendTerminalSizes(ctx context.Context, ses *ssh.Session, screen *os.File) {
 		case <-resized:
 		}
 		if w, h, err := term.GetSize(int(screen.Fd())); err == nil {
-			_ = ses.WindowChange(h, w) // a session that has ended has no window
+			_ = ses.WindowChange(h, w) // an ended session has no window
 		}
 	}
 }

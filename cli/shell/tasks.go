@@ -24,20 +24,20 @@ import (
 
 const categoryTasks = "Tasks"
 
-// TaskCommands run commands in containers of their own.
+// TaskCommands run commands in new containers.
 func TaskCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "run-task", Alias: "rt", Args: "APP", Category: categoryTasks, Usage: "Run a command as a task, in its own container with the droplet of an app",
-			About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without --command " +
-				"the task runs the command of the process type task, or of the one that --process names. dew logs shows its output.\n\n" +
+			Name: "run-task", Alias: "rt", Args: "APP", Category: categoryTasks, Usage: "Run a command as a task, in a new container with the droplet of an app",
+			About: "The container has the environment variables and services of the app, but no sidecars. The app does not have to run. Without --command " +
+				"the task runs the command of the process type task, or of the process type of --process. dew logs shows its output.\n\n" +
 				"With --wait dew shows the output while the task runs, and exits with the exit status of the task.\n\n" +
 				"Examples:\n   dew run-task shop --command \"rake db:migrate\" --name migrate --wait\n   dew run-task shop --process worker -m 1G",
 			Flags: append([]cli.Flag{
-				&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "`command` to run"},
-				&cli.StringFlag{Name: "l", Usage: "log rate limit in `bytes` per second, such as 16K; -1 for no limit"},
-				&cli.StringFlag{Name: "process", Usage: "process `type` whose command, memory and disk the task uses by default"},
-				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "show the output until the task ends, and exit with its exit status"},
+				&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "Run this `command`"},
+				&cli.StringFlag{Name: "l", Usage: "Log rate limit in `bytes` per second, such as 16K; -1 for no limit"},
+				&cli.StringFlag{Name: "process", Usage: "Process `type` whose command, memory limit and disk limit the task uses by default"},
+				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "Show the output until the task ends, and exit with its exit status"},
 				command.JSONFlag(),
 			}, containerFlags()...),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -51,12 +51,12 @@ func TaskCommands(g *command.Set) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTasks(c.Context, c.Args().First(), ask, out)
 			}),
-		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
 		g.Command(command.Verb{
-			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Stop a running task",
+			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Terminate a running task of an app",
 			About: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
@@ -67,9 +67,9 @@ func TaskCommands(g *command.Set) []*cli.Command {
 // containerFlags are the flags of commands that run something in its own container.
 func containerFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "name", DefaultText: "generated", Usage: "`name` of the task"},
-		&cli.StringFlag{Name: "m", Usage: "`memory` limit, such as 256M"},
-		&cli.StringFlag{Name: "k", Usage: "`disk` limit, such as 512M"},
+		&cli.StringFlag{Name: "name", DefaultText: "generated", Usage: "Task `name`"},
+		&cli.StringFlag{Name: "m", Usage: "Memory limit: a `size` such as 256M"},
+		&cli.StringFlag{Name: "k", Usage: "Disk limit: a `size` such as 512M"},
 	}
 }
 
@@ -168,11 +168,10 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 	return nil, fmt.Errorf("app %s has no process type %q", a.Name, kind)
 }
 
-// awayLimit is how long dewd can be away while a command waits for a task.
+// awayLimit is how long dewd can be unreachable while a command waits for a task.
 const awayLimit = 2 * time.Minute
 
-// waitTask waits until the task is in one of the states. dewd can be restarted
-// meanwhile.
+// waitTask waits until the task is in one of the states, even if dewd restarts.
 func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...string) (v3.Task, error) {
 	answered := time.Now()
 	err := client.Poll(ctx, func() (bool, error) {
@@ -222,15 +221,15 @@ type taskOutput struct {
 	screen   bool
 	place    client.LogPlace
 	buf      []byte
-	held     []byte // a line that may be the last, which dewd adds
+	held     []byte // possibly the last line, which dewd adds
 }
 
-// begin notes where the log ends before the task begins.
+// begin notes the end of the log before the task starts.
 func (w *taskOutput) begin(ctx context.Context, a v3.App, ask *client.Client) error {
 	return ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
 }
 
-// stream writes what the task prints until it has ended.
+// stream writes the output of the task until it has ended.
 func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *client.Client) (v3.Task, error) {
 	q := client.LogQuery{Newest: -1, Follow: true, Source: "APP/TASK/" + t.Name, Place: &w.place}
 	lines := client.Lines{Line: w.line}
@@ -239,7 +238,7 @@ func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *clien
 	go func() { read <- ask.Logs().Stream(following, a.GUID, q, lines) }()
 	t, err := waitTask(ctx, t, ask, v3.TaskSucceeded, v3.TaskFailed)
 	stop()
-	<-read // an error of it comes again below
+	<-read // the stream below returns the same error
 	if err != nil {
 		return t, err
 	}
@@ -250,11 +249,11 @@ func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *clien
 	return t, nil
 }
 
-// exitLine begins the line that dewd adds behind the output of a task.
+// exitLine starts the line that dewd adds after the output of a task.
 const exitLine = "Exit status "
 
-// line writes a line to the stream that it was printed to. The last line is not
-// the task's own.
+// line writes a line to stdout or stderr, as the task did. It holds back the last line,
+// which dewd adds.
 func (w *taskOutput) line(l *v3.Line) error {
 	if len(w.held) > 0 {
 		if _, err := w.out.Write(w.held); err != nil {
@@ -307,7 +306,7 @@ func runTasks(ctx context.Context, name string, ask *client.Client, out *console
 	return out.Table(table)
 }
 
-// commandText is what a task runs, on one line.
+// commandText is the command of a task on one line.
 func commandText(t v3.Task) string {
 	if t.Command == "" {
 		return "[hidden]"
@@ -344,7 +343,7 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 		return err
 	}
 	if t.State == v3.TaskSucceeded || t.State == v3.TaskFailed {
-		return fmt.Errorf("cannot stop task %d of app %s: it is not running, it %s", t.SequenceID, a.Name, strings.ToLower(t.State))
+		return fmt.Errorf("cannot stop task %d of app %s: it is not running (state: %s)", t.SequenceID, a.Name, strings.ToLower(t.State))
 	}
 	if _, err := ask.Processes().CancelTask(ctx, t.GUID); err != nil {
 		return fmt.Errorf("cannot stop task %d of app %s: %w", t.SequenceID, a.Name, err)
@@ -357,7 +356,7 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App, v3.Task, error) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n < 1 {
-		return v3.App{}, v3.Task{}, console.UsageError("%q is not the id of a task: dew tasks %s lists them", id, name)
+		return v3.App{}, v3.Task{}, console.UsageError("%q is not the id of a task (dew tasks %s lists them)", id, name)
 	}
 	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
@@ -365,7 +364,7 @@ func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App,
 	}
 	t, err := ask.Processes().TaskByID(ctx, a.GUID, n)
 	if none := (*client.NoTask)(nil); errors.As(err, &none) {
-		err = &console.Failure{Status: console.StatusFailed, Err: err, Advice: "dew tasks " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: err, Advice: "To list the tasks: dew tasks " + a.Name}
 	}
 	return a, t, err
 }

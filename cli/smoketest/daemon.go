@@ -27,20 +27,20 @@ import (
 	"github.com/dewrun/dew/smoke"
 )
 
-// Daemon is the daemon that a smoke test works with.
+// Daemon is the daemon that runs a smoke test.
 type Daemon struct {
 	g        *command.Set
 	o        Options
 	endpoint command.Endpoint
-	client   *client.Client // in no space
-	Private  *smoke.Private // nil: it was there before
+	client   *client.Client // without a space
+	Private  *smoke.Private // nil: the daemon was already running
 	kept     []keptOrg
 }
 
-// keptOrg is an org that is not removed, and the folder in which dew remembers it.
+// keptOrg is an org that is not deleted, and the DEW_HOME that targets it.
 type keptOrg struct{ org, home string }
 
-// Open finds the daemon that dew speaks to, or starts a private one.
+// Open finds the daemon that dew uses, or starts a private one.
 func Open(ctx context.Context, g *command.Set, o Options) (*Daemon, error) {
 	d := &Daemon{g: g, o: o}
 	var err error
@@ -48,7 +48,7 @@ func Open(ctx context.Context, g *command.Set, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	if o.Private && (d.endpoint.URL != "" && g.API != "" || g.Local) {
-		return nil, console.UsageError("--private starts a daemon of its own: it goes with neither --run nor --api")
+		return nil, console.UsageError("--private starts its own daemon: it cannot be used with --run or --api")
 	}
 	if !o.Private {
 		if d.client, err = g.Client(d.endpoint); err != nil {
@@ -64,7 +64,7 @@ func Open(ctx context.Context, g *command.Set, o Options) (*Daemon, error) {
 	return d, d.startPrivate(ctx)
 }
 
-// isAbsent tells whether there is no daemon behind a socket at all.
+// isAbsent reports whether no daemon listens on a socket.
 func isAbsent(err error) bool {
 	u := (*client.Unreachable)(nil)
 	return errors.As(err, &u) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
@@ -81,7 +81,7 @@ func (d *Daemon) startPrivate(ctx context.Context) error {
 	if !d.o.Quiet {
 		why := "Starting a private daemon…"
 		if !d.o.Private {
-			why = "No daemon answers at " + d.client.Address() + ": starting a private one…"
+			why = "No daemon is running at " + d.client.Address() + ": starting a private one…"
 		}
 		d.g.Out.Say("%s", why)
 	}
@@ -97,7 +97,7 @@ func (d *Daemon) startPrivate(ctx context.Context) error {
 	return err
 }
 
-// close ends what was started, unless it is to be kept.
+// close stops a private daemon, unless keep is set.
 func (d *Daemon) close(ctx context.Context, keep bool) error {
 	if keep {
 		d.tellKept()
@@ -109,20 +109,20 @@ func (d *Daemon) close(ctx context.Context, keep bool) error {
 	return d.Private.End(ctx)
 }
 
-// tellKept tells how to reach what was kept, and how to end it.
+// tellKept prints how to use the kept orgs and daemon, and how to remove them.
 func (d *Daemon) tellKept() {
 	say := d.g.Out.Say
 	for _, k := range d.kept {
-		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, daemon.ShellWord(k.home), d.exportRun())
+		say("Kept org %s. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, daemon.ShellWord(k.home), d.exportRun())
 		if d.Private == nil {
-			say("To remove it:\n   dew delete-org -f %s && rm -r %s", k.org, daemon.ShellWord(k.home))
+			say("To delete it:\n   dew delete-org -f %s && rm -r %s", k.org, daemon.ShellWord(k.home))
 		}
 	}
 	if d.Private != nil {
 		if err := d.Private.Keep(); err != nil {
 			d.g.Out.Warn(err.Error())
 		}
-		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", daemon.ShellWord(d.Private.Run), daemon.ShellWord(filepath.Dir(d.Private.Run)))
+		say("To stop the private daemon and delete its data:\n   dew --run %s shutdown --apps && rm -r %s", daemon.ShellWord(d.Private.Run), daemon.ShellWord(filepath.Dir(d.Private.Run)))
 	}
 }
 
@@ -133,8 +133,8 @@ func (d *Daemon) exportRun() string {
 	return " DEW_RUN=" + daemon.ShellWord(d.endpoint.Run)
 }
 
-// Enter gives what works in a place. Its dew remembers that place in a folder of its
-// own, so that nobody's target changes.
+// Enter returns the tools to work in an org and space. Its DEW_HOME is a temporary folder,
+// so that the target of the user does not change.
 func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
 	target := command.Target{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
 	inside := d.endpoint
@@ -143,13 +143,13 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error)
 	if err != nil {
 		return smoke.Inside{}, err
 	}
-	below := "" // the usual folder for such things
+	below := "" // the default folder for temporary files
 	if d.Private != nil {
 		below = d.Private.Folder()
 	}
 	home, err := os.MkdirTemp(below, "home-smoke-")
 	if err != nil {
-		return smoke.Inside{}, fmt.Errorf("cannot make a folder for dew to remember things in: %w", err)
+		return smoke.Inside{}, fmt.Errorf("cannot create a temporary folder for the config file: %w", err)
 	}
 	mem := command.ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}
 	err = mem.Update(ctx, func(c *command.Config) error {
@@ -157,7 +157,7 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error)
 			c.Local[inside.Run] = target
 			return nil
 		}
-		// Without its refresh token, which may be good for one use only.
+		// Without the refresh token, which can be valid for only one use.
 		s := inside.Session
 		s.Refresh, s.Target = "", target
 		c.API, c.Sessions[inside.URL] = inside.URL, s
@@ -180,11 +180,11 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error)
 	}
 	return smoke.Inside{
 		Ask: ask, Verbs: &Verbs{o: d.o, Client: ask, Out: &out}, Env: d.env(home, p, status.Domain),
-		Close: func() { _ = os.RemoveAll(home) }, // it is a temporary one
+		Close: func() { _ = os.RemoveAll(home) }, // the folder is temporary
 	}, nil
 }
 
-// env is the environment of scripts: dew works in the place by itself.
+// env is the environment of scripts. It makes dew target the org and space of the test.
 func (d *Daemon) env(home string, p smoke.Place, domain string) []string {
 	path := os.Getenv("PATH")
 	if self, err := os.Executable(); err == nil {
@@ -208,13 +208,13 @@ type Verbs struct {
 	Out    *console.Console
 }
 
-// Push does as dew push does. An app whose default route another space has gets one
-// with a name of its own.
+// Push works like dew push. If another space has the default route of an app, the app
+// gets a random route.
 func (v *Verbs) Push(ctx context.Context, p smoke.Push) error {
 	o := push.Options{Manifest: v.o.Manifest}
 	o.Manifest.File, o.Manifest.Given = p.Manifest, p.Variables
 	if b, err := push.FindBuild(p.Manifest); err == nil {
-		o.Build = len(b.Lines()) > 0 // the test ran it before
+		o.Build = len(b.Lines()) > 0 // the test has already run it
 	}
 	m, file, err := push.Manifest(o, v.Out)
 	if err != nil {
@@ -225,8 +225,8 @@ func (v *Verbs) Push(ctx context.Context, p smoke.Push) error {
 			a.Path = p.Dir
 		}
 	}
-	// All of it is new, and its environment may have secrets that are not for the log
-	// of a job.
+	// The apps are new, and their environment can contain secrets that must not appear in
+	// the log of a CI job.
 	send := push.AppliedManifest{Manifest: m, File: file, HideChanges: true}
 	_, err = push.All(ctx, o, send, v.Client, v.Out)
 	if command.ErrorContains(err, routeElsewhere) {
@@ -235,16 +235,16 @@ func (v *Verbs) Push(ctx context.Context, p smoke.Push) error {
 				a.DefaultRoute, a.RandomRoute = false, true
 			}
 		}
-		v.Out.Say("Another space has the route: the apps get routes with names of their own")
+		v.Out.Say("Another space has the default route: the apps get random routes")
 		_, err = push.All(ctx, o, send, v.Client, v.Out)
 	}
 	return v.failed(err, console.StatusFailed)
 }
 
-// routeElsewhere is what the daemon says of a route that another space has.
+// routeElsewhere is the error of the daemon for a route of another space.
 const routeElsewhere = "default-route: another space has this route"
 
-// failed is an error of a command as one of package smoke.
+// failed converts an error of a command into one of package smoke.
 func (v *Verbs) failed(err error, otherwise int) error {
 	if err == nil {
 		return nil
@@ -256,7 +256,7 @@ func (v *Verbs) failed(err error, otherwise int) error {
 	return &smoke.Failure{Status: status, Err: err, Todo: command.AdviceOf(err)}
 }
 
-// CreateService does as dew create-service does, and waits.
+// CreateService works like dew create-service, and waits.
 func (v *Verbs) CreateService(ctx context.Context, s smoke.Service) error {
 	o := services.Options{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
 	return v.failed(services.Create(ctx, o, v.Client, v.Out), console.StatusFailed)
@@ -268,7 +268,7 @@ func (v *Verbs) SSH(ctx context.Context, at smoke.Instance, command string) (smo
 	if err != nil {
 		return smoke.Output{}, err
 	}
-	defer func() { _ = conn.Close() }() // it may be closed already
+	defer func() { _ = conn.Close() }() // it can be closed already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	var text bytes.Buffer
@@ -298,7 +298,7 @@ func (v *Verbs) Dial(ctx context.Context, at smoke.Instance, port int) (net.Conn
 	return &forwarded{Conn: there, by: conn}, nil
 }
 
-// forwarded is a connection that takes the one it goes through along.
+// forwarded is a connection through an SSH connection. Close closes both.
 type forwarded struct {
 	net.Conn
 	by *ssh.Client
@@ -307,7 +307,7 @@ type forwarded struct {
 // Close closes both.
 func (f *forwarded) Close() error { return errors.Join(f.Conn.Close(), f.by.Close()) }
 
-// Show writes how an app does, as dew app does.
+// Show writes the status of an app, as dew app does.
 func (v *Verbs) Show(ctx context.Context, name string, w io.Writer) error {
 	a, err := command.FindApp(ctx, v.Client, name)
 	if err != nil {
@@ -323,7 +323,7 @@ func (v *Verbs) Show(ctx context.Context, name string, w io.Writer) error {
 	return nil
 }
 
-// bundler writes what is kept of a failure.
+// bundler returns a function that stores the data of a failure.
 func (d *Daemon) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
 	return func(ctx context.Context, s smoke.Scene) (string, error) {
 		b := smoke.Bundle{File: smoke.BundleName(d.o.Bundle, s.Folder, single)}

@@ -1,2 +1,2 @@
-// Package smoketest has the command dew smoke, over package smoke.
+// Package smoketest has the command dew smoke. Package smoke runs the tests.
 package smoketest

@@ -14,12 +14,12 @@ func runSmokeInit(o Options, out *console.Console) error {
 	case 2:
 		dir = o.Args[1]
 	default:
-		return console.UsageError("smoke init takes one folder, and there is %q behind it (a folder called init is ./init)", o.Args[2])
+		return console.UsageError("smoke init takes one folder, but got %q as well (for a folder named init, use ./init)", o.Args[2])
 	}
 	file, err := smoke.Init(dir, o.Force)
 	if err != nil {
 		return push.SmokeFailure(err)
 	}
-	out.Say("Wrote %s: read it, then dew smoke %s", file, dir)
+	out.Say("Wrote %s. Check it, then run: dew smoke %s", file, dir)
 	return nil
 }

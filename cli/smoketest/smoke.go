@@ -39,13 +39,22 @@ type Options struct {
 	Watch    bool
 }
 
-const aboutSmoke = `A folder says in smoke.yml what must hold; docs/smoke.md tells how. DIR/... is every folder below that has one, but for those that say alone: true. A folder without smoke.yml is pushed and awaited; of a manifest that is given, too, the smoke.yml beside it is used.
+const aboutSmoke = `smoke.yml lists the checks of a folder; docs/smoke.md describes it. DIR/... means all folders under DIR that have a smoke.yml, except those with alone: true. In a folder without smoke.yml, dew pushes the apps and waits until they run. With MANIFEST, dew uses the smoke.yml next to it. dew smoke init writes a first smoke.yml.
 
-Everything happens in an org of its own, which is removed at the end. Without a daemon to talk to, a private one is started, and ends with the command. dew smoke init writes a first smoke.yml.
+dew runs each test in a new org and deletes the org at the end. If no daemon is running, dew starts a private one and stops it at the end.
 
-A folder that needs a program that is not on this machine (needs: in smoke.yml) is skipped with the reason; --no-skip makes that a failure, for CI.
+dew skips a folder that needs a program that is missing on this machine (needs: in smoke.yml), and prints the reason. With --no-skip, for CI, the test fails instead.
 
-The exit status is that of the first failure: 1 build or before failed, 2 a smoke.yml or flag is wrong, 3 staging, 4 crashed, 5 timed out, 6 daemon unreachable, 7 out of memory, 8 a check does not hold, 9 infrastructure.
+The exit status is that of the first failure:
+   1  a build or before command failed
+   2  a smoke.yml or a flag is wrong
+   3  staging failed
+   4  an app crashed
+   5  timed out
+   6  cannot reach the daemon
+   7  out of memory
+   8  a check failed
+   9  infrastructure: this machine lacks a requirement
 
 Examples:
    dew smoke
@@ -53,25 +62,25 @@ Examples:
    dew smoke --private --keep shop/manifest.yml
    dew smoke init shop`
 
-// Commands is dew smoke.
+// Commands returns dew smoke.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.WithoutClient(command.Verb{
-		Name: "smoke", Args: "[DIR|DIR/...|MANIFEST]...", Category: "Push", Usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", About: aboutSmoke,
+		Name: "smoke", Args: "[DIR|DIR/...|MANIFEST]...", Category: "Push", Usage: "Push the apps of a folder, run the checks in its smoke.yml, report the results, clean up", About: aboutSmoke,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifests; may be repeated"},
-			&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
-			&cli.DurationFlag{Name: "timeout", DefaultText: "what smoke.yml says, else 5m", Usage: "`time` for each folder"},
-			&cli.StringFlag{Name: "junit", Usage: "write a JUnit report to `file`"},
-			&cli.StringFlag{Name: "bundle", DefaultText: "smoke-FOLDER.tar.gz here", Usage: "`file` for what is kept of a failure: logs, events, exit records, environment without secrets"},
-			command.BoolFlag("no-bundle", "keep nothing of a failure"),
-			command.BoolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
-			command.BoolFlag("no-skip", "fail if a folder needs a program that is not on this machine, instead of skipping the folder"),
-			command.BoolFlag("private", "start a private daemon, also if one answers"),
-			&cli.StringFlag{Name: "dewd", Usage: "`path` of the private daemon's program (default: beside dew, or in PATH)"},
-			command.BoolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
-			command.BoolFlag("quiet", "show no log lines and no progress"),
-			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "show what scripts print, and every try of a check", DisableDefaultText: true},
-			command.BoolFlag("force", "with init: replace a smoke.yml that is there"),
+			&cli.StringSliceFlag{Name: "var", Usage: "Value of the variable ((name)) in the manifests, as `name=value`; can be repeated"},
+			&cli.StringSliceFlag{Name: "vars-file", Usage: "YAML file of variables, as a `path`; can be repeated; --var overrides it"},
+			&cli.DurationFlag{Name: "timeout", DefaultText: "from smoke.yml, or 5m", Usage: "Time limit of each folder: a `duration` such as 2m"},
+			&cli.StringFlag{Name: "junit", Usage: "Write a JUnit report to this `file`"},
+			&cli.StringFlag{Name: "bundle", DefaultText: "smoke-FOLDER.tar.gz in this folder", Usage: "Store the data of a failure in this `file`: logs, events, exit records, environment without secrets"},
+			command.BoolFlag("no-bundle", "Do not store the data of a failure"),
+			command.BoolFlag("keep", "Keep the apps, services and private daemon, and print how to use them"),
+			command.BoolFlag("no-skip", "Fail if a folder needs a program that is missing on this machine, instead of skipping the folder"),
+			command.BoolFlag("private", "Start a private daemon, even if another one is running"),
+			&cli.StringFlag{Name: "dewd", Usage: "Program of the private daemon, as a `path` (default: dewd next to dew, or in PATH)"},
+			command.BoolFlag("watch", "Test again when something in the folders changes, until Ctrl-C; all tests use the same private daemon"),
+			command.BoolFlag("quiet", "Show no log lines and no progress"),
+			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "Show the output of scripts and every attempt of a check", DisableDefaultText: true},
+			command.BoolFlag("force", "With init: replace an existing smoke.yml"),
 			command.JSONFlag(),
 		},
 	}, func(c *cli.Context) error {
@@ -91,18 +100,18 @@ func Commands(g *command.Set) []*cli.Command {
 func (o Options) check() error {
 	switch {
 	case o.Timeout < 0:
-		return console.UsageError("--timeout: %s is less than nothing", o.Timeout)
+		return console.UsageError("--timeout: %s is less than 0", o.Timeout)
 	case o.NoBundle && o.Bundle != "":
-		return console.UsageError("--bundle and --no-bundle exclude each other")
+		return console.UsageError("--bundle and --no-bundle cannot be used together")
 	case o.Watch && o.Keep:
-		return console.UsageError("--watch and --keep exclude each other: every test would leave its apps")
+		return console.UsageError("--watch and --keep cannot be used together: every test would keep its apps")
 	case o.Force:
-		return console.UsageError("--force goes with dew smoke init")
+		return console.UsageError("--force needs dew smoke init")
 	}
 	return nil
 }
 
-// runSmoke tests folders and tells how that went, once or after every change.
+// runSmoke tests folders and reports the results, once or after every change.
 func runSmoke(ctx context.Context, o Options, g *command.Set) (err error) {
 	if err := o.check(); err != nil {
 		return err
@@ -114,8 +123,8 @@ func runSmoke(ctx context.Context, o Options, g *command.Set) (err error) {
 	if _, err := push.Variables(o.Manifest); err != nil {
 		return err
 	}
-	// A terminal that is closed must not leave a daemon behind, nor a reader of our
-	// output that ends before us.
+	// A private daemon must not keep running if the terminal closes, or if the program
+	// that reads the output exits.
 	ctx, unhook := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer unhook()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -127,7 +136,7 @@ func runSmoke(ctx context.Context, o Options, g *command.Set) (err error) {
 	}
 	defer func() {
 		if cerr := d.close(patient, o.Keep); cerr != nil {
-			g.Out.Warn(command.Explain(push.SmokeFailure(cerr))) // also when an interruption leaves no other words
+			g.Out.Warn(command.Explain(push.SmokeFailure(cerr))) // after an interruption it is the only message
 			err = cmp.Or(err, error(&console.Failure{Status: command.StatusOf(push.SmokeFailure(cerr))}))
 		}
 	}()
@@ -160,9 +169,9 @@ func (d *Daemon) test(ctx, patient context.Context, folders []smoke.Folder) erro
 	return s.report(smoke.Run(ctx, cfg, folders))
 }
 
-// watch tests folders, and again whenever something below them changes, until ctx
-// ends. The daemon stays the same. A test writes files itself, so what changes while
-// it runs does not count.
+// watch tests folders, and tests again when something in them changes, until ctx ends. All
+// tests use the same daemon. A test can write files, so changes while it runs do not
+// count.
 func (d *Daemon) watch(ctx, patient context.Context, folders []smoke.Folder) error {
 	for {
 		err := d.test(ctx, patient, folders)
@@ -180,7 +189,7 @@ func (d *Daemon) watch(ctx, patient context.Context, folders []smoke.Folder) err
 		if werr != nil {
 			return werr
 		}
-		d.g.Out.Say("Watching for changes; Ctrl-C ends it")
+		d.g.Out.Say("Watching for changes. To stop, press Ctrl-C")
 		changed, werr := w.Wait(ctx)
 		if werr := errors.Join(werr, w.Close()); werr != nil || ctx.Err() != nil {
 			return cmp.Or(werr, err)
@@ -188,21 +197,21 @@ func (d *Daemon) watch(ctx, patient context.Context, folders []smoke.Folder) err
 		d.g.Out.Say("\n%s changed", changed)
 		now, ferr := smoke.Find(d.o.Args)
 		if ferr != nil {
-			d.g.Out.Warn(command.Explain(push.SmokeFailure(ferr))) // it may be half written: the next change mends it
+			d.g.Out.Warn(command.Explain(push.SmokeFailure(ferr))) // the file can be half written; the next change can fix it
 			continue
 		}
 		folders = now
 	}
 }
 
-// patientContext gives a context that outlives the first interruption, which only ends
-// ctx, and not the second.
+// patientContext returns a context that survives the first interruption, which ends ctx,
+// but not the second one.
 func patientContext(ctx context.Context, out *console.Console) (context.Context, func()) {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
-		for _, text := range []string{"Interrupted: cleaning up; once more gives up", "Given up: something may be left"} {
+		for _, text := range []string{"Interrupted: cleaning up. Press Ctrl-C again to exit without cleaning up", "Interrupted again: exiting. Some test data may remain"} {
 			select {
 			case <-signals:
 				out.Say("%s", text)
@@ -218,7 +227,7 @@ func patientContext(ctx context.Context, out *console.Console) (context.Context,
 	}
 }
 
-// reporter tells what goes on.
+// reporter prints progress and results.
 type reporter struct {
 	o      Options
 	out    *console.Console
@@ -239,7 +248,7 @@ func (s *reporter) say(format string, args ...any) {
 // line shows a line of an app.
 func (s *reporter) line(app string, l *v3.Line) {
 	if l.Source == "RTR" && !s.o.Verbose {
-		return // the checks tell of their requests
+		return // the checks report their requests
 	}
 	prefix := "   "
 	if app != "" {
@@ -248,7 +257,7 @@ func (s *reporter) line(app string, l *v3.Line) {
 	s.out.Say("%s%s", prefix, console.AppendLine(nil, l, console.LineStyle{Terminal: s.out.ErrTerminal}))
 }
 
-// report writes the report where it is wanted, and makes the first failure the error.
+// report writes the reports and returns the first failure.
 func (s *reporter) report(r smoke.Report) error {
 	if s.o.JUnit != "" {
 		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
@@ -263,7 +272,7 @@ func (s *reporter) report(r smoke.Report) error {
 		return nil
 	}
 	if s.o.Quiet && step.Output != "" {
-		s.out.Say("%s", strings.TrimRight(step.Output, "\n")) // else it was shown when it happened
+		s.out.Say("%s", strings.TrimRight(step.Output, "\n")) // otherwise it was shown when it happened
 	}
 	where := folder.Folder + ": " + step.Name
 	if step.App != "" {
@@ -274,10 +283,10 @@ func (s *reporter) report(r smoke.Report) error {
 		todo = append(todo, step.Todo)
 	}
 	if folder.Bundle != "" {
-		todo = append(todo, "logs, events and exit records are in "+folder.Bundle)
+		todo = append(todo, "Logs, events and exit records are in "+folder.Bundle)
 	}
 	if n := r.FailedFolders() - 1; n > 0 {
-		todo = append(todo, fmt.Sprintf("%d more failed: the table has them all", n))
+		todo = append(todo, moreFailed(n))
 	}
 	return &console.Failure{Status: step.Status, Err: fmt.Errorf("%s: %s", where, step.Detail), Advice: strings.Join(todo, "\n     ")}
 }
@@ -307,7 +316,15 @@ func (s *reporter) print(r smoke.Report) error {
 	return nil
 }
 
-// writeWhole replaces a file in one step.
+// moreFailed is about the failed folders after the first.
+func moreFailed(n int) string {
+	if n == 1 {
+		return "1 more folder failed, see the table"
+	}
+	return fmt.Sprintf("%d more folders failed, see the table", n)
+}
+
+// writeWhole replaces a file atomically.
 func writeWhole(name string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {

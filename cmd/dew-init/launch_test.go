@@ -98,7 +98,7 @@ func TestGateFIFO(t *testing.T) {
 	cmd := exec.Command(program, "launch", "--", `touch ran; echo $$ $PROFILE_PID; exec sleep 60`)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, fifo, &out, os.Stderr
 	cmd.ExtraFiles = []*os.File{stray} // a file leaked by the parent
-	cmd.WaitDelay = patience           // for the last of its output
+	cmd.WaitDelay = testkit.Patience   // for the last of its output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

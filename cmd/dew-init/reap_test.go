@@ -9,16 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/testkit"
 )
 
 // maxResident is the maximum memory of PID 1 in every container, in KiB.
 const maxResident = 4096
-
-// patience limits every wait for the kernel.
-const patience = time.Minute
 
 // lastIgnored is the signal that PID 1 ignores last. Once it is set, all are set.
 const lastIgnored = syscall.SIGUSR2

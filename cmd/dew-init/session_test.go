@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,22 +136,18 @@ func TestSessionWaitsForItsLeaf(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // it must not run during this time
-	if b, _ := os.ReadFile("/proc/" + itoa(cmd.Process.Pid) + "/comm"); strings.TrimSpace(string(b)) != "dew-init" {
-		t.Errorf("it is %q already, want dew-init", b)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(itoa(cmd.Process.Pid)), 0); err != nil {
+	testkit.Stays(t, "it does not run the command", 50*time.Millisecond, func() error {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/comm")
+		if err == nil && string(b) != "dew-init\n" {
+			err = fmt.Errorf("it is %q already, want dew-init", b)
+		}
+		return err
+	})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // the test checks its status
 	if cmd.ProcessState.ExitCode() != 7 || out.String() != "begun\ninput\n" {
 		t.Errorf("status %d, printed %q; want 7 and its input", cmd.ProcessState.ExitCode(), out.String())
 	}
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + string(rune('0'+n%10))
 }

@@ -77,6 +77,9 @@ func span(b *testing.B, stamped string, first string) time.Duration {
 	return last.Sub(began)
 }
 
+// lastOf returns the beginnings of the last lines that the app prints to each stream.
+func lastOf(lines int) []string { return []string{"end after", fmt.Sprintf("err %d ", lines/5-1)} }
+
 // outputOf is what a program prints.
 func outputOf(b *testing.B, cmd *exec.Cmd) string {
 	b.Helper()
@@ -113,13 +116,14 @@ func BenchmarkLogs(b *testing.B) {
 	c.start()
 	idle := c.resident()
 	c.pushCount(lines, 0)
-	c.eventually("all is stored", func() error {
-		if out := outputOf(b, c.dewCommand("logs", "bench", "--recent", "--grep", "end after", "--raw")); out == "" {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	time.Sleep(time.Second)
+	for _, last := range lastOf(lines) {
+		c.eventually(last+" is stored", func() error {
+			if out := outputOf(b, c.dewCommand("logs", "bench", "--recent", "--grep", last, "--raw")); out == "" {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
 	wrote := span(b, outputOf(b, c.dewCommand("logs", "bench", "--recent", "-n", "3", "--process", "web")), c.firstLine(b))
 	read := timed(b, func() *exec.Cmd {
 		return c.dewCommand("logs", "bench", "--recent", "-n", strconv.Itoa(lines), "--raw")
@@ -286,17 +290,18 @@ func startDocker(b *testing.B) *docker {
 		"--containerd", at("c.sock"), "--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
 		"--containerd-namespace", "bench-docker", "--log-driver", "json-file", "--config-file", at("docker.json"))
 	end := time.Now().Add(30 * time.Second)
-	for {
+	err = testkit.Until(func() error {
 		out, err := d.command("version").CombinedOutput()
-		if err == nil {
-			return d
+		if err != nil && time.Now().After(end) {
+			err = testkit.Finally(fmt.Errorf("%w\n%s", err, out))
 		}
-		if time.Now().After(end) {
-			b.Logf("docker does not start here: %v\n%s\n%s", err, out, &said)
-			return nil
-		}
-		time.Sleep(100 * time.Millisecond)
+		return err
+	})
+	if err != nil {
+		b.Logf("docker does not start here: %v\n%s", err, &said)
+		return nil
 	}
+	return d
 }
 
 func awaitFile(b *testing.B, path string) {
@@ -320,10 +325,9 @@ func (d *docker) measure(b *testing.B, lines int) (wrote, read time.Duration) {
 	outputOf(b, d.command("run", "--detach", "--network", "none", "--name", "bench", "bench:1", "/testapp", "count", strconv.Itoa(lines), "0"))
 	defer func() { _ = d.command("rm", "--force", "bench").Run() }()
 	testkit.EventuallyTrue(b, "the container comes to its end", func() bool {
-		out, err := d.command("logs", "--tail", "5", "bench").Output()
-		return err == nil && strings.Contains(string(out), "end after")
+		out, err := d.command("logs", "--tail", "2000", "bench").CombinedOutput()
+		return err == nil && !slices.ContainsFunc(lastOf(lines), func(last string) bool { return !bytes.Contains(out, []byte(last)) })
 	})
-	time.Sleep(time.Second)
 	first := d.command("logs", "bench")
 	out, err := first.StdoutPipe()
 	if err == nil {

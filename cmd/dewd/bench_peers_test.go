@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkPeers changes a file of the sample app with its sidecar and waits until
@@ -84,23 +87,26 @@ func (s *sample) timed(push func(), url, host string) time.Duration {
 	s.b.Helper()
 	began := time.Now()
 	push()
-	for time.Since(began) < patience {
+	err := testkit.UntilExactly(func() error {
 		req, err := http.NewRequest(http.MethodGet, url+"/config", nil)
 		if err != nil {
-			s.b.Fatal(err)
+			return testkit.Finally(err)
 		}
 		req.Host = host
 		r, err := http.DefaultClient.Do(req)
-		if err == nil {
-			r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				return time.Since(began)
-			}
+		if err != nil {
+			return err
 		}
-		time.Sleep(2 * time.Millisecond)
+		r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			return errors.New(r.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		s.b.Fatalf("%s does not answer: %v", url, err)
 	}
-	s.b.Fatalf("%s does not answer", url)
-	return 0
+	return time.Since(began)
 }
 
 // compose does what docker compose would: build, take the old ones away, run both.

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 const (
@@ -113,12 +115,7 @@ func wrk(b *testing.B, address string, d time.Duration) measure {
 // rival starts another proxy before the same instance, on loopback.
 func (w *town) rival(b *testing.B, to string, command func(dir, at, to string) (*exec.Cmd, error)) string {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	at := l.Addr().String()
-	l.Close()
+	at := "127.0.0.1:" + strconv.Itoa(testkit.FreePorts(b, 1))
 	cmd, err := command(b.TempDir(), at, to)
 	if err != nil {
 		b.Fatal(err)

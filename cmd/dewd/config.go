@@ -20,7 +20,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/supervisor"
 )
 
 // maxRunPath leaves room for the sockets below --run: a socket's name has at
@@ -52,7 +53,7 @@ type config struct {
 	LogAge            time.Duration // 0: as long as there is room
 	LogJournal        bool
 	CrashFiles        size // of crashed instances, all together; 0: none is kept
-	Policy            runtime.Policy
+	Policy            supervisor.Policy
 	Staging           staging
 	Marketplace       serviceFlags
 	Mailing           mailing
@@ -71,7 +72,7 @@ func defaultConfig() config {
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
-		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
+		Policy: supervisor.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
 }
 
@@ -320,7 +321,7 @@ func (c *config) validate() error {
 // maxCrashRecords bounds what a request for the crashes or events of an app reads.
 const maxCrashRecords = 10_000
 
-func validatePolicy(p runtime.Policy) []error {
+func validatePolicy(p supervisor.Policy) []error {
 	var errs []error
 	for _, d := range []struct {
 		flag string
@@ -386,6 +387,11 @@ func (c *config) stickyCookies() []string {
 		}
 	}
 	return names
+}
+
+// crashed bounds what is kept of crashed instances.
+func (c config) crashed() containerd.Crashed {
+	return containerd.Crashed{Dir: filepath.Join(c.Root, "crashed"), Bytes: int64(c.CrashFiles), Reserve: int64(c.LogReserve)}
 }
 
 // logger writes dewd's own log to stderr.

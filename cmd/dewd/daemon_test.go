@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -104,8 +103,8 @@ type cell struct {
 	bin       string // folder of dewd, dew and dew-init
 	names     containerd.Names
 	cmd       *exec.Cmd
-	said      *transcript
-	hears     io.Writer // gets what dewd says, as it says it; can be nil
+	said      *testkit.Buffer // what dewd has said so far
+	hears     io.Writer       // gets what dewd says, as it says it; can be nil
 	flags     []string
 	env       []string
 	gone      bool
@@ -191,7 +190,7 @@ func (c *cell) launchAs(program string, env ...string) {
 	c.cmd = c.command("--log-level", "debug")
 	c.cmd.Args = append(c.cmd.Args, c.flags...) // the last one of a kind counts
 	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
-	c.said = &transcript{}
+	c.said = &testkit.Buffer{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
 	if c.hears != nil {
 		w := io.MultiWriter(c.said, c.hears)
@@ -200,24 +199,6 @@ func (c *cell) launchAs(program string, env ...string) {
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-// transcript is what dewd has said so far. It can be read while dewd runs.
-type transcript struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (t *transcript) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(b)
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
 }
 
 // kill ends dewd with a signal and waits for its end.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/dewrun/dew/services/servicestest"
+	"github.com/dewrun/dew/testkit"
 )
 
 const queueCatalog = `{"services":[{"id":"queue-id","name":"queue","description":"A queue","bindable":true,
@@ -39,7 +39,7 @@ func TestOrgDeletionSurvivesDeath(t *testing.T) {
 		{"while containers stop", w.diesStopping},
 		{"again and again", func(*estateOrg) {
 			for range rounds(3, 20) {
-				time.Sleep(rand.N(1500 * time.Millisecond))
+				testkit.RandomPause(1500 * time.Millisecond)
 				w.again()
 			}
 		}},

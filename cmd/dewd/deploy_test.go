@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // Instances are replaced under load, by every way there is, and not one request
@@ -47,7 +48,7 @@ func (w *town) load(t *testing.T) func() int64 {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(time.Millisecond): // the machine has other work to do
 			}
 			req, err := http.NewRequest(method, "http://"+w.front+path, strings.NewReader(body))
 			if err != nil {
@@ -59,7 +60,6 @@ func (w *town) load(t *testing.T) func() int64 {
 				t.Errorf("%s: %s %s: %q, %v", time.Now().Format(time.StampMilli), method, path, answer, err)
 			}
 			n.Add(1)
-			time.Sleep(time.Millisecond) // the machine has other things to do, too
 		}
 	}
 	for range 2 {
@@ -305,7 +305,7 @@ func TestDeploymentOutlivesDaemon(t *testing.T) {
 func (w *town) crashDaemon(times int) {
 	w.t.Helper()
 	for range times {
-		time.Sleep(rand.N(1500 * time.Millisecond))
+		testkit.RandomPause(1500 * time.Millisecond)
 		w.kill(syscall.SIGKILL)
 		w.begin()
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
 // checkLimit bounds one check: a doctor that hangs helps nobody.
@@ -424,7 +425,7 @@ func inotifyRule(instances, watches string) finding {
 func (m *machine) meet(ctx context.Context) {
 	m.start = ": start one with systemctl start dew, make run in a checkout, or dewd"
 	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.cfg.Run })
-	if served, err := isServed(filepath.Join(m.cfg.Run, socketName)); err != nil || !served {
+	if served, err := folders.IsServed(filepath.Join(m.cfg.Run, socketName)); err != nil || !served {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
@@ -439,7 +440,7 @@ func (m *machine) meet(ctx context.Context) {
 }
 
 func daemonRule(m machine) finding {
-	pid := holderOf(filepath.Join(m.cfg.Root, "lock"))
+	pid := folders.HolderOf(filepath.Join(m.cfg.Root, folders.RootLock))
 	switch {
 	case m.status != nil:
 		return good("dewd %s with pid %d runs on %s, socket %s", m.status.Version, m.status.PID, m.cfg.Root, filepath.Join(m.cfg.Run, socketName))

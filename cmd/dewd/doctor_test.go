@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -283,12 +284,12 @@ func TestDaemonRule(t *testing.T) {
 	rule := func(root string) finding { return daemonRule(machine{cfg: config{Root: root}}) }
 	expect(t, rule(root), levelOK, "none runs on "+root)
 	expect(t, daemonRule(machine{cfg: config{Root: root}, others: []string{"/run/dew-1"}}), levelWarn, "found a daemon at /run/dew-1")
-	h, err := hold(t.Context(), root, filepath.Join(t.TempDir(), "run"), slog.New(slog.DiscardHandler))
+	h, err := folders.Hold(t.Context(), root, filepath.Join(t.TempDir(), "run"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, rule(root), levelOK, fmt.Sprintf("pid %d runs", os.Getpid()))
-	if err := h.release(); err != nil {
+	if err := h.Release(); err != nil {
 		t.Fatal(err)
 	}
 }

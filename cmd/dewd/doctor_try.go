@@ -144,14 +144,14 @@ func hostNetworks(own string) ([]netip.Prefix, error) {
 	return found, nil
 }
 
-func subnetRule(wish netip.Prefix, taken []netip.Prefix) finding {
-	if wish.IsValid() {
+func subnetRule(chosen netip.Prefix, taken []netip.Prefix) finding {
+	if chosen.IsValid() {
 		for _, t := range taken {
-			if t.Overlaps(wish) {
-				return bad(fmt.Sprintf("%s overlaps %s, which this machine is in", wish, t), "give another --subnet")
+			if t.Overlaps(chosen) {
+				return bad(fmt.Sprintf("%s overlaps %s, which this machine is in", chosen, t), "give another --subnet")
 			}
 		}
-		return good("%s is free", wish)
+		return good("%s is free", chosen)
 	}
 	for _, t := range taken {
 		if t.Contains(defaultNetworks.Addr()) && t.Bits() <= defaultNetworks.Bits() {

@@ -15,19 +15,20 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 
+	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/inbound"
 )
 
 const (
-	socketName    = "dew.sock"
+	socketName    = folders.SocketName
 	socketGroup   = "dew"
 	shutdownLimit = 5 * time.Second
 )
 
-// openDoor gives the listener of the local socket: the one systemd passed, or a
+// openSocket gives the listener of the local socket: the one systemd passed, or a
 // new one. It is opened when all else is ready, so a socket that answers means a
 // daemon that works.
-func openDoor(run string) (net.Listener, error) {
+func openSocket(run string) (net.Listener, error) {
 	passed, err := activation.ListenersWithNames()
 	if err != nil {
 		return nil, fmt.Errorf("cannot take systemd's sockets: %w", err)

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // knock asks on a socket.
@@ -38,7 +41,7 @@ func TestDoor(t *testing.T) {
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := openDoor(run)
+	l, err := openSocket(run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,7 @@ func TestDoor(t *testing.T) {
 }
 
 func TestDoorFailureIsTold(t *testing.T) {
-	l, err := openDoor(t.TempDir())
+	l, err := openSocket(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,5 +101,24 @@ func TestChoose(t *testing.T) {
 				t.Errorf("error = %v, want one with %q", err, tt.says)
 			}
 		})
+	}
+}
+
+// A start that fails because somebody has its port leaves nothing.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	testkit.NeedRoot(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	cfg := defaultConfig()
+	cfg.Root, cfg.Run, cfg.Listen = filepath.Join(dir, "x", "root"), filepath.Join(dir, "y", "run"), l.Addr().String()
+	if _, err := open(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Fatalf("error = %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }

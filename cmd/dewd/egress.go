@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/egress"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
@@ -76,16 +79,16 @@ func (d *daemon) egress() egress.Policy {
 	return egress.Policy{
 		Allow: d.cfg.Outbound.BrokerHosts,
 		Web: func(host string) (string, bool) {
-			if len(d.front) == 0 || !d.router.Serves(host) {
+			if len(d.ports.routes) == 0 || !d.router.Serves(host) {
 				return "", false
 			}
-			return dialable(d.front[0].Addr().String())
+			return dialable(d.ports.routes[0].Addr().String())
 		},
 		TCP: func(host, port string) (string, bool) {
-			if len(d.front) == 0 || !d.router.ServesPort(host, port) {
+			if len(d.ports.routes) == 0 || !d.router.ServesPort(host, port) {
 				return "", false
 			}
-			at, _, err := net.SplitHostPort(d.front[0].Addr().String())
+			at, _, err := net.SplitHostPort(d.ports.routes[0].Addr().String())
 			if err != nil {
 				return "", false
 			}
@@ -109,33 +112,38 @@ func dialable(listener string) (string, bool) {
 	return at.String(), true
 }
 
-// tellRefused says in the log which stored URLs a user who is not an administrator
-// could not set now.
-func (d *daemon) tellRefused() {
-	urls, err := d.refused()
+// storedURLs knows which stored URLs a user who is not an administrator could not set now.
+type storedURLs struct {
+	market *marketplace.Marketplace
+	log    *slog.Logger
+	first  func() ([]v3.RefusedURL, error) // those that were refused when dewd started; read once
+}
+
+func newStoredURLs(market *marketplace.Marketplace, policy egress.Policy, log *slog.Logger) *storedURLs {
+	return &storedURLs{market: market, log: log, first: sync.OnceValues(func() ([]v3.RefusedURL, error) {
+		return refusedURLs(context.Background(), market, &policy)
+	})}
+}
+
+// report writes the refused URLs into the log.
+func (s *storedURLs) report() {
+	urls, err := s.first()
 	if err != nil {
-		d.log.Error("cannot read which URLs are stored", "err", err)
+		s.log.Error("cannot read which URLs are stored", "err", err)
 	}
 	for _, u := range urls {
-		d.log.Warn("a stored URL keeps working, but only an administrator could set it now (set it again as an administrator, or allow its host with --allow-broker-hosts)",
+		s.log.Warn("a stored URL keeps working, but only an administrator could set it now (set it again as an administrator, or allow its host with --allow-broker-hosts)",
 			"kind", u.Kind, "name", u.Name, "guid", u.GUID, "host", u.Host, "why", u.Why)
 	}
 }
 
-// readRefused finds the URLs that tellRefused names.
-func (d *daemon) readRefused() ([]v3.RefusedURL, error) {
-	policy := d.egress()
-	return refusedURLs(context.Background(), d.services, &policy)
-}
-
-// refusedURLs are those that tellRefused named and that are still stored. doctor asks
-// for them.
-func (d *daemon) refusedURLs() ([]v3.RefusedURL, error) {
-	urls, err := d.refused()
+// refused are the URLs that report named and that are still stored. doctor asks for them.
+func (s *storedURLs) refused() ([]v3.RefusedURL, error) {
+	urls, err := s.first()
 	if len(urls) == 0 || err != nil {
 		return nil, err
 	}
-	stored, err := d.services.StoredURLs()
+	stored, err := s.market.StoredURLs()
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +174,7 @@ func refusedURLs(ctx context.Context, market *marketplace.Marketplace, policy *e
 func checkURLs(ctx context.Context, m machine) finding {
 	var urls []v3.RefusedURL
 	var err error
-	if holderOf(filepath.Join(m.cfg.Root, "lock")) != "" {
+	if folders.HolderOf(filepath.Join(m.cfg.Root, folders.RootLock)) != "" {
 		urls, err = askURLs(ctx, m.cfg.Run)
 	} else {
 		urls, err = readURLs(ctx, m.cfg)

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/services/servicestest"
+	"github.com/dewrun/dew/testkit"
 )
 
 const smallCatalog = `{"services": [{"id": "s-%[1]s", "name": "s-%[1]s", "description": "d", "bindable": true, "plans": [{"id": "p-%[1]s", "name": "p", "description": "d"}]}]}`
@@ -23,11 +24,7 @@ const smallCatalog = `{"services": [{"id": "s-%[1]s", "name": "s-%[1]s", "descri
 // spy is a port of the machine that nobody should meet.
 func spy(t *testing.T) (address string, met *atomic.Int32) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(t)
 	met = new(atomic.Int32)
 	go func() {
 		for {

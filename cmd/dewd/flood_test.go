@@ -47,7 +47,7 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 			c.floodGrows(logs)
 		}
 		c.kill(syscall.SIGKILL)
-		time.Sleep(time.Duration(rounds(0, 20)) * time.Second)
+		time.Sleep(time.Duration(rounds(0, 20)) * time.Second) // the long version gives a flood this time to fill the disk
 		c.floodStands(logs)
 		c.start()
 		c.floodGrows(logs)
@@ -101,15 +101,18 @@ func (c *cell) floodGrows(logs string) {
 // floodStands waits until no more is written.
 func (c *cell) floodStands(logs string) {
 	c.t.Helper()
-	var now, before syscall.Statfs_t
+	var now syscall.Statfs_t
+	var since time.Time // the last change
 	c.eventually("the flood stands", func() error {
-		before = now
-		time.Sleep(500 * time.Millisecond)
+		before := now.Bfree
 		if err := syscall.Statfs(logs, &now); err != nil {
 			return err
 		}
-		if now.Bfree != before.Bfree {
-			return fmt.Errorf("%d blocks are free, %d were", now.Bfree, before.Bfree)
+		if now.Bfree != before || since.IsZero() {
+			since = time.Now()
+		}
+		if still := time.Since(since); still < 500*time.Millisecond {
+			return fmt.Errorf("%d blocks have been free for %v, %d were before", now.Bfree, still, before)
 		}
 		return nil
 	})

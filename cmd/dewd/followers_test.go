@@ -245,11 +245,11 @@ func (w *crowd) follow(i int, door *http.Transport, url, accept string, pause ti
 			<-w.ctx.Done()
 			return nil
 		}
-		time.Sleep(pause)
+		time.Sleep(pause) // a client that reads slowly
 	}
 }
 
-// poll reads a page after the other, from the oldest line on.
+// poll reads a page after the other, from the oldest line on, at the pace of a client that polls.
 func (w *crowd) poll(i int, door *http.Transport) error {
 	defer door.CloseIdleConnections()
 	for start := int64(0); w.ctx.Err() == nil; time.Sleep(250 * time.Millisecond) {

@@ -43,7 +43,7 @@ func TestIdleAppsDoNotCrash(t *testing.T) {
 	began := time.Now()
 	c.checksPass(2 * apps)
 	for time.Since(began) < lasts {
-		time.Sleep(min(time.Minute, lasts-time.Since(began)))
+		time.Sleep(min(time.Minute, lasts-time.Since(began))) // the long version watches for this time
 		t.Logf("after %s: checks %v", time.Since(began).Round(time.Second), c.checks())
 	}
 	checks := c.checks()

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"syscall"
@@ -16,25 +18,27 @@ import (
 // apiName is how instances call the machine they are on.
 const apiName = "api.dew.internal"
 
-// inside are the doors for instances, at the bridge's own address.
-type inside struct {
-	api   net.Listener // nil: the API listens everywhere, or could not listen there
+// bridgeListeners are the ports for instances, at the address of the bridge.
+type bridgeListeners struct {
+	host  netip.Addr // of the bridge
+	log   *slog.Logger
+	api   net.Listener // nil: the API listens on all addresses, or could not listen there
 	front net.Listener // of app routes; nil: the same
 	udp   net.PacketConn
 	tcp   net.Listener
 	names *route.Names
 }
 
-// openInside opens the doors for instances. Another program may have the ports:
-// then instances do without, and everything else works.
+// openInside opens the ports for instances. Another program may have them: then
+// instances do without, and everything else works.
 func (d *daemon) openInside(context.Context) error {
 	if d.cfg.Listen == "" {
 		return nil
 	}
-	host := d.engine.Gateway()
-	routes := d.openBridge(&d.inside.front, d.front, "instances do not reach routes")
-	d.openBridge(&d.inside.api, d.listen, "instances do not reach the API")
-	if err := d.openNames(host, routes); err != nil {
+	d.inside = bridgeListeners{host: d.engine.Gateway(), log: d.log}
+	routes := d.inside.open(&d.inside.front, d.ports.routes, "instances do not reach routes")
+	d.inside.open(&d.inside.api, d.ports.api, "instances do not reach the API")
+	if err := d.inside.openNames(d.router, routes); err != nil {
 		d.log.Warn("instances do not find each other by name: cannot listen on the bridge (end what has the port)", "err", err)
 	} else {
 		d.engine.UseNames()
@@ -42,36 +46,55 @@ func (d *daemon) openInside(context.Context) error {
 	return nil
 }
 
-// openBridge opens the door for instances at the port of one for everybody. It
-// tells whether they reach it.
-func (d *daemon) openBridge(door *net.Listener, outer []net.Listener, otherwise string) bool {
-	l, err := net.Listen("tcp", netip.AddrPortFrom(d.engine.Gateway(), portOf(outer)).String())
+// open opens for instances the port of an outer listener. It tells whether they reach it.
+func (b *bridgeListeners) open(inner *net.Listener, outer []net.Listener, otherwise string) bool {
+	l, err := net.Listen("tcp", netip.AddrPortFrom(b.host, portOf(outer)).String())
 	switch {
 	case err == nil:
-		*door = l
+		*inner = l
 	case errors.Is(err, syscall.EADDRINUSE) && listensEverywhere(outer):
 	default:
-		d.log.Warn(otherwise+": cannot listen on the bridge (end what has the port)", "err", err)
+		b.log.Warn(otherwise+": cannot listen on the bridge (end what has the port)", "err", err)
 		return false
 	}
 	return true
 }
 
-func (d *daemon) openNames(host netip.Addr, routes bool) (err error) {
+// openNames opens the DNS server. It knows the names of routes if instances reach them.
+func (b *bridgeListeners) openNames(router *route.Router, routes bool) (err error) {
 	const port = 53
-	at := netip.AddrPortFrom(host, port).String()
-	if d.inside.udp, err = net.ListenPacket("udp", at); err != nil {
+	at := netip.AddrPortFrom(b.host, port).String()
+	if b.udp, err = net.ListenPacket("udp", at); err != nil {
 		return err
 	}
-	if d.inside.tcp, err = net.Listen("tcp", at); err != nil {
-		return errors.Join(err, d.inside.udp.Close())
+	if b.tcp, err = net.Listen("tcp", at); err != nil {
+		return errors.Join(err, b.udp.Close())
 	}
-	c := route.NamesConfig{API: host, Resolv: "/etc/resolv.conf", Logger: d.log}
+	c := route.NamesConfig{API: b.host, Resolv: "/etc/resolv.conf", Logger: b.log}
 	if routes {
-		c.Router = host
+		c.Router = b.host
 	}
-	d.inside.names = d.router.Names(c)
+	b.names = router.Names(c)
 	return nil
+}
+
+// serve answers instances until ctx ends.
+func (b *bridgeListeners) serve(ctx context.Context, api http.Handler, router *route.Router) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if b.names != nil {
+		g.Go(func() error { return b.names.Serve(ctx, b.udp, b.tcp) })
+	}
+	if b.api != nil {
+		g.Go(func() error {
+			s := apiServer(api)
+			s.BaseContext = func(net.Listener) context.Context { return ctx }
+			return serve(ctx, b.api, s, b.log)
+		})
+	}
+	if b.front != nil {
+		g.Go(func() error { return serve(ctx, route.Screen(b.front), route.Server(router), b.log) })
+	}
+	return g.Wait()
 }
 
 // portOf is the port on which some listen, wherever that is.
@@ -97,23 +120,4 @@ func listensEverywhere(ls []net.Listener) bool {
 		}
 	}
 	return false
-}
-
-// serveInside answers instances until ctx ends.
-func (d *daemon) serveInside(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	if d.inside.names != nil {
-		g.Go(func() error { return d.inside.names.Serve(ctx, d.inside.udp, d.inside.tcp) })
-	}
-	if d.inside.api != nil {
-		g.Go(func() error {
-			s := apiServer(d.api.Handler())
-			s.BaseContext = func(net.Listener) context.Context { return ctx }
-			return serve(ctx, d.inside.api, s, d.log)
-		})
-	}
-	if d.inside.front != nil {
-		g.Go(func() error { return serve(ctx, route.Screen(d.inside.front), route.Server(d.router), d.log) })
-	}
-	return g.Wait()
 }

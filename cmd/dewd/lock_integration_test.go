@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
 // A dewd that starts right after another was killed takes over, even if the lock is
@@ -40,7 +42,7 @@ func TestStartRightAfterKill(t *testing.T) {
 		}
 		c.launch()
 		c.eventually("dewd tries to take the lock", func() error {
-			if !runs(strconv.Itoa(c.cmd.Process.Pid), f) {
+			if !folders.Runs(strconv.Itoa(c.cmd.Process.Pid), f) {
 				return fmt.Errorf("%s is not open", f.Name())
 			}
 			return nil

@@ -2,16 +2,82 @@ package main
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
 )
 
-// logsDue asks for a look at logs whose app is no more.
-func (d *daemon) logsDue() {
-	select {
-	case d.sweep <- struct{}{}:
-	default: // it is asked for already
+// maxStagingErrors is how many lines of a build are searched for the cause of its failure.
+const maxStagingErrors = 200
+
+// appLogs reads and writes the logs of apps and databases by their GUIDs.
+type appLogs struct {
+	all *logstream.Logs
+	log *slog.Logger
+}
+
+// Append writes lines into a log.
+func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
+	one, err := l.all.App(guid)
+	if err != nil {
+		return err
 	}
+	return one.Append(es...)
+}
+
+// Contains tells whether a log has a line that passes the filter.
+func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
+	one, err := l.all.App(guid)
+	if err != nil {
+		return false, err
+	}
+	return one.Contains(ctx, f)
+}
+
+// Last is the number of the newest line of a log.
+func (l appLogs) Last(guid string) (uint64, error) {
+	one, err := l.all.App(guid)
+	if err != nil {
+		return 0, err
+	}
+	return one.LastSeq(), nil
+}
+
+// sayStaging writes a line of a build into the log of its app.
+func (l appLogs) sayStaging(guid, line string) {
+	e := logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)}
+	if err := l.Append(guid, e); err != nil {
+		l.log.Error("cannot write a line of staging", "app", guid, "err", err)
+	}
+}
+
+// sayService writes a sentence into the log of a database.
+func (l appLogs) sayService(guid, line string) {
+	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
+	if err := l.Append(guid, e); err != nil {
+		l.log.Error("cannot write to the log of a service", "service", guid, "err", err)
+	}
+}
+
+// stagingErrors are the newest lines that a build has printed to stderr. If they cannot
+// be read, the error of the build only says less.
+func (l appLogs) stagingErrors(guid string, since time.Time) []string {
+	one, err := l.all.App(guid)
+	if err != nil {
+		return nil
+	}
+	f := logstream.Filter{Source: runtime.SourceStaging, Stream: logstream.Err, NoGaps: true, Since: since}
+	es, err := one.NewestOf(context.Background(), maxStagingErrors, f)
+	if err != nil {
+		l.log.Warn("cannot read the lines of a build", "app", guid, "err", err)
+	}
+	var lines []string
+	for i := range es {
+		lines = append(lines, string(es[i].Text))
+	}
+	return lines
 }
 
 // sweepLogs removes the logs of deleted apps, when the last of their instances and
@@ -19,7 +85,7 @@ func (d *daemon) logsDue() {
 func (d *daemon) sweepLogs(ctx context.Context) error {
 	select {
 	case <-d.ready: // what an earlier daemon left is known
-		d.logsDue()
+		d.sweep.fire()
 	case <-ctx.Done():
 		return nil
 	}
@@ -59,16 +125,7 @@ func (d *daemon) logged() (map[string]bool, error) {
 // copyLogs copies what apps print to the journal, where that is asked for.
 func (d *daemon) copyLogs(ctx context.Context) error {
 	if d.cfg.LogJournal {
-		d.logs.Copy(ctx, logstream.Journal(d.log, d.appName))
+		d.logs.Copy(ctx, logstream.Journal(d.log, d.apps.name))
 	}
 	return nil
-}
-
-// appName is the name of an app, or its guid where it has none any more.
-func (d *daemon) appName(guid string) string {
-	a, err := d.registry.App(guid)
-	if err != nil {
-		return guid
-	}
-	return a.Name
 }

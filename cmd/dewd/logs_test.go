@@ -16,12 +16,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/testkit"
 )
 
 // pushLogs pushes testapp as the app sample, with a sidecar; more are further keys
@@ -179,6 +181,7 @@ type reader struct {
 	cmd  *exec.Cmd
 	out  io.Reader
 	talk *bytes.Buffer
+	got  atomic.Int64 // lines so far
 	numbers
 }
 
@@ -203,8 +206,9 @@ func (r *reader) readUntil(want, every int, pause time.Duration) error {
 	s.Buffer(make([]byte, 64<<10), 1<<20)
 	for lines := 0; r.total() < want && s.Scan(); lines++ {
 		r.take(s.Text())
+		r.got.Store(int64(r.total()))
 		if every > 0 && lines%every == every-1 {
-			time.Sleep(pause)
+			time.Sleep(pause) // a slow reader
 		}
 	}
 	if r.total() < want {
@@ -238,12 +242,12 @@ func TestLogsLoseNothing(t *testing.T) {
 	}
 	lasts := time.Duration(lines) * time.Second / time.Duration(rate)
 	for i := range 5 {
-		time.Sleep(lasts / 8)
+		c.eventually("readers have come further", testkit.True(func() bool { return readers[0].got.Load() > int64(lines*(i+1)/8) }))
 		if i == 2 {
 			killPID(t, c.privatePID())
 		}
 		c.kill(syscall.SIGKILL)
-		time.Sleep(lasts / 40)
+		time.Sleep(lasts / 40) // the app prints while no dewd runs
 		c.start()
 	}
 	group.Wait()

@@ -1,4 +1,4 @@
-// Command dewd is dew's daemon: it keeps the wished instances of every app
+// Command dewd is dew's daemon: it keeps the desired instances of every app
 // running on this machine.
 //
 //	main.go    the commands and exit statuses      config.go   flags, environment, their rules

@@ -44,10 +44,7 @@ type postOffice struct {
 func newPostOffice(t testing.TB) *postOffice {
 	t.Helper()
 	p := &postOffice{mails: map[string][]*mail.Message{}, news: make(chan struct{}, 1)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	p.address = l.Addr().String()
 	srv := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &counter{p: p}, nil }))
 	srv.Domain = "localhost"
@@ -382,10 +379,7 @@ func TestNotifyScript(t *testing.T) {
 			if way == "smtp" {
 				m.SMTP = office.address
 			}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testkit.Listen(t)
 			base := "http://" + l.Addr().String()
 			s, err := openNotifyService(t.TempDir(), base, m)
 			if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/testkit"
 )
 
 // An app that prints as fast as it can is paused soon after dewd was killed, and
@@ -37,7 +38,7 @@ func TestOutputIsBoundedWithoutDewd(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventually("the app is paused", func() error { return c.paused(id, "main") })
-	time.Sleep(time.Duration(rounds(200, 40_000)) * time.Millisecond) // to see that it stays so
+	testkit.Stays(t, "the app is paused", time.Duration(rounds(200, 40_000))*time.Millisecond, func() error { return c.paused(id, "main") })
 	held := c.held(id)
 	t.Logf("%d MiB unread, the bound is %d MiB", held>>20, limit>>20)
 	if whole := int64(lines) * 100; held >= whole || held < limit/2 {

@@ -49,7 +49,7 @@ func TestRouteToSidecar(t *testing.T) {
 		if !isPending(t, answer) {
 			t.Fatalf("%s: not pending: %s", name, answer)
 		}
-		if out := w.say("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending: dew restart shop") {
+		if out := w.say("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending until dew restart shop") {
 			t.Errorf("dew routes:\n%s", out)
 		}
 		w.until("shop", "/", "web 0")

@@ -39,10 +39,10 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.notify.run,
 		d.prune,
 		d.sweepLogs,
-		d.repair,
+		func(ctx context.Context) error { return d.aside.run(ctx, d.ready) },
 		d.copyLogs,
 		d.router.Run,
-		d.open,
+		d.serveClients,
 	)
 	if err == nil && d.endApps.Load() {
 		err = d.tearDown(context.WithoutCancel(ctx))
@@ -50,11 +50,14 @@ func run(c *cli.Context, cfg config) (err error) {
 	return err
 }
 
-// pruneDue asks for a look at what containerd keeps of images.
-func (d *daemon) pruneDue() {
+// trigger asks a worker to run. It holds one request: several requests before the worker
+// runs are one.
+type trigger chan struct{}
+
+func (t trigger) fire() {
 	select {
-	case d.stale <- struct{}{}:
-	default: // it is asked for already
+	case t <- struct{}{}:
+	default: // a request waits already
 	}
 }
 
@@ -71,7 +74,7 @@ func (d *daemon) prune(ctx context.Context) error {
 	}
 	select {
 	case <-d.ready: // an earlier daemon may not have got to it
-		d.pruneDue()
+		d.stale.fire()
 	case <-ctx.Done():
 		return nil
 	}
@@ -88,15 +91,15 @@ func (d *daemon) prune(ctx context.Context) error {
 	}
 }
 
-// open opens the doors when all else works: a socket that answers means a daemon
-// that does.
-func (d *daemon) open(ctx context.Context) error {
+// serveClients serves clients once everything else works: a socket that answers means a
+// daemon that works.
+func (d *daemon) serveClients(ctx context.Context) error {
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
 		return nil
 	}
-	door, err := openDoor(d.cfg.Run)
+	socket, err := openSocket(d.cfg.Run)
 	if err != nil {
 		return infrastructure(err)
 	}
@@ -107,25 +110,25 @@ func (d *daemon) open(ctx context.Context) error {
 		return s
 	}
 	g.Go(func() error { return d.jobs.Run(ctx) })
-	g.Go(func() error { return d.serveSSH(ctx) })
-	g.Go(func() error { return d.serveInside(ctx) })
-	g.Go(func() error { return d.serveSecure(ctx) })
-	g.Go(func() error { return d.serveTCP(ctx) })
+	g.Go(func() error { return serveSSH(ctx, d.ssh, d.ports.ssh) })
+	g.Go(func() error { return d.inside.serve(ctx, d.api.Handler(), d.router) })
+	g.Go(func() error { return d.serveTLS(ctx) })
+	g.Go(func() error { return d.router.ServeTCP(ctx, d.ports.tcpRoute) })
 	d.router.Adopted()
 	g.Go(func() error {
 		local := server(d.api.Local())
 		local.ConnContext = api.PeerContext
-		return serve(ctx, door, local, d.log)
+		return serve(ctx, socket, local, d.log)
 	})
-	for _, l := range d.listen {
+	for _, l := range d.ports.api {
 		g.Go(func() error { return serve(ctx, l, server(d.api.Handler()), d.log) })
 	}
-	for _, l := range d.front {
+	for _, l := range d.ports.routes {
 		g.Go(func() error { return serve(ctx, route.Screen(l), route.Server(d.router), d.log) })
 	}
 	service{d.log}.ready()
 	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
-		"api", d.cfg.PublicURL, "router", d.front[0].Addr())
+		"api", d.cfg.PublicURL, "router", d.ports.routes[0].Addr())
 	return g.Wait()
 }
 
@@ -179,5 +182,5 @@ func (d *daemon) tearDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.holder.clearRun(append([]string{"containerd"}, runFolders...)...)
+	return d.holder.ClearRun("containerd")
 }

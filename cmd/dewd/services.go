@@ -17,7 +17,6 @@ import (
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
-	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/platform"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services/builtin"
@@ -52,9 +51,10 @@ func (m *serviceFlags) validate() (errs []error) {
 
 // openServices opens the marketplace, with the broker that is always there.
 func (d *daemon) openServices(ctx context.Context) (err error) {
+	made := serviceStacks{d.stacks}
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: d.serviceStack, Unneeded: d.abandonStack, Changed: d.databaseChanged, Say: d.sayService,
+		Stacks: made.get, Unneeded: made.abandon, Changed: d.databaseChanged, Say: d.appLogs.sayService,
 	})
 	if err != nil {
 		return err
@@ -64,14 +64,15 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh() }, Egress: d.egress(),
 	})
-	if err := d.services.Offer(ctx); err != nil { // who comes first finds it there
+	d.urls = newStoredURLs(d.services, d.egress(), d.log)
+	if err := d.services.Offer(ctx); err != nil { // the first client finds the services
 		return err
 	}
 	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
 	if err != nil {
 		return err
 	}
-	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log, Egress: d.egress()})
+	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: drainTargets(d.services), Host: d.apps.host, Roots: roots, Logger: d.log, Egress: d.egress()})
 	return d.router.Reload() // now it can ask for their services
 }
 
@@ -92,15 +93,7 @@ func (d *daemon) routeServices() (map[string]route.Service, error) {
 // databaseChanged tells those who wait for a database; one that is gone leaves its log.
 func (d *daemon) databaseChanged(instance string) {
 	d.services.Kick(instance)
-	d.logsDue()
-}
-
-// sayService writes a sentence into the log of a database.
-func (d *daemon) sayService(guid, line string) {
-	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
-	if err := (book{d.logs}).Append(guid, e); err != nil {
-		d.log.Error("cannot write to the log of a service", "service", guid, "err", err)
-	}
+	d.sweep.fire()
 }
 
 // moreRoots are the machine's authorities and those of a file; nil without one.
@@ -130,7 +123,7 @@ func (d *daemon) serveServices(ctx context.Context) error {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { d.tellRefused(); return nil })
+	g.Go(func() error { d.urls.report(); return nil })
 	for _, part := range []func(context.Context) error{d.databases.Run, d.services.Run, d.drains.Run} {
 		g.Go(func() error { return part(ctx) })
 	}
@@ -151,43 +144,35 @@ func (d *daemon) liveBindings() func(string) (droplet.Bindings, error) {
 	return nil
 }
 
-func (d *daemon) drainTargets() ([]drain.Target, error) {
-	all, err := d.services.Drains()
-	var out []drain.Target
-	for _, v := range all {
-		out = append(out, drain.Target(v))
+// drainTargets lists the drains of the marketplace.
+func drainTargets(market *marketplace.Marketplace) func() ([]drain.Target, error) {
+	return func() ([]drain.Target, error) {
+		all, err := market.Drains()
+		var out []drain.Target
+		for _, v := range all {
+			out = append(out, drain.Target(v))
+		}
+		return out, err
 	}
-	return out, err
-}
-
-// appHost is what stands for an app in the lines of its drains.
-func (d *daemon) appHost(guid string) string {
-	a, err := d.registry.App(guid)
-	if err != nil {
-		return guid
-	}
-	space, serr := d.registry.Space(a.Space)
-	org, oerr := d.registry.Org(space.Org)
-	if serr != nil || oerr != nil {
-		return a.Name
-	}
-	return org.Name + "." + space.Name + "." + a.Name
 }
 
 // serviceStackName names the stack with some packages that services run on.
 func serviceStackName(packages []string) string { return "debian-" + strings.Join(packages, "-") }
 
-// abandonStack stops the building of a stack that no service waits for.
-func (d *daemon) abandonStack(packages []string) error {
-	return d.stacks.Abandon(serviceStackName(packages))
+// serviceStacks makes the stacks that the built-in services run on.
+type serviceStacks struct{ stacks *stack.Stacks }
+
+// abandon stops the building of a stack that no service waits for.
+func (s serviceStacks) abandon(packages []string) error {
+	return s.stacks.Abandon(serviceStackName(packages))
 }
 
-// serviceStack gives a stack that has the packages: one that was made before, or a
-// new one, which takes minutes.
-func (d *daemon) serviceStack(ctx context.Context, packages []string, progress func(string)) (string, error) {
+// get gives a stack that has the packages: one that was made before, or a new one, which
+// takes minutes.
+func (s serviceStacks) get(ctx context.Context, packages []string, progress func(string)) (string, error) {
 	name := serviceStackName(packages)
 	for tried := false; ; {
-		k, found, err := d.keptStack(name)
+		k, found, err := s.find(name)
 		switch {
 		case err != nil:
 			return "", err
@@ -196,12 +181,12 @@ func (d *daemon) serviceStack(ctx context.Context, packages []string, progress f
 		case found && k.State == stack.StateFailed && tried:
 			return "", fmt.Errorf("cannot make the stack %s: %s", name, k.Error)
 		case found && k.State == stack.StateFailed:
-			if err := d.stacks.Remove(k.GUID); err != nil {
+			if err := s.stacks.Remove(k.GUID); err != nil {
 				return "", err
 			}
 			continue
 		case !found:
-			if _, err := d.stacks.Begin(name, stack.Source{Debian: &stack.DebianSource{Include: packages}, Service: true}); err != nil {
+			if _, err := s.stacks.Begin(name, stack.Source{Debian: &stack.DebianSource{Include: packages}, Service: true}); err != nil {
 				return "", err
 			}
 			tried = true
@@ -217,8 +202,9 @@ func (d *daemon) serviceStack(ctx context.Context, packages []string, progress f
 	}
 }
 
-func (d *daemon) keptStack(name string) (stack.Record, bool, error) {
-	all, err := d.stacks.All()
+// find finds a stack by its name.
+func (s serviceStacks) find(name string) (stack.Record, bool, error) {
+	all, err := s.stacks.All()
 	i := slices.IndexFunc(all, func(k stack.Record) bool { return k.Name == name })
 	if err != nil || i < 0 {
 		return stack.Record{}, false, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
 // retryEvery is the time between two tries to repair what dewd set aside.
@@ -117,7 +118,7 @@ func (s *setAside) write() error {
 	if err != nil {
 		return fmt.Errorf("cannot encode what is set aside: %w", err)
 	}
-	return writeDurably(s.file, strings.NewReader(string(b)+"\n"), 0o600)
+	return folders.WriteDurably(s.file, strings.NewReader(string(b)+"\n"), 0o600)
 }
 
 // readSetAside reads what the last dewd on a root set aside; nothing, where there is
@@ -152,15 +153,16 @@ func eachError(err error) []error {
 	return out
 }
 
-// repair tries again from time to time what was set aside, until ctx ends.
-func (d *daemon) repair(ctx context.Context) error {
+// run tries again from time to time until ctx ends. It begins when ready is closed: then
+// dewd knows what an earlier dewd left.
+func (s *setAside) run(ctx context.Context, ready <-chan struct{}) error {
 	select {
-	case <-d.ready: // what an earlier daemon left is known
+	case <-ready:
 	case <-ctx.Done():
 		return nil
 	}
 	for {
-		d.aside.try()
+		s.try()
 		select {
 		case <-time.After(retryEvery):
 		case <-ctx.Done():

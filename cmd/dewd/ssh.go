@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -14,13 +15,13 @@ import (
 	"github.com/dewrun/dew/sshd"
 )
 
-// placePrograms puts what runs inside of instances where upgrades do not reach
-// it. Without dew-sftp everything works but the copying of files.
+// placePrograms copies the programs that run in instances to where upgrades do not change
+// them. Without dew-sftp everything works except the copying of files.
 func (d *daemon) placePrograms() (err error) {
-	if d.init, err = d.holder.placeInit(d.cfg.Init); err != nil {
+	if d.init, err = d.holder.PlaceProgram("dew-init", d.cfg.Init); err != nil {
 		return err
 	}
-	d.sftp, err = d.holder.placeProgram("dew-sftp", filepath.Join(filepath.Dir(d.cfg.Init), "dew-sftp"))
+	d.sftp, err = d.holder.PlaceProgram("dew-sftp", filepath.Join(filepath.Dir(d.cfg.Init), "dew-sftp"))
 	if errors.Is(err, os.ErrNotExist) {
 		d.log.Warn("sessions have no SFTP", "err", err)
 		return nil
@@ -28,33 +29,25 @@ func (d *daemon) placePrograms() (err error) {
 	return err
 }
 
-// openGate takes the port of the ssh door. Without an address there is none.
-func (d *daemon) openGate() (err error) {
-	if d.cfg.SSH != "" {
-		d.gate, err = listenTCP(d.cfg.SSH, "ssh")
-	}
-	return err
-}
-
-// openSSH makes the door into instances. The API, which says who may enter, is
-// made after it and tells its fingerprint.
+// openSSH makes the SSH server of instances. The API, which checks permissions, is made
+// after it and shows its fingerprint.
 func (d *daemon) openSSH() (err error) {
-	if len(d.gate) == 0 {
+	if len(d.ports.ssh) == 0 {
 		return nil
 	}
 	d.ssh, err = sshd.New(sshd.Config{
 		HostKey: filepath.Join(d.cfg.Root, "keys", "ssh_host_ed25519"), Registry: d.registry, Instances: d.sup,
 		Redeem: d.auth.Redeem,
 		Allow:  d.allowSSH,
-		Append: book{d.logs}.Append,
+		Append: d.appLogs.Append,
 		Record: func(a sshd.Access) { d.api.RecordSSH(a.Who, a.App, a.Index, a.Err) },
 		Logger: d.log,
 	})
 	return err
 }
 
-// allowSSH asks about somebody as they are now, which may be less than they were
-// when they came.
+// allowSSH checks the permissions that a user has now: they may be fewer than when the
+// user got the code.
 func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
 	now, err := d.auth.Current(p)
 	if err != nil {
@@ -63,19 +56,19 @@ func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
 	return d.api.AllowSSH(now, a)
 }
 
-// sshDoor is how clients find and recognise it.
-func (d *daemon) sshDoor() *platform.SSHDoor {
-	if d.ssh == nil {
+// sshEndpoint is the address and the fingerprint of the SSH server; nil without one.
+func sshEndpoint(server *sshd.Server, on []net.Listener) *platform.SSHEndpoint {
+	if server == nil {
 		return nil
 	}
-	return &platform.SSHDoor{Address: d.gate[0].Addr().String(), Fingerprint: d.ssh.Fingerprint()}
+	return &platform.SSHEndpoint{Address: on[0].Addr().String(), Fingerprint: server.Fingerprint()}
 }
 
-// serveSSH lets clients in until ctx ends.
-func (d *daemon) serveSSH(ctx context.Context) error {
+// serveSSH accepts SSH connections until ctx ends.
+func serveSSH(ctx context.Context, server *sshd.Server, on []net.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, l := range d.gate {
-		g.Go(func() error { return d.ssh.Serve(ctx, l) })
+	for _, l := range on {
+		g.Go(func() error { return server.Serve(ctx, l) })
 	}
 	return g.Wait()
 }

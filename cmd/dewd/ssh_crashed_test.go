@@ -18,7 +18,7 @@ import (
 func TestSSHCrashed(t *testing.T) {
 	beside(t)
 	s := newShop(t)
-	if got := finish(t, s.dewCommand("ssh", "shop", "--crashed", "-c", "true")); got.code != 1 || !strings.Contains(got.err, "nothing is kept of a crash") {
+	if got := finish(t, s.dewCommand("ssh", "shop", "--crashed", "-c", "true")); got.code != 1 || !strings.Contains(got.err, "no files of a matching crash are kept") {
 		t.Errorf("before a crash: %+v", got)
 	}
 	s.dew("ssh", "shop", "--process", "worker", "-c", "echo $CF_INSTANCE_GUID > left; head -c 100000 /dev/zero > core")
@@ -32,7 +32,7 @@ func TestSSHCrashed(t *testing.T) {
 		return nil
 	})
 	id := crashes.Crashes[0].Instance
-	if got := s.output("crashes", "shop"); !strings.Contains(got, "its files are kept: dew ssh --crash 1 shop") {
+	if got := s.output("crashes", "shop"); !strings.Contains(got, "its files are kept. To see them: dew ssh --crash 1 shop") {
 		t.Errorf("crashes: %s", got)
 	}
 	s.dew("stop", "shop")

@@ -287,7 +287,7 @@ func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 	if err := ses.Start(fmt.Sprintf("head -c %d /dev/zero", 8*size)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // longer than the container service waits for a reader
+	time.Sleep(3 * time.Second) // a client that reads late: containerd waits for a reader for less time
 	if n, err := io.Copy(io.Discard, out); err != nil || n != 8*size {
 		t.Errorf("a late reader got %d bytes, %v; want %d", n, err, 8*size)
 	}

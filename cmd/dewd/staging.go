@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
 )
@@ -92,31 +91,11 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("stacks", d.stacks.Sweep)
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
-		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, Printed: d.stagingErrors, InUse: d.dropletsInUse, Collected: d.pruneDue, Ended: d.logsDue, Logger: d.log,
-		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Buildpacks: d.buildpacksInUse, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
+		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.appLogs.sayStaging, Printed: d.appLogs.stagingErrors, InUse: d.apps.dropletsInUse, Collected: d.stale.fire, Ended: d.sweep.fire, Logger: d.log,
+		Builder: builder{d}, Catalog: d.catalog, Env: d.apps.stagingEnv, Buildpacks: d.apps.buildpacks, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
 	return nil
-}
-
-// buildpacksInUse are the names of the buildpacks of all apps.
-func (d *daemon) buildpacksInUse() ([]string, error) {
-	apps, err := d.registry.Apps()
-	var all []string
-	for _, a := range apps {
-		all = append(all, a.Buildpacks...)
-	}
-	return all, err
-}
-
-// stagingEnv are the variables that a user has given an app, and those that all
-// builds have.
-func (d *daemon) stagingEnv(guid string) (map[string]string, error) {
-	a, err := d.registry.App(guid)
-	if err != nil {
-		return nil, err
-	}
-	return d.registry.WithGroup(app.StagingGroup, a.Env)
 }
 
 // builder is the supervisor's, which is made after the builds.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -167,11 +166,7 @@ func (r *recorder) makeServices() {
 	r.say("create-service", "redis", "small", "cache", "--wait")
 	r.say("create-service-key", "cache", "reader", "--wait")
 	r.say("create-user-provided-service", "mail", "-p", `{"host":"mail.example.com","password":"secret"}`, "-t", "smtp,outside")
-	drain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { drain.Close() })
+	drain := testkit.Listen(r.t)
 	go func() {
 		for {
 			c, err := drain.Accept()

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // rounds is how often a test of chance repeats: more in the long proof.
@@ -46,10 +46,8 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 				t.Errorf("processes changed while no dewd was there (-before +now):\n%s", diff)
 			}
 			c.start()
-			time.Sleep(300 * time.Millisecond) // time for a wrong restart to show
-			if diff := cmp.Diff(before, c.leaves()); diff != "" {
-				t.Errorf("processes changed under the next dewd (-before +now):\n%s", diff)
-			}
+			c.eventually("dewd adopts the instance", testkit.True(func() bool { return strings.Contains(c.said.String(), "instance adopted") }))
+			c.keeps("the processes under the next dewd", before)
 			c.kill(syscall.SIGKILL)
 			c.read(func(b books) {
 				if got := recordLines(t, b); len(got) != 0 {
@@ -58,6 +56,18 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// keeps fails if other processes run than before, for long enough for a wrong restart or a
+// false crash to show.
+func (c *cell) keeps(what string, before map[string]map[string][]int) {
+	c.t.Helper()
+	testkit.Stays(c.t, what, 300*time.Millisecond, func() error {
+		if diff := cmp.Diff(before, c.leaves()); diff != "" {
+			return fmt.Errorf("they changed (-before +now):\n%s", diff)
+		}
+		return nil
+	})
 }
 
 // A sidecar that died while no dewd was there is a record of the next one.
@@ -109,7 +119,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	life := c.life()
 	for i := range rounds(8, 300) {
 		c.launch()
-		time.Sleep(rand.N(life))
+		testkit.RandomPause(life)
 		c.kill(syscall.SIGKILL)
 		if n := len(c.leaves()); n > 2 {
 			t.Fatalf("round %d: %d instances, want at most the one that ends and the next", i, n)
@@ -294,10 +304,7 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(300 * time.Millisecond) // time for a false crash to show
-	if diff := cmp.Diff(before, c.leaves()); diff != "" {
-		t.Errorf("processes changed (-before +now):\n%s", diff)
-	}
+	c.keeps("the processes under the next containerd", before)
 	leader, _ := leaderOf(t, leaves["sidecar-0"])
 	killPID(t, leader)
 	c.settled(1, id) // a true crash is still seen, and followed by a start
@@ -327,7 +334,7 @@ func killedDuringStart(t *testing.T) {
 		_, noted := os.Stat(c.run + "/containerd/containerd.pid")
 		return errors.Join(err, noted)
 	})
-	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+	testkit.RandomPause(150 * time.Millisecond)
 	killPID(t, c.privatePID())
 	c.settled(1)
 	c.eventually("the things of one instance", c.onlyOne)

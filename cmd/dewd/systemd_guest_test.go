@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/testkit"
 )
 
 const (
@@ -47,7 +48,7 @@ func newUnit(t *testing.T) unit {
 		t.Fatal("this test empties the machine's own /var/lib/dew: run it in a guest (make vmtest)")
 	}
 	d := defaultConfig()
-	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &transcript{}}}
+	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &testkit.Buffer{}}}
 	u.clear()
 	if err := os.MkdirAll(u.root, 0o700); err != nil {
 		t.Fatal(err)
@@ -135,10 +136,12 @@ func (u unit) check(when string, pairs ...string) {
 // same fails unless the same processes run as before.
 func (u unit) same(when string, before map[string]map[string][]int) {
 	u.t.Helper()
-	time.Sleep(showTime)
-	if diff := cmp.Diff(before, u.leaves()); diff != "" {
-		u.t.Errorf("%s: processes changed (-before +now):\n%s", when, diff)
-	}
+	testkit.Stays(u.t, when, showTime, func() error {
+		if diff := cmp.Diff(before, u.leaves()); diff != "" {
+			return fmt.Errorf("processes changed (-before +now):\n%s", diff)
+		}
+		return nil
+	})
 }
 
 // restarted waits until systemd has started dewd anew, for the nth time.
@@ -300,7 +303,12 @@ func TestUnitWithAWrongFlag(t *testing.T) {
 	if out, err := trySystemctl("start", unitName); err == nil {
 		t.Errorf("systemctl start = success, want a failure\n%s", out)
 	}
-	time.Sleep(showTime)
+	testkit.Stays(t, "systemd does not try again", showTime, func() error {
+		if n := u.number("NRestarts"); n != 0 {
+			return fmt.Errorf("%d restarts", n)
+		}
+		return nil
+	})
 	u.check("with a wrong flag", "ActiveState", "failed", "ExecMainStatus", strconv.Itoa(statusUsage), "NRestarts", "0")
 }
 

@@ -87,54 +87,54 @@ var appSteps = []step{
 
 var orgQuotaSteps = []step{
 	{0, "create-org-quota small -m 64G -r -1 -s -1 -l 16K", []string{"Created org quota small"}},
-	{0, "create-org-quota small", []string{"exists already"}},
+	{0, "create-org-quota small", []string{"already exists"}},
 	{0, "org-quotas", []string{`(?m)^small +64G +unlimited +unlimited `, `(?m)^unlimited `}},
-	{0, "create-org shop -q small", []string{"Org shop has quota small now"}},
+	{0, "create-org shop -q small", []string{"Assigned quota small to org shop"}},
 	{0, "org shop", []string{`quota: +small`}},
 	{0, "org-quota small", []string{`total memory: +64G`, `log volume per second: +16.0K`, `orgs: +shop`}},
-	{0, "update-org-quota small -n large -a 5 --allow-paid-service-plans", []string{"Changed org quota large"}},
+	{0, "update-org-quota small -n large -a 5 --allow-paid-service-plans", []string{"Updated org quota large"}},
 	{0, "quotas --json", []string{`"total_instances": 5`, `"paid_services_allowed": true`}},
 	{1, "set-org-quota shop lrage", []string{`did you mean "large"\?`}},
-	{0, "set-quota local large", []string{"Org local has quota large now"}},
+	{0, "set-quota local large", []string{"Assigned quota large to org local"}},
 	{1, "delete-org-quota unlimited -f", []string{"built in"}},
 	{0, "delete-org-quota large -f", []string{"Deleted org quota large"}},
-	{0, "delete-org-quota large -f", []string{"There is no org quota large"}},
+	{0, "delete-org-quota large -f", []string{"Org quota large does not exist"}},
 	{0, "org local", []string{`quota: +unlimited`}},
 	{0, "delete-org shop -f", nil},
 }
 
 var spaceQuotaSteps = []step{
 	{0, "create-space-quota tiny -m 64G -r 5", []string{"Created space quota tiny"}},
-	{0, "create-space test -q tiny", []string{"Space test has quota tiny now"}},
+	{0, "create-space test -q tiny", []string{"Assigned quota tiny to space test"}},
 	{0, "space test", []string{`quota: +tiny`}},
 	{0, "space-quota tiny", []string{`routes: +5`, `spaces: +test`}},
-	{0, "unset-space-quota test tiny", []string{"Space test has no quota any more"}},
+	{0, "unset-space-quota test tiny", []string{"Removed quota tiny from space test"}},
 	{0, "unset-space-quota test tiny", []string{"does not have quota tiny"}},
 	{0, "delete-space-quota tiny -f", []string{"Deleted space quota tiny"}},
-	{0, "space-quotas", []string{"There are no quotas for spaces"}},
+	{0, "space-quotas", []string{"There are no space quotas"}},
 }
 
 var groupSteps = []step{
 	{0, "create-security-group web RULES", []string{"Created security group web"}},
 	{2, "create-security-group web RULES.none", []string{"cannot read the rules"}},
-	{0, "bind-security-group web local", []string{"is for dev, test of org local now"}},
+	{0, "bind-security-group web local", []string{"Bound security group web to spaces dev, test of org local"}},
 	{0, "bind-security-group web local --space dev --lifecycle staging", nil},
 	{0, "security-groups", []string{`(?m)^web +local +dev +running$`, `(?m)^ +local +dev +staging$`, `(?m)^ +local +test +running$`}},
 	{0, "security-group web", []string{`"destination": "10.0.0.0/8"`, `(?m)^local +test +running$`}},
-	{0, "unbind-security-group web local test", []string{"any more"}},
+	{0, "unbind-security-group web local test", []string{"Unbound security group web from space test"}},
 	{0, "bind-running-security-group web", nil},
 	{0, "running-security-groups", []string{`(?m)^web +all +all +running$`}},
-	{0, "staging-security-groups", []string{"There are no such security groups"}},
+	{0, "staging-security-groups", []string{"No security groups found"}},
 	{0, "unbind-running-security-group web", nil},
 	{0, "space dev --security-group-rules", []string{`(?m)^web +tcp +10.0.0.0/8 +443 +staging$`}},
-	{0, "update-security-group web RULES", []string{"Changed"}},
+	{0, "update-security-group web RULES", []string{"Updated security group web"}},
 	{0, "delete-security-group web -f", []string{"Deleted security group web"}},
 }
 
 var segmentSteps = []step{
 	{0, "create-isolation-segment far", []string{"Created isolation segment far"}},
-	{0, "create-isolation-segment far", []string{"exists already"}},
-	{1, "set-space-isolation-segment dev far", []string{"may not use isolation segment far", "dew enable-org-isolation"}},
+	{0, "create-isolation-segment far", []string{"already exists"}},
+	{1, "set-space-isolation-segment dev far", []string{"is not allowed to use isolation segment far", "dew enable-org-isolation"}},
 	{0, "enable-org-isolation local far", nil},
 	{0, "isolation-segments", []string{`(?m)^far +local$`}},
 	{0, "set-space-isolation-segment dev far", nil},
@@ -158,7 +158,7 @@ var variableSteps = []step{
 	{0, "staging-environment-variable-group", []string{`(?m)^MIRROR +here$`}},
 	{2, "ssevg nonsense", []string{"VARIABLES must be a JSON object"}},
 	{0, "ssevg {}", nil},
-	{0, "sevg", []string{"There are no variables"}},
+	{0, "sevg", []string{"The staging environment variable group is empty"}},
 }
 
 var labelSteps = []step{
@@ -190,13 +190,13 @@ var labelSteps = []step{
 	{0, "labels service-offering redis", []string{`(?m)^a +b$`}},
 	{0, "set-label service-plan small -e redis a=b", nil},
 	{0, "labels service-plan small -e redis", []string{`(?m)^a +b$`}},
-	{2, "labels service-plan small", []string{"say which with --offering"}},
+	{2, "labels service-plan small", []string{"choose one with --offering"}},
 	{1, "set-label app shop -- -a=b", []string{"a key must have"}},
 	{1, "labels app shpo", []string{`did you mean "shop"\?`}},
 }
 
 var sshSteps = []step{
-	{0, "space-ssh-allowed dev", []string{"ssh is allowed in space dev of org local"}},
+	{0, "space-ssh-allowed dev", []string{"SSH access is allowed in space dev of org local"}},
 	{0, "disallow-space-ssh dev", nil},
 	{0, "ssh-enabled shop", []string{"ssh is disabled for app shop: .*space"}},
 	{1, "ssh shop -c true", nil},
@@ -223,7 +223,7 @@ var routeSteps = []step{
 	{0, "create-route dew.localhost -n spare", nil},
 	{0, "move-route dew.localhost -n spare -s test", nil},
 	{0, "routes --org-level", []string{"spare.dew.localhost"}},
-	{0, "route dew.localhost -n spare", []string{`space: +test`, "leads nowhere"}},
+	{0, "route dew.localhost -n spare", []string{`space: +test`, "The route has no destinations"}},
 }
 
 var domainSteps = []step{

@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dewrun/dew/api"
-	"github.com/dewrun/dew/api/access"
 	apidaemon "github.com/dewrun/dew/api/daemon"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/cmd/dewd/folders"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/droplet/stack"
@@ -28,6 +25,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/runtime/network"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/sshd"
@@ -47,12 +45,13 @@ const teardownLimit = 2 * time.Minute
 type daemon struct {
 	cfg       config
 	log       *slog.Logger
-	holder    *holder
+	holder    *folders.Holder
 	cell      string
 	init      string // dew-init as instances bind it
 	sftp      string // dew-sftp likewise; empty: there is none
 	db        *store.DB
 	registry  *registry.Registry
+	apps      appQueries
 	events    *registry.Events
 	jobs      *registry.Jobs
 	shelf     *droplet.Droplets
@@ -61,10 +60,11 @@ type daemon struct {
 	catalog   *droplet.Catalog
 	builds    *droplet.Builds
 	logs      *logstream.Logs
+	appLogs   appLogs
 	subnet    netip.Prefix
 	private   *containerd.Daemon // nil where the machine's own containerd serves
 	engine    *containerd.Engine
-	sup       *runtime.Supervisor
+	sup       *supervisor.Supervisor
 	router    *route.Router
 	auth      *auth.Server
 	roles     *auth.Roles
@@ -72,20 +72,17 @@ type daemon struct {
 	databases *builtin.Broker
 	services  *marketplace.Marketplace
 	drains    *drain.Drains
-	refused   func() ([]v3.RefusedURL, error) // readRefused, once
+	urls      *storedURLs
 	api       *api.Server
 	metrics   *apidaemon.Metrics
-	listen    []net.Listener // of the API
-	front     []net.Listener // of app routes
-	gate      []net.Listener // of the ssh door; none: there is no such door
-	secure    []net.Listener // of app routes over TLS; none: there is no such door
-	inside    inside         // the doors for instances
+	ports     listeners
+	inside    bridgeListeners
 	ssh       *sshd.Server
 	leave     context.CancelFunc
-	endApps   atomic.Bool   // somebody asked to end the apps when dewd leaves
-	sweep     chan struct{} // holds one: logs may belong to nobody
-	stale     chan struct{} // holds one: containerd may keep images that are gone
-	ready     chan struct{} // closed when what an earlier dewd left is taken over
+	endApps   atomic.Bool   // a client asked to stop the apps when dewd exits
+	sweep     trigger       // there may be logs of deleted apps
+	stale     trigger       // containerd may keep images that were deleted
+	ready     chan struct{} // closed when the instances of an earlier dewd are adopted
 	aside     *setAside
 
 	closers []func() error // in the order of opening
@@ -97,8 +94,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
-	d.refused = sync.OnceValues(d.readRefused)
+	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(trigger, 1), stale: make(trigger, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -115,45 +111,19 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 }
 
 func (d *daemon) openRoot(ctx context.Context) (err error) {
-	if d.holder, err = hold(ctx, d.cfg.Root, d.cfg.Run, d.log); err != nil {
+	if d.holder, err = folders.Hold(ctx, d.cfg.Root, d.cfg.Run, d.log); err != nil {
 		return err
 	}
-	d.closers = append(d.closers, d.holder.release)
+	d.closers = append(d.closers, d.holder.Release)
 	return nil
 }
 
 // openCell names the cell and places the programs that its instances run.
 func (d *daemon) openCell(context.Context) (err error) {
-	if d.cell, err = d.holder.cellID(); err != nil {
+	if d.cell, err = d.holder.CellID(); err != nil {
 		return err
 	}
 	return d.placePrograms()
-}
-
-// openListeners takes the ports, before anything is made for which they would be
-// missing. A teardown serves nobody and has no addresses.
-func (d *daemon) openListeners(context.Context) (err error) {
-	if d.cfg.Listen == "" {
-		return nil
-	}
-	if d.listen, err = listenTCP(d.cfg.Listen, "listen"); err != nil {
-		return err
-	}
-	if d.front, err = listenTCP(d.cfg.Router, "router"); err != nil {
-		return err
-	}
-	if err := d.openGate(); err != nil {
-		return err
-	}
-	if d.cfg.RouterTLS != "" {
-		if d.secure, err = listenTCP(d.cfg.RouterTLS, "router-tls"); err != nil {
-			return err
-		}
-	}
-	if d.cfg.PublicURL == "" {
-		d.cfg.PublicURL = "http://" + d.listen[0].Addr().String()
-	}
-	return nil
 }
 
 func (d *daemon) openStore(context.Context) (err error) {
@@ -162,6 +132,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 	}
 	d.closers = append(d.closers, d.db.Close)
 	d.registry, d.events, d.jobs = registry.New(d.db), registry.NewEvents(d.db), registry.NewJobs(d.db, d.log)
+	d.apps = appQueries{d.registry, d.log}
 	if _, err := d.registry.EnsureDefaults(d.cfg.Domain); err != nil {
 		return err
 	}
@@ -175,7 +146,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 	return nil
 }
 
-// keptSubnet is the wished network, else the one of the last time, else a free
+// keptSubnet is the network of --subnet, otherwise the one of the last time, otherwise a free
 // one. It is kept: instances that are adopted have addresses in it.
 func (d *daemon) keptSubnet(ctx context.Context) (netip.Prefix, error) {
 	settings, p := store.In[netip.Prefix](d.db, "settings"), d.cfg.Subnet
@@ -202,6 +173,7 @@ func (d *daemon) openLogs(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.appLogs = appLogs{d.logs, d.log}
 	d.closers = append(d.closers, d.logs.Close)
 	d.aside.add("logs", d.logs.ClearRemoved)
 	if kept := size(d.logs.Retention()); kept < d.cfg.LogRetention {
@@ -232,46 +204,6 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 	}
 	d.aside.add("packages", d.packages.Sweep)
 	return d.openBuilds()
-}
-
-// sayStaging writes a line of a build into the app's log.
-func (d *daemon) sayStaging(guid, line string) {
-	e := logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)}
-	if err := (book{d.logs}).Append(guid, e); err != nil {
-		d.log.Error("cannot write a line of staging", "app", guid, "err", err)
-	}
-}
-
-// maxStagingErrors is how many lines of a build are searched for the cause of its failure.
-const maxStagingErrors = 200
-
-// stagingErrors are the newest lines that a build has printed to stderr. It fails with
-// or without them, only less clearly.
-func (d *daemon) stagingErrors(guid string, since time.Time) []string {
-	l, err := d.logs.App(guid)
-	if err != nil {
-		return nil
-	}
-	f := logstream.Filter{Source: runtime.SourceStaging, Stream: logstream.Err, NoGaps: true, Since: since}
-	es, err := l.NewestOf(context.Background(), maxStagingErrors, f)
-	if err != nil {
-		d.log.Warn("cannot read the lines of a build", "app", guid, "err", err)
-	}
-	var lines []string
-	for i := range es {
-		lines = append(lines, string(es[i].Text))
-	}
-	return lines
-}
-
-// dropletsInUse are those that instances and tasks are started from; nil while nobody can tell.
-func (d *daemon) dropletsInUse(tx *store.Tx) map[string]bool {
-	used, err := d.registry.With(tx).DropletsInUse()
-	if err != nil {
-		d.log.Error("cannot read which droplets are in use", "err", err)
-		return nil
-	}
-	return used
 }
 
 // openContainerd finds the machine's containerd, or takes a private one. A root
@@ -309,7 +241,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
-		Called: d.called, HostPorts: []uint16{portOf(d.listen), portOf(d.front)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
+		Called: d.called, HostPorts: []uint16{portOf(d.ports.api), portOf(d.ports.routes)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.shelf.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
@@ -330,15 +262,15 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 }
 
 func (d *daemon) openSupervisor(context.Context) (err error) {
-	d.sup, err = runtime.NewSupervisor(runtime.Config{
-		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
+	d.sup, err = supervisor.New(supervisor.Config{
+		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: d.appLogs, DB: d.db,
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
 		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
 		Gone: func(string) {
-			d.logsDue()
-			d.pruneDue()
+			d.sweep.fire()
+			d.stale.fire()
 		},
 	})
 	if err != nil {
@@ -353,7 +285,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.registry.ListenTasks(d.sup.SyncTask)
 	d.router, err = route.New(route.Config{
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
-		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
+		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
 	return err
 }
@@ -363,23 +295,12 @@ func (d *daemon) openAuth() (err error) {
 	d.roles = auth.NewRoles(d.db)
 	d.auth, err = auth.Open(auth.Config{
 		DB: d.db, Keys: filepath.Join(d.cfg.Root, "keys"), AdminPassword: filepath.Join(d.cfg.Root, "admin-password"),
-		Domain: d.cfg.Domain, PublicURL: d.cfg.PublicURL, Logger: d.log, Record: d.recordAccount,
+		Domain: d.cfg.Domain, PublicURL: d.cfg.PublicURL, Logger: d.log, Record: accountEvents{d.events, d.log}.record,
 	})
 	return err
 }
 
-// recordAccount keeps who changed which account.
-func (d *daemon) recordAccount(kind string, who auth.Principal, target, name string) {
-	err := d.events.Record(app.Event{
-		Type: kind, Actor: access.Actor(who),
-		Target: app.Target{GUID: target, Type: "account", Name: name},
-	})
-	if err != nil {
-		d.log.Error("cannot record a change of accounts", "kind", kind, "account", name, "err", err)
-	}
-}
-
-// openAPI puts the API behind the doors.
+// openAPI makes the API with the parts that only it needs.
 func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err := d.openAuth(); err != nil {
 		return err
@@ -396,14 +317,14 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: sshEndpoint(d.ssh, d.ports.ssh), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
-		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.refusedURLs,
+		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.urls.refused,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
-			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
+			API: d.cfg.PublicURL, Router: "http://" + d.ports.routes[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
 			LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
 		},
 		SetAside: d.aside.List,
@@ -422,33 +343,6 @@ func (d *daemon) shutdown(ctx context.Context, apps bool) {
 		}
 	}
 	d.leave()
-}
-
-// book gives the supervisor the log of an app by its guid.
-type book struct{ logs *logstream.Logs }
-
-func (b book) Append(guid string, es ...logstream.Envelope) error {
-	l, err := b.logs.App(guid)
-	if err != nil {
-		return err
-	}
-	return l.Append(es...)
-}
-
-func (b book) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
-	l, err := b.logs.App(guid)
-	if err != nil {
-		return false, err
-	}
-	return l.Contains(ctx, f)
-}
-
-func (b book) Last(guid string) (uint64, error) {
-	l, err := b.logs.App(guid)
-	if err != nil {
-		return 0, err
-	}
-	return l.LastSeq(), nil
 }
 
 // close lets go in the opposite order. Apps stay.

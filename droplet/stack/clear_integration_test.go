@@ -16,6 +16,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // A dewd that ran mmdebstrap among the mounts of the machine was killed. The next one
@@ -83,11 +84,7 @@ func TestOpenStacksClearsAKilledBuild(t *testing.T) {
 // A stack that was built for a service alone is abandoned with it, while it is built
 // and before its turn. Others stay.
 func TestAbandonStopsTheStackOfAService(t *testing.T) {
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1}))(t)
 	bin := t.TempDir()
 	began := filepath.Join(bin, "began")
 	script := "#!/bin/sh\ntouch " + began + "\nsleep 1000\n"

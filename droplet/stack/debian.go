@@ -41,7 +41,7 @@ func (d DebianSource) check() error {
 }
 
 // makeDebian installs a Debian of the machine's own release into a tree.
-func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (Made, error) {
+func (s *sources) makeDebian(ctx context.Context, d DebianSource, say func(string)) (Made, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
 		return Made{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
@@ -78,7 +78,7 @@ func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string
 }
 
 // runDebian takes in the tar that mmdebstrap writes, and shows what it says.
-func (s *Stacks) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)) (sha string, facts layerFacts, done func(), err error) {
+func (s *sources) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)) (sha string, facts layerFacts, done func(), err error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", facts, nil, err

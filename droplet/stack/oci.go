@@ -75,7 +75,7 @@ func CheckImageRef(ref string) error {
 }
 
 // Pull finds an image in its registry. Its layers are not fetched yet.
-func (s *Stacks) Pull(ctx context.Context, from ImageSource, say func(string)) (Image, error) {
+func (s *sources) Pull(ctx context.Context, from ImageSource, say func(string)) (Image, error) {
 	ref, err := parseRef(from.Ref)
 	if err != nil {
 		return Image{}, err
@@ -107,7 +107,7 @@ func (s *Stacks) Pull(ctx context.Context, from ImageSource, say func(string)) (
 
 // registryTransport reaches registries, and no registry of other machines without
 // TLS: passwords and programs would come over the wire as anybody likes.
-func (s *Stacks) registryTransport() http.RoundTripper {
+func (s *sources) registryTransport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: registryDial}
 	return &guardedTransport{insecure: s.o.Insecure, base: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
@@ -187,7 +187,7 @@ func isWrongDigest(err error) bool {
 }
 
 // openImage reads what an image says about itself.
-func (s *Stacks) openImage(image v1.Image) (Image, error) {
+func (s *sources) openImage(image v1.Image) (Image, error) {
 	i := Image{image: image}
 	m, err := image.Manifest()
 	if err != nil {
@@ -214,13 +214,13 @@ func (s *Stacks) openImage(image v1.Image) (Image, error) {
 }
 
 // takeImage takes in the layers of an image, those that are here already excepted.
-func (s *Stacks) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
+func (s *sources) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
 	m, _, err := s.TakeLayers(ctx, i, say)
 	return m, err
 }
 
 // TakeLayers also tells which users the image knows.
-func (s *Stacks) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
+func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
 		return Made{}, Users{}, err
@@ -257,7 +257,7 @@ func (s *Stacks) TakeLayers(ctx context.Context, i Image, say func(string)) (Mad
 }
 
 // takeLayer takes in one layer, and tries again when it is cut off on its way.
-func (s *Stacks) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
+func (s *sources) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
 	want, err := l.Digest()
 	if err != nil {
 		return "", facts, nil, err
@@ -284,7 +284,7 @@ func (s *Stacks) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)
 	}
 }
 
-func (s *Stacks) fetchLayer(ctx context.Context, l v1.Layer, want v1.Hash) (string, layerFacts, error) {
+func (s *sources) fetchLayer(ctx context.Context, l v1.Layer, want v1.Hash) (string, layerFacts, error) {
 	r, err := l.Compressed()
 	if err != nil {
 		return "", layerFacts{}, err

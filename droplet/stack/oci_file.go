@@ -28,7 +28,7 @@ const (
 )
 
 // readFile takes in a file that somebody added as a stack.
-func (s *Stacks) readFile(ctx context.Context, f *os.File) (Made, error) {
+func (s *sources) readFile(ctx context.Context, f *os.File) (Made, error) {
 	kind, err := archiveKind(f)
 	if err != nil {
 		return Made{}, err
@@ -85,7 +85,7 @@ func archiveKind(f *os.File) (string, error) {
 }
 
 // takeFile takes in the image of a file.
-func (s *Stacks) takeFile(ctx context.Context, image v1.Image, say func(string)) (Made, error) {
+func (s *sources) takeFile(ctx context.Context, image v1.Image, say func(string)) (Made, error) {
 	i, err := s.openImage(image)
 	if bad := (*archive.Error)(nil); err != nil && !errors.As(err, &bad) {
 		err = &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
@@ -104,7 +104,7 @@ var layoutFile = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a
 const maxLayoutFiles = 4096
 
 // readLayout unpacks an OCI layout beside the layers and takes in its image.
-func (s *Stacks) readLayout(ctx context.Context, f *os.File) (Made, error) {
+func (s *sources) readLayout(ctx context.Context, f *os.File) (Made, error) {
 	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+archive.Unfinished)
 	if err != nil {
 		return Made{}, fmt.Errorf("cannot read the image: %w", err)
@@ -124,7 +124,7 @@ func (s *Stacks) readLayout(ctx context.Context, f *os.File) (Made, error) {
 	return s.takeFile(ctx, image, func(string) {})
 }
 
-func (s *Stacks) unpackLayout(ctx context.Context, dir string, f *os.File) error {
+func (s *sources) unpackLayout(ctx context.Context, dir string, f *os.File) error {
 	r, err := fromStart(f)
 	if err != nil {
 		return err

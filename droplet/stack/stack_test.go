@@ -23,17 +23,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/dewrun/dew/droplet/archive"
-	"github.com/dewrun/dew/store"
 )
 
 // stackWorld is a folder of stacks.
 func stackWorld(t testing.TB) *Stacks {
 	t.Helper()
-	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
 	s, err := Open(db, Options{Dir: filepath.Join(t.TempDir(), "stacks")})
 	if err != nil {
 		t.Fatal(err)

@@ -113,14 +113,13 @@ type Options struct {
 // toolchain that was installed meanwhile brings folders that instances need.
 // It may be used by many goroutines.
 type Stacks struct {
-	o      Options
+	sources
 	stacks *store.Bucket[Record]
 	images *store.Bucket[ImageRecord]
 	// standings has the access to the stacks, by guid.
 	standings *store.Bucket[Access]
 
-	layers *layers
-	wake   chan struct{} // of Run
+	wake chan struct{} // of Run
 
 	mu       sync.Mutex        // guards the fields below
 	read     time.Time         // of the package database when have was made
@@ -131,10 +130,17 @@ type Stacks struct {
 	held     map[string]string // their digests by build
 }
 
+// sources reads the files of stacks into layers: from registries, from files of users, and
+// from the machine's apt sources.
+type sources struct {
+	o      Options
+	layers *layers // nil: there is the machine's own stack alone
+}
+
 // New makes the machine's own stack and no others.
 func New(host HostOptions) *Stacks {
 	return &Stacks{
-		o:        Options{Host: host, Logger: slog.New(slog.DiscardHandler)},
+		sources:  sources{o: Options{Host: host, Logger: slog.New(slog.DiscardHandler)}},
 		progress: map[string]string{}, inUse: map[string]int{}, held: map[string]string{},
 	}
 }

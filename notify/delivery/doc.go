@@ -1,3 +1,3 @@
-// Package delivery stores notifications until they are delivered: the Queue has one Message
-// for each recipient, the Courier carries them to a Post.
+// Package delivery stores notifications until they are delivered. The Queue has one
+// Message for each recipient, and the Courier sends them through a Post.
 package delivery

@@ -13,8 +13,8 @@ import (
 	gomail "github.com/wneessen/go-mail"
 )
 
-// Mail is one mail to one person, ready to be sent. Nothing in it has been
-// encoded; whoever sends it does so.
+// Mail is one mail to one person, ready to be sent. Its fields are not encoded; the
+// sender encodes them.
 type Mail struct {
 	ID       string    `json:"id"` // of the message
 	From     string    `json:"from"`
@@ -26,11 +26,11 @@ type Mail struct {
 	Client   string    `json:"client"`
 	Kind     string    `json:"kind,omitempty"`
 	User     string    `json:"user,omitempty"`    // guid
-	Received time.Time `json:"received,omitzero"` // when the request came
+	Received time.Time `json:"received,omitzero"` // time of the request
 	Sent     time.Time `json:"sent"`
 }
 
-// of fills in what a mail has from its message.
+// of sets the fields of a mail that come from its message.
 func (m Mail) of(msg Message, n Notice, from string) Mail {
 	m.ID, m.User, m.Client, m.Kind, m.Received = msg.ID, msg.User, n.Client, n.Kind, n.Received
 	m.From, m.To = cmp.Or(m.From, from), cmp.Or(m.To, msg.Email)
@@ -38,7 +38,7 @@ func (m Mail) of(msg Message, n Notice, from string) Mail {
 	return m
 }
 
-// WriteTo writes the mail as it goes over the wire.
+// WriteTo writes the encoded mail.
 func (m Mail) WriteTo(w io.Writer) (int64, error) {
 	msg, err := m.Encode()
 	if err != nil {
@@ -47,7 +47,7 @@ func (m Mail) WriteTo(w io.Writer) (int64, error) {
 	return msg.WriteTo(w)
 }
 
-// The headers that tell where a mail comes from.
+// The headers that identify the origin of a mail.
 const (
 	headerClient   = gomail.Header("X-CF-Client-ID")
 	headerID       = gomail.Header("X-CF-Notification-ID")
@@ -55,7 +55,7 @@ const (
 	headerReceived = gomail.Header("X-CF-Notification-Request-Received")
 )
 
-// Encode makes the message of a mail. An address that is none is ErrUndeliverable.
+// Encode returns the encoded message of a mail. An invalid address is ErrUndeliverable.
 func (m Mail) Encode() (*gomail.Msg, error) {
 	msg := gomail.NewMsg(gomail.WithCharset(gomail.CharsetUTF8), gomail.WithEncoding(gomail.EncodingQP), gomail.WithNoDefaultUserAgent())
 	if err := msg.From(m.From); err != nil {
@@ -68,7 +68,7 @@ func (m Mail) Encode() (*gomail.Msg, error) {
 	if err := msg.To(to); err != nil {
 		return nil, fmt.Errorf("cannot send a mail to %q: %w", m.To, ErrUndeliverable)
 	}
-	// A reply address that is invalid is left out.
+	// An invalid reply address is left out.
 	if reply, err := mail.ParseAddress(m.ReplyTo); err == nil {
 		if err := msg.ReplyTo(reply.String()); err != nil {
 			return nil, fmt.Errorf("cannot send a mail with answers to %q: %w", m.ReplyTo, err)
@@ -98,7 +98,7 @@ func (m Mail) body(msg *gomail.Msg) {
 }
 
 // messageID stays the same when a mail is sent again, so that mail programs can
-// tell.
+// recognize the duplicate.
 func (m Mail) messageID() string {
 	domain := "dew.invalid"
 	if from, err := mail.ParseAddress(m.From); err == nil {
@@ -107,7 +107,7 @@ func (m Mail) messageID() string {
 	return m.ID + "@" + domain
 }
 
-// Address is the bare address of a recipient.
+// Address returns the address of a recipient without a name.
 func Address(to string) (string, error) {
 	a, err := mail.ParseAddress(to)
 	if err != nil {
@@ -116,8 +116,8 @@ func Address(to string) (string, error) {
 	return a.Address, nil
 }
 
-// headerText keeps what stands in a header from beginning another one, and from
-// being taken for something encoded.
+// headerText prevents that a header value starts another header or looks like an
+// encoded word.
 func headerText(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -126,7 +126,7 @@ func headerText(s string) string {
 		return r
 	}, s)
 	if !strings.Contains(s, "=?") {
-		return s // the library encodes what is not ASCII
+		return s // the library encodes non-ASCII characters
 	}
 	const room = 42 // bytes in one encoded word of at most 75 characters
 	var words []string

@@ -49,7 +49,7 @@ func TestMailHeaders(t *testing.T) {
 	}
 }
 
-// Text and HTML are alternatives, in this order; one alone is the whole body.
+// Text and HTML are alternatives, in this order. A single one is the whole body.
 func TestMailParts(t *testing.T) {
 	long := strings.Repeat("ein längerer Text ", 20)
 	for _, tt := range []struct {
@@ -125,7 +125,7 @@ func parts(t testing.TB, m *mail.Message) (all []mailPart) {
 	}
 }
 
-// hostile are texts that want to be more than one header.
+// hostile are texts that try to inject headers.
 var hostile = []string{
 	"x\r\nBcc: thief@example.com", "x\nBcc: thief@example.com\n\nbody", "x\rBcc: thief@example.com", "\x00\x1b[31m",
 	"a@example.com\r\nBcc: thief@example.com", "<a@example.com>, <thief@example.com>", "a@example.com>\r\nRCPT TO:<thief@example.com",
@@ -147,7 +147,7 @@ func TestMailHeaderInjection(t *testing.T) {
 	}
 }
 
-// checkHarmless looks for headers and recipients that nobody wished for.
+// checkHarmless looks for injected headers and recipients.
 func checkHarmless(t testing.TB, m Mail) {
 	t.Helper()
 	msg, err := m.Encode()
@@ -187,7 +187,7 @@ func FuzzMail(f *testing.F) {
 	})
 }
 
-// A subject arrives as it was written, whatever it looks like.
+// A subject arrives exactly as it was written.
 func TestMailSubjects(t *testing.T) {
 	for _, want := range []string{"", "plain", "Grüße", "=?UTF-8?q?looks_encoded?=", "=?UTF-8?b?" + strings.Repeat("ä", 200), strings.Repeat("long ", 100) + "end", "日本語"} {
 		m := sampleMail(1)

@@ -5,37 +5,36 @@ import (
 	"time"
 )
 
-// Status is how far a message has come.
+// Status is the delivery state of a message.
 type Status string
 
-// The states of a message. Queued and Retry wait for the Courier, the others are
-// the end.
+// The states of a message. Queued and Retry wait for the Courier; the others are final.
 const (
 	Queued        Status = "queued"
 	Retry         Status = "retry" // an attempt failed, another follows
 	Delivered     Status = "delivered"
-	Failed        Status = "failed"        // given up
-	Undeliverable Status = "undeliverable" // nobody wants it, or there is no address
+	Failed        Status = "failed"        // no more attempts
+	Undeliverable Status = "undeliverable" // the recipient unsubscribed or has no address
 )
 
-// Ended tells whether nothing more will happen.
+// Ended reports whether the state is final.
 func (s Status) Ended() bool { return s != Queued && s != Retry }
 
-// Dialects of the service, as a Notice remembers them.
+// The API versions of a Notice.
 const (
 	V1 = 1
 	V2 = 2
 )
 
-// Notice is what one request wants to be told, to however many recipients. It is
-// kept once, and dropped a day after the last of its messages has ended.
+// Notice is the content of one request, for any number of recipients. It is stored
+// once, and dropped a day after the last of its messages has ended.
 type Notice struct {
 	ID      string `json:"id"` // set by Enqueue
 	Version int    `json:"version"`
 
-	Client            string `json:"client"` // id of who sends
+	Client            string `json:"client"` // id of the sending client
 	SourceDescription string `json:"source_description,omitempty"`
-	Kind              string `json:"kind,omitempty"` // id; of a campaign: of its type
+	Kind              string `json:"kind,omitempty"` // id of the kind, or of the type for a campaign
 	KindDescription   string `json:"kind_description,omitempty"`
 
 	Subject string `json:"subject"`
@@ -46,16 +45,16 @@ type Notice struct {
 	Space       Place  `json:"space,omitzero"`
 	Org         Place  `json:"org,omitzero"`
 	Role        string `json:"role,omitempty"`  // as the request names it: OrgManager
-	Scope       string `json:"scope,omitempty"` // whose holders are told
+	Scope       string `json:"scope,omitempty"` // recipients are the users with this scope
 	Endorsement string `json:"endorsement,omitempty"`
 
-	Template string    `json:"template,omitempty"` // id; empty: the kind's, the client's or the default one
-	Campaign string    `json:"campaign,omitempty"` // id; several notices may be of one campaign
-	Received time.Time `json:"received,omitzero"`  // when the request came
-	Request  string    `json:"request,omitempty"`  // its id
+	Template string    `json:"template,omitempty"` // id (empty: the template of the kind, the client, or the default one)
+	Campaign string    `json:"campaign,omitempty"` // id (a campaign can have several notices)
+	Received time.Time `json:"received,omitzero"`  // time of the request
+	Request  string    `json:"request,omitempty"`  // id of the request
 }
 
-// HTML is a sender's document in the parts that templates name.
+// HTML has the parts of a sender's document that templates can use.
 type HTML struct {
 	Doctype        string `json:"doctype,omitempty"`
 	Head           string `json:"head,omitempty"`
@@ -63,20 +62,20 @@ type HTML struct {
 	BodyContent    string `json:"body_content,omitempty"`
 }
 
-// Message is a Notice on its way to one recipient.
+// Message is a Notice for one recipient.
 type Message struct {
 	ID       string    `json:"id"`
 	Notice   string    `json:"notice"`          // id
 	User     string    `json:"user,omitempty"`  // guid; empty: only an address is known
-	Email    string    `json:"email,omitempty"` // empty: asked for at delivery
+	Email    string    `json:"email,omitempty"` // empty: looked up at delivery
 	Status   Status    `json:"status"`
-	Attempts int       `json:"attempts,omitempty"` // that failed
-	Due      time.Time `json:"due,omitzero"`       // of the next attempt
-	Problem  string    `json:"problem,omitempty"`  // of the last attempt
+	Attempts int       `json:"attempts,omitempty"` // number of failed attempts
+	Due      time.Time `json:"due,omitzero"`       // time of the next attempt
+	Problem  string    `json:"problem,omitempty"`  // error of the last attempt
 	Updated  time.Time `json:"updated"`
 }
 
-// Recipient is what a request answers with: the guid, or the bare address.
+// Recipient returns the recipient for a response: the guid, or the bare address.
 func (m Message) Recipient() string {
 	if m.User != "" {
 		return m.User
@@ -94,7 +93,7 @@ type Tally struct {
 	Undeliverable int `json:"undeliverable"`
 
 	Started time.Time `json:"started,omitzero"`
-	Ended   time.Time `json:"ended,omitzero"` // zero: some still wait
+	Ended   time.Time `json:"ended,omitzero"` // zero: some are not delivered yet
 }
 
 // add counts n messages in a state.
@@ -113,17 +112,18 @@ func (t *Tally) add(s Status, n int) {
 	}
 }
 
-// Waiting is how many messages have not ended.
+// Waiting returns the number of messages that have not ended.
 func (t *Tally) Waiting() int { return t.Queued + t.Retry }
 
-// The way back to a mail server that does not take a message: after 1, 2, 4, ...
-// minutes, up to the tenth time.
+// Retries when a mail server does not accept a message: after 1, 2, 4, ... minutes, at
+// most ten times.
 const (
 	firstRetry = time.Minute
 	maxRetries = 10
 )
 
-// retryAfter is how long to wait after the nth failure; false: no more.
+// retryAfter returns how long to wait after the nth failure. It returns false if there
+// is no further attempt.
 func retryAfter(n int) (time.Duration, bool) {
 	if n < 1 || n > maxRetries {
 		return 0, false
@@ -131,7 +131,7 @@ func retryAfter(n int) (time.Duration, bool) {
 	return firstRetry << (n - 1), true
 }
 
-// unique leaves out whoever is there already: by guid, or else by address.
+// unique removes duplicates, by guid or otherwise by address.
 func unique(ps []Person) []Person {
 	seen := make(map[string]bool, len(ps))
 	return slices.DeleteFunc(slices.Clone(ps), func(p Person) bool {

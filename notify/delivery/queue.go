@@ -12,16 +12,17 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ErrNoMessage is a message that never was, or that ended more than a day ago.
+// ErrNoMessage is returned for a message that does not exist, or that ended more than a
+// day ago.
 var ErrNoMessage = errors.New("message could not be found")
 
-// KeepEnded is how long a message is remembered after its end.
+// KeepEnded is how long a message is stored after it has ended.
 const KeepEnded = 24 * time.Hour
 
-// sweepBatch is how many messages one transaction of the clean-up removes.
+// sweepBatch is the number of messages that one cleanup transaction removes.
 const sweepBatch = 200
 
-// Queue keeps messages on disk until they have ended, and for a day after.
+// Queue stores messages on disk until they have ended, and for a day after that.
 //
 //	Enqueue ─▶ notices, messages, due (by time) ─▶ Courier ─▶ settle ─▶ ended (by time) ─▶ sweep
 type Queue struct {
@@ -29,14 +30,14 @@ type Queue struct {
 	notices  *store.Bucket[Notice]
 	messages *store.Bucket[Message]
 	tallies  *store.Bucket[noticeTally]
-	due      *store.Bucket[appointment] // what is to be tried, by time
-	ended    *store.Bucket[appointment] // what is to be forgotten, by time
+	due      *store.Bucket[appointment] // messages to deliver, by time
+	ended    *store.Bucket[appointment] // messages to drop, by time
 	receipts *store.Bucket[receipt]
 
-	wake chan struct{} // holds one: something is due
+	wake chan struct{} // capacity 1: a message is due
 }
 
-// appointment is a message and when something happens to it.
+// appointment is a message with the time of its next step.
 type appointment struct {
 	At      time.Time `json:"at"`
 	Message string    `json:"message"`
@@ -45,13 +46,13 @@ type appointment struct {
 // key sorts appointments by time.
 func (a appointment) key() string { return TimeKey(a.At) + "/" + a.Message }
 
-// TimeKey is a time as a key of the store, in the order of time.
+// TimeKey returns a store key for a time. Keys sort by time.
 func TimeKey(at time.Time) string { return fmt.Sprintf("%020d", max(at.UnixNano(), 0)) }
 
 type noticeTally struct {
 	Notice   string `json:"notice"`
 	Campaign string `json:"campaign,omitempty"`
-	Kept     int    `json:"kept"` // messages that are not forgotten
+	Kept     int    `json:"kept"` // messages that are still stored
 	Tally
 }
 
@@ -61,7 +62,7 @@ type receipt struct {
 	Client string `json:"client"`
 }
 
-// NewQueue returns the queue that lives in db.
+// NewQueue returns the queue that is stored in db.
 func NewQueue(db *store.DB) *Queue {
 	q := &Queue{
 		db:       db,
@@ -77,14 +78,14 @@ func NewQueue(db *store.DB) *Queue {
 	q.due.Listen(func(string) {
 		select {
 		case q.wake <- struct{}{}:
-		default: // it will look anyway
+		default: // already notified
 		}
 	})
 	return q
 }
 
-// Enqueue keeps one message of n for each of the people, once for somebody who is
-// named twice. All of them are on disk when it returns, or none.
+// Enqueue stores one message of n for each person, without duplicates. When it returns,
+// all of them are on disk, or none.
 func (q *Queue) Enqueue(ctx context.Context, n Notice, to []Person) (ms []Message, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (q *Queue) Enqueue(ctx context.Context, n Notice, to []Person) (ms []Messag
 	return ms, nil
 }
 
-// EnqueueIn is Enqueue inside tx.
+// EnqueueIn is like Enqueue, inside tx.
 func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error) {
 	to = unique(to)
 	if len(to) == 0 {
@@ -124,8 +125,8 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 	return ms, nil
 }
 
-// nextID is an id that is greater than the ones before: what is kept by it is
-// written behind the rest, and not in between.
+// nextID returns an id that is greater than all earlier ones. So new records are
+// written at the end of a bucket.
 func nextID() string {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -172,7 +173,7 @@ func (q *Queue) SendersTo(user string) (clients []string, err error) {
 	return clients, nil
 }
 
-// Waiting is how many messages have not ended.
+// Waiting returns the number of messages that have not ended.
 func (q *Queue) Waiting() (n int, err error) {
 	ts, err := q.tallies.All()
 	if err != nil {

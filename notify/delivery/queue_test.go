@@ -11,16 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 func openDB(t testing.TB, path string) *store.DB {
 	t.Helper()
-	db, err := store.Open(path, store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	return testkit.Open(store.Open(path, store.Options{NoSync: true}))(t)
 }
 
 func newQueue(t testing.TB) *Queue {
@@ -60,7 +56,7 @@ func status(t testing.TB, q *Queue, id string) Status {
 	return m.Status
 }
 
-// Whoever is named twice gets one message, by guid or by address.
+// A person who is named twice, by guid or by address, gets one message.
 func TestEnqueueOncePerPerson(t *testing.T) {
 	q := newQueue(t)
 	ms := enqueue(t, q, Notice{Client: "c"},
@@ -83,7 +79,7 @@ func TestEnqueueOncePerPerson(t *testing.T) {
 	}
 }
 
-// What is in the queue is there when the file is opened again.
+// The queue survives when the file is closed and opened again.
 func TestQueueSurvives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dew.db")
 	db := openDB(t, path)
@@ -123,7 +119,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// After 1, 2, 4, ... 512 minutes: ten times, and no more.
+// Retries follow after 1, 2, 4, ... 512 minutes: ten times and no more.
 func TestRetries(t *testing.T) {
 	q := newQueue(t)
 	id := enqueue(t, q, Notice{Client: "c"}, people(1)...)[0].ID
@@ -159,7 +155,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// The counts of a campaign follow its messages, over all its notices.
+// The counts of a campaign match the states of its messages, over all its notices.
 func TestCampaignTally(t *testing.T) {
 	q := newQueue(t)
 	a := enqueue(t, q, Notice{Client: "c", Campaign: "x", Version: V2}, people(3)...)
@@ -186,8 +182,8 @@ func TestCampaignTally(t *testing.T) {
 	}
 }
 
-// A day after its end a message is forgotten, with its notice when it was the
-// last; the counts of a campaign stay.
+// A message is dropped a day after it ended. Its notice is dropped with the last
+// message. The counts of a campaign stay.
 func TestSweep(t *testing.T) {
 	q := newQueue(t)
 	ms := enqueue(t, q, Notice{Client: "c", Text: "plain"}, people(2)...)
@@ -227,7 +223,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// More than one transaction's worth is forgotten in one go.
+// Sweep drops more messages than fit into one transaction.
 func TestSweepMany(t *testing.T) {
 	q := newQueue(t)
 	var os []Outcome

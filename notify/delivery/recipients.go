@@ -6,21 +6,21 @@ import (
 	"iter"
 )
 
-// What a caller may decide on about people and places.
+// Errors of a Directory.
 var (
 	ErrNoUser  = errors.New("no such user")
 	ErrNoSpace = errors.New("no such space")
 	ErrNoOrg   = errors.New("no such organization")
 	ErrNoScope = errors.New("nobody knows this scope")
-	// ErrPlatform is a platform that could not say what a space or an organization
-	// is; every other failure to ask is a plain error.
+	// ErrPlatform is returned if the platform could not return a space or an
+	// organization. All other failures are plain errors.
 	ErrPlatform = errors.New("the platform does not answer as it should")
 )
 
-// Person is somebody who can be told something.
+// Person is a recipient of notifications.
 type Person struct {
 	GUID  string // empty: only the address is known
-	Email string // empty: not known, or not asked for yet
+	Email string // empty: unknown, or not looked up yet
 }
 
 // Place is a space or an organization.
@@ -36,27 +36,26 @@ const (
 	RoleBilling = "BillingManager"
 )
 
-// Audience is a group of people, and what it is called.
+// Audience is a group of people with its space or organization.
 type Audience struct {
-	Space Place // zero: it is no space
-	Org   Place // zero: it is no organization, and no space in one
-	// People are read as they are asked for, each person once. The first error ends
-	// them.
+	Space Place // zero: not a space
+	Org   Place // zero: neither an organization nor a space in one
+	// People are loaded on demand, each person once. The first error ends the sequence.
 	People iter.Seq2[Person, error]
 }
 
-// Directory knows who there is. Accounts is the one of dew's own users.
+// Directory finds recipients. directory.Accounts implements it for dew's own users.
 type Directory interface {
-	// User returns the person with a guid, or ErrNoUser. One without an address
-	// has an empty Email.
+	// User returns the person with a guid, or ErrNoUser. The Email is empty if the user
+	// has no address.
 	User(ctx context.Context, guid string) (Person, error)
-	// Everyone is all users there are.
+	// Everyone returns all users.
 	Everyone(ctx context.Context) (Audience, error)
-	// InSpace are those with a role in a space, or ErrNoSpace.
+	// InSpace returns the users with a role in a space, or ErrNoSpace.
 	InSpace(ctx context.Context, guid string) (Audience, error)
-	// InOrg are those with a role in an organization, or ErrNoOrg. With a role,
-	// only those who have it.
+	// InOrg returns the users with a role in an organization, or ErrNoOrg. If role is
+	// set, it returns only the users with that role.
 	InOrg(ctx context.Context, guid, role string) (Audience, error)
-	// WithScope are those who have a scope.
+	// WithScope returns the users who have a scope.
 	WithScope(ctx context.Context, scope string) (Audience, error)
 }

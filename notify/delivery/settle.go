@@ -10,18 +10,18 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Outcome is what became of one attempt.
+// Outcome is the result of one attempt.
 type Outcome struct {
 	Message string
-	Client  string // who sent it
-	Status  Status // Retry and Queued: try again, if that is allowed
+	Client  string // the sending client
+	Status  Status // Retry and Queued: try again if retries are left
 	Problem error
 }
 
-// Next returns up to n messages that are due and not among those that are under
-// way, and when the first of the others is due; zero: there are none.
+// Next returns up to n messages that are due and not under way. It also returns when
+// the next message after them is due, or zero if there is none.
 func (q *Queue) Next(now time.Time, n int, underWay map[string]bool) (ids []string, later time.Time, err error) {
-	// What is under way stands in front of what is not.
+	// Messages under way come before the others.
 	as, err := q.due.Range("", n+len(underWay)+1)
 	if err != nil {
 		return nil, later, fmt.Errorf("cannot read which messages are due: %w", err)
@@ -38,14 +38,14 @@ func (q *Queue) Next(now time.Time, n int, underWay map[string]bool) (ids []stri
 	return ids, later, nil
 }
 
-// Settle writes down what became of messages, in one transaction.
+// Settle records the results of messages in one transaction.
 func (q *Queue) Settle(os []Outcome, now time.Time) error {
 	return q.db.Update(func(tx *store.Tx) error {
 		tallies := map[string]*noticeTally{}
 		for _, o := range os {
 			m, err := q.messages.With(tx).Get(o.Message)
 			if errors.Is(err, store.ErrNotFound) {
-				continue // somebody else has ended it
+				continue // another caller has ended it
 			}
 			if err == nil {
 				err = q.settleOne(tx, m, o, now, tallies)
@@ -91,7 +91,7 @@ func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tal
 	return q.ended.With(tx).Put(a.key(), a)
 }
 
-// after is the message with the outcome of an attempt written down.
+// after returns the message with the result of an attempt.
 func (m Message) after(o Outcome, now time.Time) Message {
 	m.Status, m.Problem, m.Updated, m.Due = o.Status, "", now, time.Time{}
 	if o.Problem != nil {
@@ -123,7 +123,7 @@ func (q *Queue) tallyOf(tx *store.Tx, notice string, tallies map[string]*noticeT
 	return &t, nil
 }
 
-// acknowledge keeps that a client has sent something to a user.
+// acknowledge records that a client has sent a message to a user.
 func (q *Queue) acknowledge(tx *store.Tx, r receipt) error {
 	if r.User == "" || r.Client == "" {
 		return nil
@@ -135,8 +135,7 @@ func (q *Queue) acknowledge(tx *store.Tx, r receipt) error {
 	return rs.Put(receiptKey(r), r)
 }
 
-// Sweep forgets messages that ended before a moment, and the notices that have no
-// more of them.
+// Sweep drops messages that ended before a point in time, and notices without messages.
 func (q *Queue) Sweep(before time.Time) error {
 	for {
 		n, err := q.sweepSome(before)
@@ -190,8 +189,8 @@ func (q *Queue) forget(tx *store.Tx, a appointment, tallies map[string]*noticeTa
 	return q.ended.With(tx).Delete(a.key())
 }
 
-// keepTally drops a notice that has no more messages. The counts of a campaign
-// stay until that is forgotten: it can be asked for.
+// keepTally drops a notice that has no more messages. The counts of a campaign are
+// stored until the campaign is dropped, because clients can query them.
 func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
 	if t.Kept > 0 {
 		return q.tallies.With(tx).Put(id, t)
@@ -205,7 +204,8 @@ func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
 	return q.tallies.With(tx).Delete(id)
 }
 
-// ForgetCampaign drops the counts of a campaign; false: it still has messages.
+// ForgetCampaign drops the counts of a campaign. It returns false if the campaign still
+// has messages.
 func (q *Queue) ForgetCampaign(tx *store.Tx, id string) (bool, error) {
 	all, err := q.tallies.With(tx).By("campaign", id)
 	if err != nil {

@@ -10,66 +10,67 @@ import (
 	"time"
 )
 
-// What Compose says of a message that is not to be sent. Any other error is tried
-// again.
+// Errors of Compose for messages that must not be sent. After any other error, the
+// Courier tries again.
 var (
-	// ErrUnsubscribed is a recipient who does not want it.
+	// ErrUnsubscribed means that the recipient has unsubscribed.
 	ErrUnsubscribed = errors.New("the recipient has unsubscribed")
-	// ErrUndeliverable is a recipient without an address.
+	// ErrUndeliverable means that the recipient has no address.
 	ErrUndeliverable = errors.New("there is no address to deliver to")
 )
 
-// Composer decides about a message at the moment of its delivery and makes the
-// mail. Server is the real one.
+// Composer checks a message at its delivery and renders the mail. notify.Server
+// implements it.
 type Composer interface {
-	// Compose returns the mail of a message: its template filled in, To, ReplyTo,
-	// Subject, Text and HTML set. The Courier adds the rest. m.Email is filled in
-	// where an address is known. It returns ErrUnsubscribed or ErrUndeliverable
-	// where there is nothing to send.
+	// Compose returns the mail of a message: the rendered template with To, ReplyTo,
+	// Subject, Text and HTML. The Courier adds the rest. m.Email is set if an address
+	// is known. It returns ErrUnsubscribed or ErrUndeliverable if there is nothing to
+	// send.
 	Compose(ctx context.Context, m Message, n Notice) (Mail, error)
 }
 
-// Post takes mails away. SMTP and Inbox are the real ones. A mail that can never
-// be sent is ErrUndeliverable.
+// Post sends mails. It is implemented by smtp.Client and inbox.Inbox. Send returns
+// ErrUndeliverable for a mail that can never be sent.
 type Post interface {
 	Send(ctx context.Context, m Mail) error
 }
 
-// CourierConfig is what a Courier needs.
+// CourierConfig configures a Courier.
 type CourierConfig struct {
 	Queue     *Queue
 	Directory Directory
 	Composer  Composer
 	Post      Post
-	From      string // of mails that name nobody else
+	From      string // sender of mails without a From address
 	Workers   int    // 0: DefaultWorkers
 	Logger    *slog.Logger
 }
 
 const (
-	// DefaultWorkers is how many mails are sent at a time.
+	// DefaultWorkers is how many mails are sent at the same time.
 	DefaultWorkers = 10
-	// sweepEvery is how often old messages are forgotten.
+	// sweepEvery is how often old messages are dropped.
 	sweepEvery = time.Hour
-	// settleAgain is when the store is asked again after it refused.
+	// settleAgain is the time until a failed write to the store is repeated.
 	settleAgain = time.Second
-	// courierGrace is how long a mail that is being sent may take when the daemon
-	// leaves; a mail that is broken off is sent again.
+	// courierGrace is how long a mail that is being sent can take when the daemon
+	// exits. An aborted mail is sent again.
 	courierGrace = 3 * time.Second
 )
 
-// Courier carries messages from the Queue to the Post, and comes back for those
-// that could not be handed over.
+// Courier sends the messages of the Queue through the Post, and retries those that
+// failed.
 //
 //	Queue ─ due ─▶ Run ─ work ─▶ deliver (several) ─ done ─▶ Run ─ settle ─▶ Queue
 //
-// Run alone knows what is under way. A message that was sent and not settled when
-// the daemon died is sent again: at least once, never lost.
+// Only Run knows which messages are under way. If the daemon is killed after a message
+// was sent but before it was settled, the message is sent again: at least once, never
+// lost.
 type Courier struct {
 	c CourierConfig
 }
 
-// NewCourier makes a Courier.
+// NewCourier creates a Courier.
 func NewCourier(c CourierConfig) (*Courier, error) {
 	for name, missing := range map[string]bool{
 		"Queue": c.Queue == nil, "Directory": c.Directory == nil, "Composer": c.Composer == nil, "Post": c.Post == nil,
@@ -85,27 +86,27 @@ func NewCourier(c CourierConfig) (*Courier, error) {
 	return &Courier{c: c}, nil
 }
 
-// round is what Run alone knows while it runs.
+// round is the state of Run.
 type round struct {
 	*Courier
 	work     chan string
 	done     chan Outcome
 	underWay map[string]bool
-	ready    []string  // due, to be handed out
-	settling []Outcome // to be written down
-	look     bool      // something may be due
-	waiting  bool      // the store refused: not before the alarm
+	ready    []string  // due, not yet given to a worker
+	settling []Outcome // results to record
+	look     bool      // a message may be due
+	waiting  bool      // the store failed: wait for the alarm
 	alarm    *time.Timer
 }
 
-// Run delivers until ctx ends. What is under way then is delivered again by the
-// next Run, if it is not done in time.
+// Run delivers messages until ctx is cancelled. If a message under way is not finished
+// in time, the next Run delivers it again.
 func (c *Courier) Run(ctx context.Context) error {
 	room := 2 * c.c.Workers
 	r := &round{
 		Courier: c, look: true, underWay: map[string]bool{}, alarm: time.NewTimer(settleAgain),
 		work: make(chan string, room),
-		// Whatever is under way fits: no worker ever waits to say that it is done.
+		// The buffer holds everything under way, so no worker ever blocks.
 		done: make(chan Outcome, room+c.c.Workers),
 	}
 	defer r.alarm.Stop()
@@ -130,7 +131,7 @@ func (c *Courier) Run(ctx context.Context) error {
 	return c.c.Queue.Settle(r.settling, time.Now())
 }
 
-// step waits for one thing to happen.
+// step waits for one event.
 func (r *round) step(ctx context.Context, sweep <-chan time.Time) {
 	if !r.waiting {
 		r.settle()
@@ -161,8 +162,8 @@ func (r *round) step(ctx context.Context, sweep <-chan time.Time) {
 	}
 }
 
-// settle writes down what was done. When the store refuses, nothing is handed out
-// before it has taken it: the messages would be sent again and again.
+// settle records the results. While the store fails, no more messages are given to
+// workers: they would be sent again and again.
 func (r *round) settle() {
 	if len(r.settling) == 0 {
 		return
@@ -192,7 +193,7 @@ func (r *round) sleep(d time.Duration) {
 	r.alarm.Reset(d)
 }
 
-// fill reads what is due, and sets the alarm for what is not.
+// fill reads the messages that are due, and sets the alarm for the next one.
 func (r *round) fill() {
 	if !r.look || r.waiting || len(r.ready) > 0 {
 		return
@@ -219,12 +220,12 @@ func (r *round) fill() {
 
 // carry delivers one message after the other until there is no more work.
 func (c *Courier) carry(ctx context.Context, work <-chan string, done chan<- Outcome) {
-	// A mail that is being sent may end when ctx has.
+	// A mail that is being sent can finish after ctx is cancelled.
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(courierGrace, cancel) })
 	defer stop()
-	var last Notice // the next message mostly has the same
+	var last Notice // the next message usually has the same notice
 	for id := range work {
 		if ctx.Err() != nil {
 			continue // left for the next Run
@@ -237,8 +238,8 @@ func (c *Courier) carry(ctx context.Context, work <-chan string, done chan<- Out
 	}
 }
 
-// attempt tries to deliver one message. A bug in a template's way costs this
-// attempt, and not the daemon.
+// attempt tries to deliver one message. A panic in a template fails only this attempt,
+// not the daemon.
 func (c *Courier) attempt(ctx context.Context, id string, last *Notice) (o Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -259,7 +260,8 @@ func (c *Courier) attempt(ctx context.Context, id string, last *Notice) (o Outco
 	return o
 }
 
-// deliver is the way of one message: address, decision, mail, post.
+// deliver delivers one message: it looks up the address, composes the mail and sends
+// it.
 func (c *Courier) deliver(ctx context.Context, m Message, n Notice) Outcome {
 	if m.Email == "" && m.User != "" {
 		p, err := c.c.Directory.User(ctx, m.User)
@@ -276,7 +278,7 @@ func (c *Courier) deliver(ctx context.Context, m Message, n Notice) Outcome {
 	case err == nil:
 		return Outcome{Status: Delivered}
 	case errors.Is(err, ErrUnsubscribed) && n.Version == V2:
-		return Outcome{Status: Delivered, Problem: err} // that dialect counts it as sent
+		return Outcome{Status: Delivered, Problem: err} // version 2 counts it as sent
 	case errors.Is(err, ErrUnsubscribed), errors.Is(err, ErrUndeliverable):
 		return Outcome{Status: Undeliverable, Problem: err}
 	}

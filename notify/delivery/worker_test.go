@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// fakePost takes mails, or does what it is told to.
+// fakePost accepts mails, fails, or blocks, as the test sets it.
 type fakePost struct {
 	mu    sync.Mutex
 	fails error
-	hold  chan struct{} // nil: nobody waits
+	hold  chan struct{} // nil: Send does not block
 	mails []Mail
 	tries int
 }
@@ -44,7 +44,7 @@ func (p *fakePost) fail(err error) {
 	p.fails = err
 }
 
-// count is how many mails each message became.
+// count returns how many mails were sent for each message.
 func (p *fakePost) count() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func plain(m Message, n Notice) (Mail, error) {
 	return Mail{To: m.Email, Subject: n.Subject, Text: n.Text}, nil
 }
 
-// fakeDirectory knows addresses by guid.
+// fakeDirectory has addresses by guid.
 type fakeDirectory struct {
 	Directory
 	mu    sync.Mutex
@@ -95,10 +95,10 @@ type courierWorld struct {
 	post *fakePost
 	dir  *fakeDirectory
 	make composerFunc
-	stop func() // ends Run and waits for it
+	stop func() // stops Run and waits for it
 }
 
-// inCourierWorld runs fn in virtual time with a courier that runs.
+// inCourierWorld runs fn in virtual time with a running courier.
 func inCourierWorld(t *testing.T, fn func(w *courierWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &courierWorld{t: t, path: filepath.Join(t.TempDir(), "dew.db"), post: &fakePost{}, dir: &fakeDirectory{users: map[string]string{}}, make: plain}
@@ -134,7 +134,7 @@ func (w *courierWorld) start() {
 	}
 }
 
-// pass lets time go by until nothing more happens.
+// pass waits for d, and then until nothing more happens.
 func (w *courierWorld) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -173,7 +173,7 @@ func TestCourierDelivers(t *testing.T) {
 	})
 }
 
-// A server that is down for a while costs time, and no message.
+// A server that is down for a while delays messages, but none is lost.
 func TestCourierServerDown(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		w.post.fail(errors.New("connection refused"))
@@ -194,7 +194,7 @@ func TestCourierServerDown(t *testing.T) {
 	})
 }
 
-// What waits for its time is not forgotten by a restart.
+// Messages that wait for a retry survive a restart.
 func TestCourierRestart(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		w.post.fail(errors.New("no"))
@@ -212,7 +212,7 @@ func TestCourierRestart(t *testing.T) {
 	})
 }
 
-// A mail that is being sent when the daemon leaves is finished if it is quick, else
+// A mail that is being sent when the daemon exits is finished if it is quick. Otherwise
 // it stays in the queue as if it had not been tried.
 func TestCourierLeaves(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
@@ -283,7 +283,7 @@ func TestCourierDirectoryDown(t *testing.T) {
 	})
 }
 
-// A panic costs one attempt of one message.
+// A panic fails one attempt of one message.
 func TestCourierPanic(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		w.make = func(m Message, n Notice) (Mail, error) {
@@ -300,7 +300,7 @@ func TestCourierPanic(t *testing.T) {
 	})
 }
 
-// Old messages are forgotten while the courier runs.
+// Old messages are dropped while the courier runs.
 func TestCourierForgets(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		m := enqueue(t, w.q, Notice{Client: "c"}, people(1)...)[0]
@@ -313,7 +313,7 @@ func TestCourierForgets(t *testing.T) {
 	})
 }
 
-// Many messages go through few hands, in the order of their coming.
+// A few workers deliver many messages in the order of their arrival.
 func TestCourierMany(t *testing.T) {
 	inCourierWorld(t, func(w *courierWorld) {
 		const n = 150

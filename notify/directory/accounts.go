@@ -21,7 +21,7 @@ type Accounts struct {
 	places *registry.Registry
 }
 
-// NewAccounts returns the directory of who has an account here.
+// NewAccounts returns the directory of dew's own accounts.
 func NewAccounts(users *auth.Accounts, roles *auth.Roles, places *registry.Registry) *Accounts {
 	return &Accounts{users: users, roles: roles, places: places}
 }
@@ -38,7 +38,8 @@ func (a *Accounts) User(_ context.Context, guid string) (delivery.Person, error)
 	return person(u), nil
 }
 
-// person has the account's mail address, or the name if it is one.
+// person returns the user with the mail address of the account, or with the name if
+// that is an address.
 func person(u auth.User) delivery.Person {
 	p := delivery.Person{GUID: u.GUID, Email: u.Email}
 	if p.Email == "" && strings.Contains(u.Name, "@") {
@@ -52,7 +53,7 @@ func (a *Accounts) Everyone(context.Context) (delivery.Audience, error) {
 	return a.those(func(auth.User) bool { return true })
 }
 
-// WithScope implements Directory. A scope that nobody has has nobody.
+// WithScope implements Directory. The audience of an unused scope is empty.
 func (a *Accounts) WithScope(_ context.Context, scope string) (delivery.Audience, error) {
 	return a.those(func(u auth.User) bool { return slices.Contains(u.Scopes(), scope) })
 }
@@ -93,7 +94,7 @@ func (a *Accounts) InSpace(_ context.Context, guid string) (delivery.Audience, e
 	}, nil
 }
 
-// orgRoles are the roles that requests may name.
+// orgRoles are the roles that requests can name.
 var orgRoles = map[string]auth.RoleType{delivery.RoleManager: auth.OrgManager, delivery.RoleAuditor: auth.OrgAuditor, delivery.RoleBilling: auth.OrgBilling}
 
 // InOrg implements Directory.
@@ -115,8 +116,8 @@ func (a *Accounts) InOrg(_ context.Context, guid, role string) (delivery.Audienc
 	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: a.holders(rs)}, nil
 }
 
-// holders are the users who have one of the roles, each once. Clients may have
-// roles, too, and read no mail.
+// holders returns the users who have one of the roles, without duplicates. It skips
+// clients, which can have roles but read no mail.
 func (a *Accounts) holders(rs []auth.Role) iter.Seq2[delivery.Person, error] {
 	return func(yield func(delivery.Person, error) bool) {
 		seen := map[string]bool{}

@@ -11,9 +11,11 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
-// emails reads an audience.
+// emails returns the addresses of an audience.
 func emails(t testing.TB, a delivery.Audience, err error) (out []string) {
 	t.Helper()
 	if err != nil {
@@ -30,7 +32,7 @@ func emails(t testing.TB, a delivery.Audience, err error) (out []string) {
 }
 
 func TestAccounts(t *testing.T) {
-	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
+	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
 	users, roles, places := auth.NewAccounts(db, bcrypt.MinCost), auth.NewRoles(db), registry.New(db)
 	space, err := places.EnsureDefaults("dew.localhost")
 	if err != nil {
@@ -52,7 +54,7 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, r := range []auth.Role{
 		{User: guids["ann"], Type: auth.SpaceDeveloper, Space: space.GUID},
-		{User: guids["ann"], Type: auth.SpaceManager, Space: space.GUID}, // twice, and told once
+		{User: guids["ann"], Type: auth.SpaceManager, Space: space.GUID}, // two roles, but one mail
 		{User: guids["dan"], Type: auth.SpaceDeveloper, Space: space.GUID},
 		{User: "some-client", Type: auth.SpaceDeveloper, Space: space.GUID},
 		{User: guids["ann"], Type: auth.OrgUser, Org: space.Org},
@@ -103,7 +105,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// is says what is wrong with an error.
+// is returns an error unless err is want.
 func is(err, want error) error {
 	if errors.Is(err, want) {
 		return nil

@@ -1,2 +1,3 @@
-// Package directory answers who receives a notification: dew's own users, or those of a platform elsewhere.
+// Package directory finds the recipients of a notification. They are dew's own users,
+// or the users of a remote platform.
 package directory

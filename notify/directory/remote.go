@@ -21,25 +21,24 @@ import (
 const (
 	maxNameLength = 255     // characters of guids and scopes
 	maxPeople     = 1 << 20 // of one audience
-	maxGroups     = 1000    // that one scope is made of
+	maxGroups     = 1000    // groups that one scope consists of
 	rolesPage     = 1000
-	peoplePage    = 500 // authorization servers give no more at once
+	peoplePage    = 500 // the maximum page size of authorization servers
 )
 
-// RemoteConfig is a platform elsewhere.
+// RemoteConfig configures the access to a remote platform.
 type RemoteConfig struct {
 	API string // https://api.example.com
 	UAA string // https://uaa.example.com
 	// The client of the service. It needs the authorities cloud_controller.admin (or
-	// another one that sees all roles) and scim.read.
+	// another one that can see all roles) and scim.read.
 	ClientID, ClientSecret string
-	// Trust is whom to believe that it is one of them; nil: who has a certificate that
-	// the machine knows.
+	// Trust verifies the servers; nil: the machine's certificates.
 	Trust *tls.Config
 }
 
-// Remote is the Directory of a platform elsewhere: its API tells who has which
-// role, its authorization server who there is.
+// Remote is the Directory of a remote platform. It gets roles from the API, and users
+// from the authorization server.
 //
 //	InSpace, InOrg      ─▶ API  /v3/spaces, /v3/organizations, /v3/roles
 //	Everyone, WithScope ─▶ UAA  /Users, /Groups
@@ -49,7 +48,7 @@ type Remote struct {
 	ask      *asker
 }
 
-// NewRemote checks c. It does not ask anybody.
+// NewRemote checks c. It sends no request.
 func NewRemote(c RemoteConfig) (*Remote, error) {
 	api, err := RemoteURL(c.API)
 	if err != nil {
@@ -65,11 +64,11 @@ func NewRemote(c RemoteConfig) (*Remote, error) {
 	return &Remote{api: api, uaa: uaa, ask: newAsker(c, uaa)}, nil
 }
 
-// remoteUser is what counts of a user.
+// remoteUser has the fields of a user that Remote reads.
 type remoteUser struct {
 	ID     string        `json:"id"`
 	Name   string        `json:"userName"`
-	Active *bool         `json:"active"` // nil: not told
+	Active *bool         `json:"active"` // nil: not reported
 	Emails []remoteEmail `json:"emails"`
 }
 
@@ -80,8 +79,9 @@ type remoteEmail struct {
 
 func (u remoteUser) active() bool { return u.Active == nil || *u.Active }
 
-// person has the account's mail address, or the name if it is one. Who was shut
-// out has none: lists of roles and scopes do not tell of it.
+// person returns the user with the mail address of the account, or with the name if
+// that is an address. An inactive user has no address, because lists of roles and
+// scopes do not say who is inactive.
 func (u remoteUser) person() delivery.Person {
 	p := delivery.Person{GUID: u.ID}
 	if !u.active() {
@@ -114,12 +114,12 @@ func (r *Remote) User(ctx context.Context, guid string) (delivery.Person, error)
 	return u.person(), nil
 }
 
-// goodGUID tells whether a text can be the name of something in a path.
+// goodGUID reports whether a text can be used in a path.
 func goodGUID(s string) bool {
 	return s != "" && s != "." && s != ".." && len(s) <= maxNameLength && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// IsMissing tells whether a server knows that something is not there.
+// IsMissing reports whether a server responded that something does not exist.
 func IsMissing(err error) bool {
 	s, ok := errors.AsType[*answered](err)
 	return ok && s.status == http.StatusNotFound && !errors.Is(err, errToken)
@@ -130,8 +130,8 @@ func (r *Remote) Everyone(ctx context.Context) (delivery.Audience, error) {
 	return delivery.Audience{People: once(r.everyone(ctx))}, nil
 }
 
-// everyone reads users page by page. A page may be shorter than was asked for; an
-// empty one is the last.
+// everyone reads users page by page. A page can be shorter than requested; an empty one
+// is the last.
 func (r *Remote) everyone(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for start, total := 1, 1; start <= total; {
@@ -160,7 +160,7 @@ func (r *Remote) everyone(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// once makes people of guids, each of them once, and not without end.
+// once converts guids to people, without duplicates and with a limit.
 func once(guids iter.Seq2[string, error]) iter.Seq2[delivery.Person, error] {
 	return func(yield func(delivery.Person, error) bool) {
 		seen := map[string]bool{}
@@ -183,7 +183,7 @@ func once(guids iter.Seq2[string, error]) iter.Seq2[delivery.Person, error] {
 	}
 }
 
-// remoteGroup is a scope, and who has it.
+// remoteGroup is a scope with its members.
 type remoteGroup struct {
 	Name    string `json:"displayName"`
 	Members []struct {
@@ -194,7 +194,7 @@ type remoteGroup struct {
 
 // WithScope implements Directory.
 func (r *Remote) WithScope(ctx context.Context, scope string) (delivery.Audience, error) {
-	// The filter has no way to write these, and no scope has them.
+	// The filter cannot express these characters, and no scope has them.
 	if !goodGUID(scope) || strings.ContainsAny(scope, `"\`) {
 		return delivery.Audience{}, fmt.Errorf("scope %s: %w", inbound.Shorten(scope), delivery.ErrNoScope)
 	}
@@ -205,7 +205,7 @@ func (r *Remote) WithScope(ctx context.Context, scope string) (delivery.Audience
 	if err := r.ask.get(ctx, r.uaa+"/Groups?"+query.Encode(), &found); err != nil {
 		return delivery.Audience{}, fmt.Errorf("cannot ask who has scope %s: %w", scope, err)
 	}
-	// Filters do not look at capitals; scopes do.
+	// Filters ignore case; scopes do not.
 	i := slices.IndexFunc(found.Resources, func(g remoteGroup) bool { return g.Name == scope })
 	if i < 0 {
 		return delivery.Audience{}, fmt.Errorf("scope %s: %w", scope, delivery.ErrNoScope)
@@ -213,7 +213,7 @@ func (r *Remote) WithScope(ctx context.Context, scope string) (delivery.Audience
 	return delivery.Audience{People: once(r.members(ctx, found.Resources[i]))}, nil
 }
 
-// members are those of a group, and of the groups in it.
+// members returns the members of a group and of its nested groups.
 func (r *Remote) members(ctx context.Context, g remoteGroup) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := map[string]bool{}
@@ -238,7 +238,7 @@ func (r *Remote) members(ctx context.Context, g remoteGroup) iter.Seq2[string, e
 				return
 			}
 			g = remoteGroup{}
-			// One that was removed meanwhile has no members.
+			// A group that was just deleted has no members.
 			if err := r.ask.get(ctx, r.uaa+"/Groups/"+url.PathEscape(inside[0]), &g); err != nil && !IsMissing(err) {
 				yield("", err)
 				return
@@ -248,7 +248,7 @@ func (r *Remote) members(ctx context.Context, g remoteGroup) iter.Seq2[string, e
 	}
 }
 
-// related is the guid of what something belongs to.
+// related is a relationship: the guid of a parent resource.
 type related struct {
 	Data struct {
 		GUID string `json:"guid"`
@@ -264,8 +264,7 @@ type remotePlace struct {
 	} `json:"relationships"`
 }
 
-// place asks for a space or an organization; missing is what to say if there is
-// none.
+// place requests a space or an organization. It returns missing if that does not exist.
 func (r *Remote) place(ctx context.Context, kind, guid string, missing error) (p remotePlace, err error) {
 	if !goodGUID(guid) {
 		return p, fmt.Errorf("%s: %w", inbound.Shorten(guid), missing)
@@ -288,7 +287,7 @@ func (r *Remote) InSpace(ctx context.Context, guid string) (delivery.Audience, e
 	if err != nil {
 		return delivery.Audience{}, err
 	}
-	// A space without its organization is not the asker's mistake.
+	// A space without its organization is not the caller's mistake.
 	o, err := r.place(ctx, "organizations", s.Relationships.Organization.Data.GUID, delivery.ErrPlatform)
 	if err != nil {
 		return delivery.Audience{}, err
@@ -299,7 +298,7 @@ func (r *Remote) InSpace(ctx context.Context, guid string) (delivery.Audience, e
 	}, nil
 }
 
-// remoteRoles are the roles that requests may name, as the platform does.
+// remoteRoles maps the roles in requests to those of the platform.
 var remoteRoles = map[string]string{
 	delivery.RoleManager: "organization_manager", delivery.RoleAuditor: "organization_auditor", delivery.RoleBilling: "organization_billing_manager",
 }
@@ -317,8 +316,9 @@ func (r *Remote) InOrg(ctx context.Context, guid, role string) (delivery.Audienc
 	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: once(r.holders(ctx, chosen))}, nil
 }
 
-// holders are who has the chosen roles. The addresses of further pages are made
-// here and not taken from the answer: a token goes where the settings say.
+// holders returns the users with the chosen roles. It builds the URLs of further pages
+// itself and ignores those in responses, so that the token is sent only to configured
+// servers.
 func (r *Remote) holders(ctx context.Context, chosen url.Values) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		chosen.Set("per_page", strconv.Itoa(rolesPage))

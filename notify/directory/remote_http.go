@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Bounds of what a foreign platform may answer.
+// Limits of the responses of a remote platform.
 const (
 	maxAnswer     = 32 << 20 // bytes
 	remoteTimeout = 30 * time.Second
@@ -21,23 +21,23 @@ const (
 )
 
 const (
-	// earlier is how long before its end a token is used no more: the answer takes
-	// its time, and clocks differ.
+	// earlier is how long before its expiry a token is no longer used: requests take
+	// time, and clocks differ.
 	earlier = 30 * time.Second
-	// maxTokenLife bounds what a server says of its tokens.
+	// maxTokenLife limits the lifetime that a server reports for its tokens.
 	maxTokenLife = 24 * time.Hour
 )
 
-// errToken is an authorization server that gives no token.
+// errToken means that the authorization server returned no token.
 var errToken = errors.New("cannot get a token")
 
-// answered is a status that nobody wanted.
+// answered is the error for an unexpected status.
 type answered struct{ status int }
 
 func (a *answered) Error() string { return fmt.Sprintf("status %d", a.status) }
 
-// RemoteClient asks foreign servers. It follows no redirect: what it sends is for
-// whom the settings name, and for nobody else.
+// RemoteClient returns a client for remote servers. It follows no redirects, so that it
+// sends credentials only to configured servers.
 func RemoteClient(trust *tls.Config) *http.Client {
 	return &http.Client{
 		Timeout: remoteTimeout,
@@ -49,7 +49,7 @@ func RemoteClient(trust *tls.Config) *http.Client {
 	}
 }
 
-// RemoteURL checks the address of a server and takes the slash from its end.
+// RemoteURL checks the URL of a server and removes a slash at the end.
 func RemoteURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -58,14 +58,14 @@ func RemoteURL(s string) (string, error) {
 	return strings.TrimRight(s, "/"), nil
 }
 
-// asker asks a foreign platform in the name of the service, with a token that it
-// keeps for as long as it lasts.
+// asker sends requests to a remote platform. It uses a token of the service until the
+// token expires.
 type asker struct {
 	client     *http.Client
 	uaa        string
 	id, secret string
 
-	turn    chan struct{} // holds one: whoever took it may use what follows
+	turn    chan struct{} // capacity 1: a mutex for the fields below
 	token   string
 	expires time.Time
 }
@@ -76,8 +76,8 @@ func newAsker(c RemoteConfig, uaa string) *asker {
 	return a
 }
 
-// get reads the answer at an address into out. A token that is refused before its
-// time was taken back: another one is tried, once.
+// get reads the response of a URL into out. A token that is refused before it expires
+// was revoked: get tries once more with a new token.
 func (a *asker) get(ctx context.Context, address string, out any) error {
 	err := a.getOnce(ctx, address, out)
 	if s, ok := errors.AsType[*answered](err); ok && s.status == http.StatusUnauthorized && !errors.Is(err, errToken) {
@@ -103,8 +103,7 @@ func (a *asker) getOnce(ctx context.Context, address string, out any) error {
 	return err
 }
 
-// access is a token that is good for a while. Who comes while one is fetched waits
-// for that one.
+// access returns a valid token. Concurrent callers wait for the same token.
 func (a *asker) access(ctx context.Context) (string, error) {
 	select {
 	case <-a.turn:
@@ -141,7 +140,7 @@ func (a *asker) access(ctx context.Context) (string, error) {
 	return a.token, nil
 }
 
-// forget drops a token that was refused, unless there is another already.
+// forget drops a refused token, unless there is already a new one.
 func (a *asker) forget(ctx context.Context, token string) {
 	select {
 	case <-a.turn:
@@ -154,21 +153,21 @@ func (a *asker) forget(ctx context.Context, token string) {
 	a.turn <- struct{}{}
 }
 
-// Exchange sends a request and reads the JSON of a 200 into out. What a server
-// says besides is not repeated: nobody knows what it holds.
+// Exchange sends a request and reads the JSON of a 200 response into out. Its errors do
+// not include other responses, whose content is unknown.
 func Exchange(client *http.Client, req *http.Request, out any) error {
 	req.Header.Set("Accept", "application/json")
 	said := req.Method + " " + req.URL.Path
 	resp, err := client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // the address is long, and told already
+			err = u.Err // the message already has the address
 		}
 		return fmt.Errorf("%s: %w", said, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		// Read to its end the connection can be used again.
+		// Read to the end, so that the connection can be reused.
 		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 		return fmt.Errorf("%s: %w", said, &answered{resp.StatusCode})
 	}

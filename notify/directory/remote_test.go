@@ -15,20 +15,21 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
-// elsewhere is a platform in a few maps, in the shapes of the API and of the
-// authorization server.
+// elsewhere is a fake platform with the formats of the API and of the authorization
+// server.
 type elsewhere struct {
 	*httptest.Server
-	mu      sync.Mutex // guards what follows
-	tokens  int        // given so far
+	mu      sync.Mutex // guards the fields below
+	tokens  int        // number of tokens issued
 	revoked bool       // the first token is refused
 	life    int        // of tokens, in seconds
 	asked   []string
-	answers map[string]string // by path; others are made from the rest
+	answers map[string]string // by path (other paths have generated responses)
 	status  map[string]int    // by path
-	users   []string          // of the UAA; a name with a dash in front is not active
+	users   []string          // of the UAA (a name with a leading dash is inactive)
 	roles   [][2]string       // type and user
 }
 
@@ -41,7 +42,7 @@ func newElsewhere(t testing.TB) *elsewhere {
 
 func (e *elsewhere) remote(t testing.TB) *Remote {
 	t.Helper()
-	return must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa/", ClientID: "service", ClientSecret: "s3cr3t"}))(t)
+	return testkit.Must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa/", ClientID: "service", ClientSecret: "s3cr3t"}))(t)
 }
 
 func (e *elsewhere) serve(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +86,7 @@ func (e *elsewhere) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listUsers gives two at once, however many were asked for.
+// listUsers returns pages of two users, whatever size is requested.
 func (e *elsewhere) listUsers(w http.ResponseWriter, q url.Values) {
 	start, _ := strconv.Atoi(q.Get("startIndex"))
 	from := min(start-1, len(e.users))
@@ -96,7 +97,7 @@ func (e *elsewhere) listUsers(w http.ResponseWriter, q url.Values) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"totalResults": len(e.users), "resources": page})
 }
 
-// listRoles gives two at once, and a next page that is somebody else's.
+// listRoles returns pages of two roles, and a next page on a foreign server.
 func (e *elsewhere) listRoles(w http.ResponseWriter, q url.Values) {
 	var found []any
 	for _, r := range e.roles {
@@ -142,8 +143,8 @@ const (
 	theOrg   = `{"guid":"o1","name":"local"}`
 )
 
-// Everybody is found on all pages, once; who is not active is left out; and one
-// token does for all of it.
+// Users on all pages are found once, inactive users are left out, and one token is
+// enough for all requests.
 func TestRemotePeople(t *testing.T) {
 	e := newElsewhere(t)
 	e.users = []string{"ann", "-bob", "cid", "ann", "dee"}
@@ -206,7 +207,7 @@ func TestRemoteUser(t *testing.T) {
 	}
 }
 
-// A token is renewed when its time is over, and when it is refused before.
+// A token is renewed when it expires, and when it is refused earlier.
 func TestRemoteToken(t *testing.T) {
 	t.Run("revoked", func(t *testing.T) {
 		e := newElsewhere(t)
@@ -231,7 +232,7 @@ func TestRemoteToken(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		e := newElsewhere(t)
 		e.answers["/v3/spaces/s1"] = theSpace
-		r := must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa", ClientID: "service", ClientSecret: "wr0ng"}))(t)
+		r := testkit.Must(NewRemote(RemoteConfig{API: e.URL, UAA: e.URL + "/uaa", ClientID: "service", ClientSecret: "wr0ng"}))(t)
 		_, err := r.InSpace(t.Context(), "s1")
 		if err == nil || errors.Is(err, delivery.ErrPlatform) || strings.Contains(err.Error(), "wr0ng") || !strings.Contains(err.Error(), "cannot get a token as client service") {
 			t.Errorf("error = %v", err)
@@ -242,14 +243,14 @@ func TestRemoteToken(t *testing.T) {
 	})
 }
 
-// What is not there, what fails and what makes no sense are told apart.
+// Missing resources, failures and malformed responses give different errors.
 func TestRemoteTrouble(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		status map[string]int
 		body   map[string]string
 		ask    func(ctx context.Context, r *Remote) error
-		want   error // nil: any that is no answer about a place
+		want   error // nil: any other error
 	}{
 		{"no space", nil, nil, inSpace, delivery.ErrNoSpace},
 		{"no org", nil, nil, inOrg, delivery.ErrNoOrg},
@@ -307,7 +308,7 @@ func inOrg(ctx context.Context, r *Remote) error     { return drained(r.InOrg(ct
 func everyone(ctx context.Context, r *Remote) error  { return drained(r.Everyone(ctx)) }
 func withScope(ctx context.Context, r *Remote) error { return drained(r.WithScope(ctx, "a.b")) }
 
-// A scope cannot become another filter.
+// A scope cannot inject another filter.
 func TestRemoteScopeInFilter(t *testing.T) {
 	e := newElsewhere(t)
 	for _, scope := range []string{`a" or displayName pr or displayName eq "b`, `a\`, "", "a\nb"} {

@@ -1,2 +1,2 @@
-// Package inbox keeps mails instead of sending them, and shows them on a web page.
+// Package inbox stores mails instead of sending them. It shows them on a web page.
 package inbox

@@ -13,41 +13,41 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ErrNoMail is a mail that the inbox does not have, or no more.
+// ErrNoMail is returned for a mail that the inbox does not have, or no longer has.
 var ErrNoMail = errors.New("mail could not be found")
 
-// The size of the inbox. When one of them is reached the oldest mails go.
+// The size limits of the inbox. When one is reached, the oldest mails are dropped.
 const (
 	defaultInboxMails = 20000
 	defaultInboxBytes = 64 << 20
 )
 
-// inboxPiece is how many mails are read at a time.
+// inboxPiece is the number of mails that are read at a time.
 const inboxPiece = 500
 
-// Inbox is a Post that keeps the newest mails instead of sending them, so that
-// they can be read where there is no mail server.
+// Inbox is a Post that stores the newest mails instead of sending them, so that users
+// can read them without a mail server.
 //
 //	Send (several) ─▶ one transaction ─▶ heads, bodies ─▶ List, Get, Wait
 type Inbox struct {
 	db     *store.DB
-	heads  *store.Bucket[Kept] // without the bodies, which a list does not read
+	heads  *store.Bucket[Kept] // without the bodies, which a list does not need
 	bodies *store.Bucket[mailBody]
 
 	maxMails int
 	maxBytes int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending []*arrival
-	busy    bool          // somebody is writing
-	news    chan struct{} // closed when a mail comes
+	busy    bool          // a goroutine is writing
+	news    chan struct{} // closed when a mail arrives
 
-	size *inboxSize // of whoever is writing; nil: not counted yet
+	size *inboxSize // used by the writing goroutine; nil: not counted yet
 }
 
-// Kept is a mail in the inbox.
+// Kept is a stored mail.
 type Kept struct {
-	Seq  uint64 `json:"seq"`  // counts the mails that ever came
+	Seq  uint64 `json:"seq"`  // counts all mails that ever arrived
 	Size int    `json:"size"` // of the bodies
 	delivery.Mail
 }
@@ -63,15 +63,15 @@ type inboxSize struct {
 	last  uint64
 }
 
-// arrival is a mail that waits to be written.
+// arrival is a mail that waits to be stored.
 type arrival struct {
 	mail delivery.Mail
 	done chan error
 }
 
-// Filter chooses mails. Empty fields choose all.
+// Filter selects mails. Empty fields select all.
 type Filter struct {
-	To      string // the address, without regard to capitals, or the user's guid
+	To      string // the address, ignoring case, or the user's guid
 	Kind    string
 	Subject string // a part of it
 	After   uint64 // only newer ones, by Seq
@@ -84,7 +84,7 @@ func (f Filter) chooses(k Kept) bool {
 		strings.Contains(k.Subject, f.Subject)
 }
 
-// New returns the inbox that lives in db.
+// New returns the inbox that is stored in db.
 func New(db *store.DB) *Inbox {
 	i := &Inbox{
 		db:     db,
@@ -96,8 +96,8 @@ func New(db *store.DB) *Inbox {
 	return i
 }
 
-// Send keeps a mail. One that is there already is not kept twice. Mails that come
-// at the same time are written together.
+// Send stores a mail. A mail that is already stored is not stored twice. Mails that
+// arrive at the same time are written together.
 func (i *Inbox) Send(_ context.Context, m delivery.Mail) error {
 	if _, err := delivery.Address(m.To); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (i *Inbox) Send(_ context.Context, m delivery.Mail) error {
 	return <-a.done
 }
 
-// List returns up to limit of the mails that f chooses, the newest first, without
-// their bodies; limit 0: all.
+// List returns up to limit of the mails that match f, newest first, without their
+// bodies. With limit 0, it returns all.
 func (i *Inbox) List(f Filter, limit int) ([]Kept, error) {
 	all, err := i.heads.All()
 	if err != nil {
@@ -145,8 +145,8 @@ func (i *Inbox) Get(id string) (k Kept, err error) {
 	return k, err
 }
 
-// Wait returns the oldest mail that f chooses, which may be there already. It
-// waits no longer than limit, and then returns ErrNoMail.
+// Wait returns the oldest mail that matches f, which can already exist. It waits at
+// most for limit, and then returns ErrNoMail.
 func (i *Inbox) Wait(ctx context.Context, f Filter, limit time.Duration) (Kept, error) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -166,8 +166,8 @@ func (i *Inbox) Wait(ctx context.Context, f Filter, limit time.Duration) (Kept, 
 	}
 }
 
-// oldest finds the first mail that f chooses, and lets f begin after what it has
-// seen.
+// oldest returns the first mail that matches f. It updates f to start after the mails
+// it has checked.
 func (i *Inbox) oldest(f *Filter) (k Kept, err error) {
 	err = i.db.View(func(tx *store.Tx) error {
 		for {
@@ -214,7 +214,7 @@ func (i *Inbox) tell() {
 	i.news = make(chan struct{})
 }
 
-// write keeps what waits, until nothing does.
+// write stores waiting mails until there are none.
 func (i *Inbox) write() {
 	for {
 		i.mu.Lock()
@@ -232,8 +232,8 @@ func (i *Inbox) write() {
 	}
 }
 
-// keep writes mails in one transaction, and makes room for them. It is called by
-// one goroutine at a time.
+// keep stores mails in one transaction and drops old ones. Only one goroutine calls it
+// at a time.
 func (i *Inbox) keep(batch []*arrival) error {
 	var after inboxSize
 	err := i.db.Update(func(tx *store.Tx) (err error) {
@@ -254,7 +254,7 @@ func (i *Inbox) keep(batch []*arrival) error {
 	return nil
 }
 
-// measured is how much there is. It is counted once.
+// measured returns the size of the inbox. It counts only once.
 func (i *Inbox) measured(tx *store.Tx) (s inboxSize, err error) {
 	if i.size != nil {
 		return *i.size, nil

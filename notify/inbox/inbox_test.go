@@ -37,7 +37,7 @@ func ids(ks []Kept) (out []string) {
 
 func TestInboxKeeps(t *testing.T) {
 	i := newInbox(t)
-	keep(t, i, sampleMail(1), sampleMail(2), sampleMail(1)) // the first comes again, as mails may
+	keep(t, i, sampleMail(1), sampleMail(2), sampleMail(1)) // the first one is sent twice, which can happen
 	ks, err := i.List(Filter{}, 0)
 	if err != nil || !slices.Equal(ids(ks), []string{"id-2", "id-1"}) {
 		t.Fatalf("List = %v, %v; want the newest first, each once", ids(ks), err)
@@ -88,8 +88,8 @@ func TestInboxFilter(t *testing.T) {
 	}
 }
 
-// The oldest mails make room, by number and by size; numbers go on, also after a
-// restart.
+// The oldest mails are dropped, by number and by size. The numbering continues, even
+// after a restart.
 func TestInboxBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dew.db")
 	db := openDB(t, path)

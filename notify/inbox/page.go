@@ -16,26 +16,26 @@ import (
 	"time"
 )
 
-// Page shows the inbox in a browser, to whoever has opened a link to it.
+// Page shows the inbox in a browser, to users who opened a link to it.
 //
 //	Link ─▶ GET /inbox?code=… ─▶ cookie ─▶ GET /inbox, /inbox/{id}, /inbox/{id}/html in a frame
 //
-// A code is good once and for a few minutes, the cookie it is changed into until
-// the daemon ends. What senders wrote as HTML is shown in a frame of its own
-// origin, without scripts, forms or anything from elsewhere.
+// A code is valid once and for a few minutes. It is exchanged for a cookie, which is
+// valid until the daemon exits. The HTML of senders is shown in a frame with a separate
+// origin, without scripts, forms or external resources.
 type Page struct {
 	inbox  *Inbox
 	base   string // URL of the page
-	path   string // that cookies are for
+	path   string // for cookies
 	secure bool
 	log    *slog.Logger
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	codes    []ticket
 	sessions []ticket
 }
 
-// ticket is a code or a cookie, as a hash: the secret itself is nowhere.
+// ticket is the hash of a code or a cookie. The secret itself is not stored.
 type ticket struct {
 	hash [sha256.Size]byte
 	till time.Time
@@ -44,16 +44,16 @@ type ticket struct {
 const (
 	codeLife    = 5 * time.Minute
 	sessionLife = 12 * time.Hour
-	maxTickets  = 100 // of each kind; the oldest goes
+	maxTickets  = 100 // of each kind; the oldest is dropped
 	pageMails   = 200
 	cookieName  = "dew_inbox"
 )
 
-// Strict rules for what a browser may do with the answers.
+// Content security policies of the responses.
 const (
 	pagePolicy = "default-src 'none'; style-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	// The frame's document has no origin, runs nothing and fetches nothing; only
-	// styles that are in it count.
+	// The frame's document has no origin, runs no scripts and loads nothing. Only
+	// inline styles apply.
 	framePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox"
 )
 
@@ -67,7 +67,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
 }).Parse(pageHTML))
 
-// NewPage makes the page; publicURL is that of the notification service.
+// NewPage creates the page. publicURL is the URL of the notification service.
 func NewPage(inbox *Inbox, publicURL string, log *slog.Logger) (*Page, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -77,7 +77,7 @@ func NewPage(inbox *Inbox, publicURL string, log *slog.Logger) (*Page, error) {
 	return &Page{inbox: inbox, base: u.String(), path: u.Path, secure: u.Scheme == "https", log: log}, nil
 }
 
-// Link is the address of the page with a code that is good once.
+// Link returns the URL of the page with a code that is valid once.
 func (p *Page) Link() (string, error) {
 	code := rand.Text()
 	p.mu.Lock()
@@ -86,13 +86,13 @@ func (p *Page) Link() (string, error) {
 	return p.base + "?code=" + url.QueryEscape(code), nil
 }
 
-// admit adds a ticket for a secret and drops those that are too many.
+// admit adds a ticket for a secret and drops the oldest above the limit.
 func admit(ts []ticket, secret string, till time.Time) []ticket {
 	ts = append(ts, ticket{hash: sha256.Sum256([]byte(secret)), till: till})
 	return ts[max(0, len(ts)-maxTickets):]
 }
 
-// find is the place of a secret that is still good, or -1.
+// find returns the index of a valid secret, or -1.
 func find(ts []ticket, secret string) int {
 	hash, now := sha256.Sum256([]byte(secret)), time.Now()
 	for i, t := range ts {
@@ -103,7 +103,7 @@ func find(ts []ticket, secret string) int {
 	return -1
 }
 
-// redeem changes a code into a session; false: it is no good.
+// redeem exchanges a code for a session. It returns false if the code is not valid.
 func (p *Page) redeem(code string) (session string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,13 +127,13 @@ func (p *Page) known(r *http.Request) bool {
 	return find(p.sessions, c.Value) >= 0
 }
 
-// Handler answers for /inbox and what is below it.
+// Handler returns the handler of /inbox and the paths below it.
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /inbox", p.list)
 	mux.HandleFunc("GET /inbox/style.css", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		_, _ = w.Write([]byte(pageCSS)) // a browser that hung up is its own business
+		_, _ = w.Write([]byte(pageCSS)) // the browser may have disconnected
 	})
 	mux.HandleFunc("GET /inbox/{id}", p.show)
 	mux.HandleFunc("GET /inbox/{id}/html", p.frame)
@@ -157,7 +157,7 @@ func (p *Page) Handler() http.Handler {
 	})
 }
 
-// enter lets a browser in, and takes the code out of its address.
+// enter starts a session for a browser, and removes the code from its URL.
 func (p *Page) enter(w http.ResponseWriter, r *http.Request, code string) {
 	session, ok := p.redeem(code)
 	if !ok {
@@ -171,10 +171,10 @@ func (p *Page) enter(w http.ResponseWriter, r *http.Request, code string) {
 	http.Redirect(w, r, p.path, http.StatusSeeOther)
 }
 
-// pageData is what the template shows.
+// pageData is the data of the template.
 type pageData struct {
 	Path    string
-	Message string // instead of everything else
+	Message string // if set, shown instead of everything else
 	Mails   []Kept
 	Mail    *Kept
 	Older   int
@@ -199,7 +199,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 	p.write(w, http.StatusOK, pageData{Mail: &k})
 }
 
-// frame is the HTML of a mail, as it was sent, under rules that make it a picture.
+// frame serves the HTML of a mail unchanged, under a policy that blocks all activity.
 func (p *Page) frame(w http.ResponseWriter, r *http.Request) {
 	k, err := p.inbox.Get(r.PathValue("id"))
 	if err != nil {
@@ -209,7 +209,7 @@ func (p *Page) frame(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", framePolicy)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(k.HTML)))
-	_, _ = w.Write([]byte(k.HTML)) // a browser that hung up is its own business
+	_, _ = w.Write([]byte(k.HTML)) // the browser may have disconnected
 }
 
 func (p *Page) fail(w http.ResponseWriter, err error) {
@@ -235,5 +235,5 @@ func (p *Page) write(w http.ResponseWriter, status int, d pageData) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(b.String())) // a browser that hung up is its own business
+	_, _ = w.Write([]byte(b.String())) // the browser may have disconnected
 }

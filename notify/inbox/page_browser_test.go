@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// A real browser shows the mail, and nothing that a sender wrote runs or asks for
-// anything.
+// A real browser shows the mail. Nothing in the sender's HTML runs or sends a request.
 func TestPageInBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -49,7 +48,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	dump(w.url + "/open")
 	select {
-	case <-w.evil: // the browser may have gone before the server has read what it asked for
+	case <-w.evil: // the browser can exit before the server has read its request
 	case <-time.After(time.Minute):
 		t.Error("without rules the mail is as harmless: this test proves nothing")
 	}

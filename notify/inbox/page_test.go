@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// evilHTML is what a sender may write.
+// evilHTML is hostile HTML of a sender.
 const evilHTML = `<html><head><script>document.title='ran'</script><meta http-equiv="refresh" content="0;url=/evil"></head>
 <body onload="document.title='ran'"><h1 id=h>Hello</h1><img src="/evil"><img src=x onerror="fetch('/evil')"><script src="/evil"></script>
 <iframe src="/evil"></iframe><form action="/evil"><button>x</button></form><link rel=stylesheet href="/evil">
@@ -22,7 +22,7 @@ type pageWorld struct {
 	inbox *Inbox
 	page  *Page
 	url   string
-	evil  chan string // what a mail made somebody ask for
+	evil  chan string // requests that a mail caused
 }
 
 func newPageWorld(t testing.TB) *pageWorld {
@@ -30,14 +30,14 @@ func newPageWorld(t testing.TB) *pageWorld {
 	w := &pageWorld{t: t, inbox: newInbox(t), evil: make(chan string, 100)}
 	var handler http.Handler
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/enter" { // with a session, wherever one likes
+		if r.URL.Path == "/enter" { // starts a session and redirects to any path
 			code, _ := strings.CutPrefix(w.link(), w.url+"/notify/inbox?code=")
 			session, _ := w.page.redeem(code)
 			http.SetCookie(rw, &http.Cookie{Name: cookieName, Value: session, Path: "/notify/inbox", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 			http.Redirect(rw, r, "/notify/inbox/"+r.FormValue("to"), http.StatusSeeOther)
 			return
 		}
-		if r.URL.Path == "/open" { // as it would be without rules
+		if r.URL.Path == "/open" { // without the policy
 			_, _ = rw.Write([]byte(evilHTML))
 			return
 		}
@@ -96,7 +96,7 @@ func (w *pageWorld) get(c *http.Client, url string, want int) (string, http.Head
 	return b.String(), resp.Header
 }
 
-// A link opens once; without one everything is closed.
+// A link works once; without a link, all pages are refused.
 func TestPageDoor(t *testing.T) {
 	w := newPageWorld(t)
 	keep(t, w.inbox, sampleMail(1))
@@ -134,8 +134,7 @@ func TestPageTicketsEnd(t *testing.T) {
 	}
 }
 
-// The rules that browsers obey stand on every answer; those of the frame forbid
-// scripts.
+// Every response has the content security policy; that of the frame forbids scripts.
 func TestPageRules(t *testing.T) {
 	w := newPageWorld(t)
 	m := sampleMail(1)

@@ -1,3 +1,3 @@
-// Package render fills in the templates of mails, with bounds for what a template and
-// the sender's HTML can cost.
+// Package render fills in the templates of mails. It limits the resources that a
+// template and the sender's HTML can use.
 package render

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Reading a page makes a copy of every formatting element that was left open for
-// each paragraph after it, so a small page can take the memory of the whole
-// machine. costly refuses such pages before anybody reads them.
+// The HTML parser copies every formatting element that was left open for each following
+// paragraph. So a small page can use the memory of the whole machine. costly refuses
+// such pages before they are parsed.
 const (
-	maxPageCost = 256 << 20 // bytes that the copies may take at most
+	maxPageCost = 256 << 20 // maximum bytes of the copies
 	nodeCost    = 160       // bytes of one copy
 	attrCost    = 48        // and of each of its attributes
-	maxRoots    = 32        // html and body tags, whose attributes are joined each time
-	// maxTwins is how many elements of the same kind a parser keeps open, and
+	maxRoots    = 32        // html and body tags, whose attributes are merged each time
+	// maxTwins is how many elements of the same kind a parser leaves open, and
 	// maxAnchors how many links.
 	maxTwins   = 3
 	maxAnchors = 52
-	maxParts   = 4 << 20 // bytes of a page that was read
+	maxParts   = 4 << 20 // bytes of a parsed page
 )
 
 var errCostlyPage = errors.New("the html leaves too many elements open")
@@ -27,8 +27,8 @@ var errCostlyPage = errors.New("the html leaves too many elements open")
 const formatting = `a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u`
 
 var (
-	// inlineTag is a tag that neither changes how what follows is read, nor hides
-	// anything.
+	// inlineTag matches a tag that neither changes how the following text is parsed,
+	// nor hides anything.
 	inlineTag = regexp.MustCompile(`(?i)^<(/?)(` + formatting + `|br|img|span|sub|sup|wbr)` +
 		"((?:\\s+[^\\s\"'<>/=`]+(?:\\s*=\\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\\s\"'<>`]+))?)*)\\s*/?>")
 	formattingName = regexp.MustCompile(`(?i)^(?:` + formatting + `)$`)
@@ -36,25 +36,25 @@ var (
 	rootTag        = regexp.MustCompile(`(?i)^<(?:html|body)[\s/>]`)
 )
 
-// openTag is a formatting element that may be open.
+// openTag is a formatting element that can be open.
 type openTag struct {
 	name, text string
 	cost       int
 }
 
-// pageCost counts what reading a page may take. It never takes an element for
-// closed that a parser may see open: only an end tag that follows its start tag
-// with nothing but text and simple tags between them counts.
+// pageCost counts the cost of parsing a page. It never counts an element as closed that
+// a parser may see as open. An end tag counts only if there are just text and simple
+// tags between it and its start tag.
 type pageCost struct {
-	fresh []openTag      // an end tag may still close them
-	stuck map[string]int // the others, how many of the same text
-	links int            // of them
-	open  int            // cost of one copy of all
+	fresh []openTag      // an end tag can still close them
+	stuck map[string]int // the others, with the number of elements with the same text
+	links int            // number of links
+	open  int            // cost of one copy of all open elements
 	total int
 	roots int
 }
 
-// costly returns an error for a page that would take too much to be read.
+// costly returns an error for a page that is too expensive to parse.
 func costly(page string) error {
 	c := &pageCost{stuck: map[string]int{}}
 	for rest := page; ; {
@@ -64,7 +64,7 @@ func costly(page string) error {
 		}
 		rest = rest[at:]
 		c.see(rest[:tagEnd(rest)], len(page))
-		// Both the tag and the text behind it may be copied for.
+		// Copies can be made for both the tag and the text after it.
 		if c.total += 2 * c.open; c.total > maxPageCost || c.roots > maxRoots {
 			return errCostlyPage
 		}
@@ -72,7 +72,7 @@ func costly(page string) error {
 	}
 }
 
-// tagEnd is where a simple tag at the beginning of text would end.
+// tagEnd returns where a simple tag at the start of text would end.
 func tagEnd(text string) int {
 	end := strings.IndexAny(text[1:], "<>")
 	if end < 0 {
@@ -81,7 +81,7 @@ func tagEnd(text string) int {
 	return end + 2
 }
 
-// see counts the tag at the beginning of text.
+// see counts the tag at the start of text.
 func (c *pageCost) see(text string, size int) {
 	m := inlineTag.FindStringSubmatch(text)
 	if m == nil {
@@ -90,7 +90,7 @@ func (c *pageCost) see(text string, size int) {
 			c.roots++
 		}
 		if f := formattingTag.FindStringSubmatch(text); f != nil {
-			// How many attributes it has is anybody's guess.
+			// The number of attributes is unknown.
 			c.open += nodeCost + attrCost*size/2
 		}
 		return
@@ -118,7 +118,7 @@ func (c *pageCost) shut(name string) {
 	}
 }
 
-// stick takes all elements for open from now on.
+// stick counts all elements as open from now on.
 func (c *pageCost) stick() {
 	for _, t := range c.fresh {
 		c.open -= t.cost
@@ -127,8 +127,8 @@ func (c *pageCost) stick() {
 	c.fresh = c.fresh[:0]
 }
 
-// keep counts an element that stays open, unless a parser would drop it for its
-// twins.
+// keep counts an element that stays open, unless a parser would drop it because of its
+// duplicates.
 func (c *pageCost) keep(t openTag) {
 	if c.stuck[t.text] >= maxTwins || t.name == "a" && c.links >= maxAnchors {
 		return

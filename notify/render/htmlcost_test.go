@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// bombs are small pages that would take a gigabyte and more to be read.
+// bombs returns small pages that would need a gigabyte or more to parse.
 func bombs() map[string]string {
 	many := func(format string, n int) string {
 		var b strings.Builder

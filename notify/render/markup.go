@@ -13,7 +13,8 @@ import (
 	"github.com/dewrun/dew/notify/delivery"
 )
 
-// Placeholders is what templates are filled in with. The names are the service's.
+// Placeholders has the values of the placeholders in templates. The names are those of
+// Cloud Foundry's notification service.
 type Placeholders struct {
 	From, ReplyTo, To string
 	Subject           string
@@ -37,8 +38,8 @@ type Placeholders struct {
 	Domain            string
 }
 
-// Escape returns the placeholders for a page: what people wrote as text becomes
-// text there, too. What the sender wrote as HTML stays as it is, and so do ids.
+// Escape returns the placeholders for an HTML page: plain text is escaped. The sender's
+// HTML and ids are unchanged.
 func Escape(p Placeholders) Placeholders {
 	for _, v := range []*string{
 		&p.From, &p.To, &p.ReplyTo, &p.Subject, &p.Text, &p.KindDescription, &p.SourceDescription, &p.ClientID,
@@ -49,7 +50,7 @@ func Escape(p Placeholders) Placeholders {
 	return p
 }
 
-// size is how many bytes all of them have, about as they are printed.
+// size returns the approximate size of all values in bytes, as they are printed.
 func (p Placeholders) size() int {
 	n := namesSize + htmlSize(p.HTMLComponents)
 	for _, v := range []string{
@@ -62,20 +63,20 @@ func (p Placeholders) size() int {
 	return n
 }
 
-// namesSize is more than the names of the placeholders have.
+// namesSize is more than the total length of the placeholder names.
 const namesSize = 512
 
 func htmlSize(h delivery.HTML) int {
 	return namesSize + len(h.Doctype) + len(h.Head) + len(h.BodyAttributes) + len(h.BodyContent)
 }
 
-// Document puts a page around a body, with what the sender's own page had.
+// Document returns a page with this body and with the other parts of the sender's page.
 func Document(parts delivery.HTML, body string) string {
 	return fmt.Sprintf("%s\n<head>%s</head>\n<html>\n\t<body %s>\n\t\t%s\n\t</body>\n</html>",
 		parts.Doctype, parts.Head, parts.BodyAttributes, body)
 }
 
-// OneLine keeps a text from being more than one line of a header.
+// OneLine makes a text fit into one header line.
 func OneLine(s string) string {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
@@ -83,7 +84,8 @@ func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, unicode.IsControl), " ")
 }
 
-// SplitHTML takes a sender's page apart. What has no body has no content.
+// SplitHTML splits a sender's page into its parts. Without a body, the content is
+// empty.
 func SplitHTML(page string) (delivery.HTML, error) {
 	if strings.TrimSpace(page) == "" {
 		return delivery.HTML{}, nil
@@ -116,7 +118,7 @@ func SplitHTML(page string) (delivery.HTML, error) {
 	return parts, err
 }
 
-// elements are the children of a node with a name.
+// elements returns the child elements of a node with this name.
 func elements(node *html.Node, name string) iter.Seq[*html.Node] {
 	return func(yield func(*html.Node) bool) {
 		for child := range node.ChildNodes() {
@@ -140,7 +142,7 @@ func doctype(page string) string {
 	return "<!DOCTYPE" + kind + ">"
 }
 
-// attributes writes the attributes of an element, so that none can end the tag.
+// attributes formats the attributes of an element so that none can close the tag.
 func attributes(node *html.Node) string {
 	var out []string
 	for _, a := range node.Attr {
@@ -149,7 +151,7 @@ func attributes(node *html.Node) string {
 	return strings.Join(out, " ")
 }
 
-// inner writes what is inside of an element.
+// inner returns the HTML inside an element.
 func inner(node *html.Node) (string, error) {
 	var b strings.Builder
 	for child := range node.ChildNodes() {

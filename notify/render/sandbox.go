@@ -12,25 +12,25 @@ import (
 	"github.com/dewrun/dew/notify/delivery"
 )
 
-// Bounds of what one part of a template may take to be filled in.
+// Limits for the rendering of one part of a template.
 const (
-	maxSteps  = 1000      // turns of loops and calls of templates
-	maxWork   = 1_000_000 // and of what they may do, as actions
-	minAction = 8         // bytes of a template for one action at least
-	MaxOutput = 4 << 20   // bytes of the result, and of what functions make on the way
+	maxSteps  = 1000      // loop iterations and template calls
+	maxWork   = 1_000_000 // actions that they can run in total
+	minAction = 8         // minimum bytes of template source per action
+	MaxOutput = 4 << 20   // bytes of the result, and of intermediate results of functions
 	maxWidth  = 3         // digits of a width in a format
 )
 
-// errCostly is a template that takes too much.
+// errCostly is the error for a template that uses too many resources.
 var errCostly = errors.New("the template takes too much to fill in")
 
-// budget is what is left for one execution of a template.
+// budget is the remaining resources for one execution of a template.
 type budget struct {
 	steps, work, made, written int
 	out                        strings.Builder
 }
 
-// Write keeps what a template puts out, up to the bound.
+// Write stores the output of a template, up to the limit.
 func (b *budget) Write(p []byte) (int, error) {
 	if b.written += len(p); b.written > MaxOutput {
 		return 0, fmt.Errorf("%w: it makes more than %d bytes", errCostly, MaxOutput)
@@ -38,8 +38,8 @@ func (b *budget) Write(p []byte) (int, error) {
 	return b.out.Write(p)
 }
 
-// step counts one turn of at most so many actions. It stands at the beginning of
-// every loop and template.
+// step counts one iteration with at most this number of actions. It is inserted at the
+// start of every loop and template.
 func (b *budget) step(actions int) (string, error) {
 	if b.steps++; b.steps > maxSteps {
 		return "", fmt.Errorf("%w: it has more than %d turns", errCostly, maxSteps)
@@ -50,7 +50,7 @@ func (b *budget) step(actions int) (string, error) {
 	return "", nil
 }
 
-// spend counts bytes before a function makes them.
+// spend counts bytes before a function produces them.
 func (b *budget) spend(n int) error {
 	if b.made += n; b.made > MaxOutput {
 		return fmt.Errorf("%w: its functions make more than %d bytes", errCostly, MaxOutput)
@@ -58,7 +58,7 @@ func (b *budget) spend(n int) error {
 	return nil
 }
 
-// bound makes a function of text/template pay before it starts.
+// bound makes a function of text/template count its output before it runs.
 func (b *budget) bound(fn func(args ...any) string, factor int) func(args ...any) (string, error) {
 	return func(args ...any) (string, error) {
 		n := len(args)
@@ -72,8 +72,8 @@ func (b *budget) bound(fn func(args ...any) string, factor int) func(args ...any
 	}
 }
 
-// sizeOf is how many bytes a value may print as. What is no text is small, but
-// for the placeholders as a whole and the parts of a page.
+// sizeOf returns the maximum printed size of a value in bytes. Values other than text
+// are small, except the placeholders as a whole and the parts of a page.
 func sizeOf(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -86,15 +86,15 @@ func sizeOf(v any) int {
 	return 64
 }
 
-// tooWide finds a width in a format that is long, or that comes from elsewhere.
+// tooWide matches a width in a format that is too long or that comes from an argument.
 var tooWide = regexp.MustCompile(fmt.Sprintf(`%%[^a-zA-Z%%]*([0-9]{%d,}|\*)`, maxWidth+1))
 
-// printf is fmt's, with widths that fit a mail.
+// printf is like fmt.Sprintf, with limited widths.
 func (b *budget) printf(format string, args ...any) (string, error) {
 	if tooWide.MatchString(format) {
 		return "", fmt.Errorf("%w: a width in %q has more than %d digits", errCostly, inbound.Shorten(format), maxWidth)
 	}
-	largest := 1000 // of a padded value
+	largest := 1000 // maximum bytes of a padded value
 	for _, a := range args {
 		largest = max(largest, 8*sizeOf(a))
 	}
@@ -118,7 +118,7 @@ func (b *budget) funcs() template.FuncMap {
 	}
 }
 
-// parseTemplate reads one part of a template, whose executions draw on b.
+// parseTemplate parses one part of a template, whose executions use the budget b.
 func parseTemplate(name, source string, b *budget) (*template.Template, error) {
 	t, err := template.New(name).Funcs(b.funcs()).Parse(source)
 	if err != nil {
@@ -138,7 +138,8 @@ func parseTemplate(name, source string, b *budget) (*template.Template, error) {
 	return t, nil
 }
 
-// Check says where one part of a template is wrong, and how.
+// Check returns an error with the place and the reason if one part of a template is
+// invalid.
 func Check(name, source string) error {
 	if _, err := parseTemplate(name, source, &budget{}); err != nil {
 		return errors.New(place(err))
@@ -146,7 +147,7 @@ func Check(name, source string) error {
 	return nil
 }
 
-// countTurns puts a step at the beginning of every loop in a list.
+// countTurns inserts a step at the start of every loop in a list.
 func countTurns(list *tree.ListNode, step tree.Node) {
 	if list == nil {
 		return
@@ -167,7 +168,7 @@ func countTurns(list *tree.ListNode, step tree.Node) {
 	}
 }
 
-// Fill executes one part of a template. One line end at its end is dropped.
+// Fill executes one part of a template. It removes one newline at the end.
 func Fill(name, source string, p Placeholders) (string, error) {
 	b := &budget{}
 	t, err := parseTemplate(name, source, b)
@@ -180,12 +181,12 @@ func Fill(name, source string, p Placeholders) (string, error) {
 	return strings.TrimSuffix(b.out.String(), "\n"), nil
 }
 
-// formOfError is how text/template says where something is wrong.
+// formOfError matches the errors of text/template.
 var formOfError = regexp.MustCompile(`(?s)^template: [^:]*:(\d+)(?::\d+)?: (.*)$`)
 
-// place tells people where a template is wrong, and how.
+// place returns the line and the reason of a template error, for users.
 func place(err error) string {
-	const start, end = 150, 150 // the cause stands at the end
+	const start, end = 150, 150 // the cause is at the end
 	text := err.Error()
 	if m := formOfError.FindStringSubmatch(text); m != nil {
 		text = "line " + m[1] + ": " + m[2]

@@ -14,17 +14,15 @@ import (
 
 	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 const benchMails = 1000
 
-// BenchmarkEnqueue is how many recipients one request takes per second, on disk.
+// BenchmarkEnqueue measures how many recipients of one request are stored per second,
+// on disk.
 func BenchmarkEnqueue(b *testing.B) {
-	db, err := store.Open(filepath.Join(b.TempDir(), "dew.db"), store.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
+	db := testkit.Open(store.Open(filepath.Join(b.TempDir(), "dew.db"), store.Options{}))(b)
 	q, to := delivery.NewQueue(db), people(benchMails)
 	for b.Loop() {
 		if _, err := q.Enqueue(b.Context(), delivery.Notice{Client: "c", Subject: "Hello", Text: "text"}, to); err != nil {
@@ -34,10 +32,10 @@ func BenchmarkEnqueue(b *testing.B) {
 	b.ReportMetric(float64(benchMails*b.N)/b.Elapsed().Seconds(), "recipients/s")
 }
 
-// BenchmarkDeliver is how many mails per second come from the queue on disk to a
-// mail server, beside what a bare loop over as many connections sends to the same
-// server: ratio is what is left of that, ours the share of time that is spent
-// elsewhere.
+// BenchmarkDeliver measures how many mails per second go from the queue on disk to a
+// mail server. It compares that with a bare loop over the same number of connections to
+// the same server. ratio is the share of the bare rate that is reached, ours the share
+// of time that is spent outside of sending.
 func BenchmarkDeliver(b *testing.B) {
 	srv := (&mailServer{}).start(b)
 	var bare, queued time.Duration
@@ -55,8 +53,7 @@ func BenchmarkDeliver(b *testing.B) {
 	b.ReportMetric(max(0, 1-bare.Seconds()/queued.Seconds()), "ours")
 }
 
-// bareLoop sends mails that are made already, over as many connections as the
-// courier has workers.
+// bareLoop sends prepared mails over as many connections as the courier has workers.
 func bareLoop(b *testing.B, address string) time.Duration {
 	b.Helper()
 	s := newSMTP(b, Config{Address: address})
@@ -95,7 +92,7 @@ func bareLoop(b *testing.B, address string) time.Duration {
 	return time.Since(began)
 }
 
-// fromQueue delivers as many messages from a queue that was filled before.
+// fromQueue delivers the same number of messages from a queue that was filled before.
 func fromQueue(b *testing.B, address string) time.Duration {
 	b.Helper()
 	db, err := store.Open(filepath.Join(b.TempDir(), fmt.Sprintf("%d.db", time.Now().UnixNano())), store.Options{})
@@ -120,17 +117,17 @@ func fromQueue(b *testing.B, address string) time.Duration {
 	done := make(chan error, 1)
 	began := time.Now()
 	go func() { done <- c.Run(ctx) }()
-	for {
+	err = testkit.UntilExactly(func() error {
 		left, err := q.Waiting()
-		if err != nil {
-			b.Fatal(err)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d messages are left", left)
 		}
-		if left == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
 	took := time.Since(began)
+	if err != nil {
+		b.Fatal(err)
+	}
 	cancel()
 	if err := <-done; err != nil || logged.Len() > 0 {
 		b.Fatalf("%v\n%s", err, &logged)

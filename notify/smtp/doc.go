@@ -1,2 +1,3 @@
-// Package smtp sends mails to a mail server.
+// Package smtp sends mails to a mail server with SMTP. It reuses connections for
+// several mails.
 package smtp

@@ -18,51 +18,50 @@ import (
 	"github.com/dewrun/dew/notify/delivery"
 )
 
-// TLSUse is how a connection to the mail server is made safe.
+// TLSUse says when a connection to the mail server uses TLS.
 type TLSUse string
 
 // The ways to use TLS.
 const (
-	TLSIfOffered   TLSUse = "if-offered" // STARTTLS where the server can, else without
-	TLSStart       TLSUse = "starttls"   // STARTTLS, or no mail
-	TLSFromOutside TLSUse = "tls"        // before the first word
+	TLSIfOffered   TLSUse = "if-offered" // STARTTLS if the server offers it, otherwise no TLS
+	TLSStart       TLSUse = "starttls"   // STARTTLS is required
+	TLSFromOutside TLSUse = "tls"        // TLS from the start of the connection
 	TLSNone        TLSUse = "none"
 )
 
-// AuthUse is how dew tells the mail server who it is.
+// AuthUse is the authentication method for the mail server.
 type AuthUse string
 
-// The ways to authenticate.
+// The authentication methods.
 const (
 	AuthNone    AuthUse = "none"
-	AuthPlain   AuthUse = "plain" // over TLS only, or on the machine itself
+	AuthPlain   AuthUse = "plain" // over TLS only, or on the local machine
 	AuthCRAMMD5 AuthUse = "cram-md5"
 )
 
-// Config is where mails go.
+// Config configures the mail server.
 type Config struct {
 	Address  string  // host:port
 	TLS      TLSUse  // empty: TLSIfOffered
 	Auth     AuthUse // empty: AuthNone
 	User     string
-	Password string        // the secret of cram-md5, too
+	Password string        // also the secret of cram-md5
 	Trust    *tls.Config   // nil: the machine's certificates
-	Hello    string        // our name; empty: localhost
-	Timeout  time.Duration // of one mail; 0: 15 s
+	Hello    string        // name of this host in HELO (empty: localhost)
+	Timeout  time.Duration // for one mail (0: 15 s)
 }
 
 const (
 	defaultSMTPTimeout = 15 * time.Second
-	// idleLimit is how long a connection waits for the next mail; servers wait
-	// longer.
+	// idleLimit is how long a connection waits for the next mail. Servers wait longer.
 	idleLimit = 10 * time.Second
-	// maxIdle is how many of them wait.
+	// maxIdle is the maximum number of idle connections.
 	maxIdle = delivery.DefaultWorkers
-	// maxMails is how many mails one connection carries: some servers count.
+	// maxMails is the number of mails per connection, because some servers limit it.
 	maxMails = 100
 )
 
-// Client is a Post that hands mails to a mail server. It keeps connections open for
+// Client is a Post that sends mails to a mail server. It leaves connections open for
 // the next mail.
 type Client struct {
 	c     Config
@@ -70,7 +69,7 @@ type Client struct {
 	trust *tls.Config
 	opts  []gomail.Option
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	idle   []*line
 	closed bool
 }
@@ -81,7 +80,7 @@ type line struct {
 	sender *gomail.Client
 	client *smtp.Client
 	mails  int
-	since  time.Time // of the last mail
+	since  time.Time // time of the last mail
 }
 
 // New checks c. It does not connect.
@@ -103,7 +102,7 @@ func New(c Config) (*Client, error) {
 	s := &Client{c: c, host: host, trust: c.trust(host)}
 	s.opts = append(opts, gomail.WithTLSConfig(s.trust),
 		gomail.WithPort(port), gomail.WithTimeout(c.Timeout), gomail.WithHELO(c.Hello),
-		// A mail is four questions. The other two tell nothing new.
+		// A mail needs four commands. NOOP and RSET are not necessary.
 		gomail.WithoutNoop(), gomail.WithoutRset())
 	if _, err := gomail.NewClient(host, s.opts...); err != nil {
 		return nil, fmt.Errorf("cannot use the mail server %s: %w", c.Address, err)
@@ -122,7 +121,7 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// trust is whom to believe that it is the mail server.
+// trust returns the TLS settings to verify the mail server.
 func (c Config) trust(host string) *tls.Config {
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.Trust != nil {
@@ -171,7 +170,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Send hands a mail over.
+// Send sends a mail.
 func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	msg, err := m.Encode()
 	if err != nil {
@@ -181,10 +180,10 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	if err != nil {
 		return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
 	}
-	used := l.mails > 0 // read now: once it is sent the line may be another mail's
+	used := l.mails > 0 // read now: after sending, another mail may use the line
 	err = s.sendOver(ctx, l, msg)
 	if used && hungUp(err) {
-		// It had waited too long for the server's taste, and carried nothing yet.
+		// The server closed the idle connection before anything was sent over it.
 		if l, err = s.dial(ctx); err != nil {
 			return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
 		}
@@ -196,12 +195,12 @@ func (s *Client) Send(ctx context.Context, m delivery.Mail) error {
 	return nil
 }
 
-// sendOver sends over a line and keeps it for the next mail.
+// sendOver sends over a line and keeps it open for the next mail.
 func (s *Client) sendOver(ctx context.Context, l *line, msg *gomail.Msg) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // nothing else ends a talk
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // the only way to abort a transfer
 	defer stop()
 	if err := l.sender.SendWithSMTPClient(l.client, msg); err != nil {
-		_ = l.conn.Close() // it is in the midst of something
+		_ = l.conn.Close() // it may be in the middle of a command
 		return err
 	}
 	l.mails++
@@ -209,7 +208,7 @@ func (s *Client) sendOver(ctx context.Context, l *line, msg *gomail.Msg) error {
 	return nil
 }
 
-// hungUp tells a server that ended the talk before it heard of a mail.
+// hungUp reports whether the server closed the connection before it received a mail.
 func hungUp(err error) bool {
 	var e *gomail.SendError
 	if !errors.As(err, &e) {
@@ -219,7 +218,7 @@ func hungUp(err error) bool {
 	return e.Reason == gomail.ErrConnCheck || e.Reason == gomail.ErrSMTPMailFrom && (e.ErrorCode() == 0 || e.ErrorCode() == closing)
 }
 
-// Check connects and says goodbye.
+// Check connects to the server and disconnects.
 func (s *Client) Check(ctx context.Context) error {
 	l, err := s.dial(ctx)
 	if err != nil {
@@ -228,7 +227,7 @@ func (s *Client) Check(ctx context.Context) error {
 	return l.client.Quit()
 }
 
-// Close ends the connections that wait.
+// Close closes the idle connections.
 func (s *Client) Close() error {
 	s.mu.Lock()
 	idle := s.idle
@@ -240,7 +239,7 @@ func (s *Client) Close() error {
 	return nil
 }
 
-// open takes a connection that waits and still answers, or makes one.
+// open returns an idle connection that still works, or a new one.
 func (s *Client) open(ctx context.Context) (*line, error) {
 	for {
 		l := s.take()
@@ -255,7 +254,7 @@ func (s *Client) open(ctx context.Context) (*line, error) {
 	}
 }
 
-// dial makes a connection up to the point where a mail may follow.
+// dial opens a connection that is ready for a mail.
 func (s *Client) dial(ctx context.Context) (_ *line, err error) {
 	l, stop := &line{}, func() bool { return true }
 	connect := func(dialing context.Context, network, address string) (c net.Conn, err error) {
@@ -278,7 +277,7 @@ func (s *Client) dial(ctx context.Context) (_ *line, err error) {
 	l.client, err = l.sender.DialToSMTPClientWithContext(ctx)
 	stop()
 	if err != nil && l.conn != nil {
-		_ = l.conn.Close() // the library leaves it open
+		_ = l.conn.Close() // the library does not close it
 	}
 	return l, err
 }
@@ -307,7 +306,7 @@ func (s *Client) keep(l *line) {
 	}
 }
 
-// end says goodbye to the server; whether it hears that does not matter.
+// end sends QUIT to the server and ignores errors.
 func (l *line) end() {
 	_ = l.client.Quit()
 	_ = l.conn.Close()

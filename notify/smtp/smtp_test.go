@@ -6,13 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/testkit"
 )
 
 func sampleMail(n int) delivery.Mail {
@@ -33,7 +33,8 @@ func newSMTP(t testing.TB, c Config) *Client {
 	return s
 }
 
-// Every way to be safe and to log in, with the server's own view of it.
+// Mails arrive with every TLS mode and authentication method; the test checks the
+// server's view.
 func TestSMTPWays(t *testing.T) {
 	cert, trust := certificate(t)
 	users := map[string]string{"dew": "secret"}
@@ -110,8 +111,8 @@ func TestNewSMTPRefuses(t *testing.T) {
 	}
 }
 
-// One connection carries many mails, but not more than maxMails, also when several
-// send at once.
+// One connection sends many mails, but not more than maxMails, even if several
+// goroutines send at once.
 func TestSMTPReusesConnections(t *testing.T) {
 	srv := (&mailServer{}).start(t)
 	s := newSMTP(t, Config{Address: srv.Address})
@@ -137,7 +138,7 @@ func TestSMTPReusesConnections(t *testing.T) {
 	}
 }
 
-// A server that hung up while nobody sent anything costs no attempt.
+// A server that closed an idle connection costs no attempt.
 func TestSMTPServerHungUp(t *testing.T) {
 	srv := (&mailServer{}).start(t)
 	s := newSMTP(t, Config{Address: srv.Address})
@@ -152,8 +153,7 @@ func TestSMTPServerHungUp(t *testing.T) {
 	}
 }
 
-// What the server refuses is an error with its words, and the next mail goes
-// through.
+// A refusal of the server is an error with its message, and the next mail is sent.
 func TestSMTPRefusals(t *testing.T) {
 	srv := &mailServer{}
 	next := error(errBusy)
@@ -177,7 +177,7 @@ func TestSMTPRefusals(t *testing.T) {
 }
 
 func TestSMTPNobodyThere(t *testing.T) {
-	s := newSMTP(t, Config{Address: "127.0.0.1:1"}) // no test is ever given that port
+	s := newSMTP(t, Config{Address: "127.0.0.1:1"}) // no test ever listens on that port
 	if err := s.Send(t.Context(), sampleMail(1)); err == nil || !strings.Contains(err.Error(), "cannot talk to the mail server") {
 		t.Errorf("Send = %v", err)
 	}
@@ -186,13 +186,9 @@ func TestSMTPNobodyThere(t *testing.T) {
 	}
 }
 
-// A server that says nothing does not hold whoever leaves.
+// A server that does not respond does not block the exit.
 func TestSMTPSilentServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := testkit.Listen(t)
 	s := newSMTP(t, Config{Address: l.Addr().String()})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
@@ -219,7 +215,7 @@ func TestSMTPCheck(t *testing.T) {
 	}
 }
 
-// A mail that can never be sent is told from one that may be sent later.
+// The errors distinguish a mail that can never be sent from one that can be sent later.
 func TestSMTPUndeliverable(t *testing.T) {
 	srv := (&mailServer{}).start(t)
 	s := newSMTP(t, Config{Address: srv.Address})

@@ -19,29 +19,31 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+
+	"github.com/dewrun/dew/testkit"
 )
 
-// mailServer is a real SMTP server that keeps what it takes.
+// mailServer is a real SMTP server that stores the mails it receives.
 type mailServer struct {
 	t       testing.TB
 	Address string
 
-	// How it behaves.
-	users  map[string]string // name to password; nil: nobody has to log in
-	cert   *tls.Certificate  // nil: it knows no TLS
-	direct bool              // TLS before the first word
+	// Its behaviour.
+	users  map[string]string // name to password; nil: no login required
+	cert   *tls.Certificate  // nil: no TLS
+	direct bool              // TLS from the start of the connection
 	refuse func(to string) error
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	mails []taken
 	conns int
 	live  map[net.Conn]bool
 }
 
-// taken is a mail that the server took.
+// taken is a mail that the server received.
 type taken struct {
 	From, To string
-	User     string // who had logged in
+	User     string // the user who logged in
 	TLS      bool
 	Raw      []byte
 }
@@ -49,10 +51,7 @@ type taken struct {
 func (s *mailServer) start(t testing.TB) *mailServer {
 	t.Helper()
 	s.t, s.live = t, map[net.Conn]bool{}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	s.Address = l.Addr().String()
 	srv := smtp.NewServer(s)
 	srv.Domain, srv.AllowInsecureAuth = "localhost", true
@@ -66,7 +65,7 @@ func (s *mailServer) start(t testing.TB) *mailServer {
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(l) }()
-	// A server that has not begun to serve does not know its listener.
+	// srv.Close does not close a listener that it does not serve yet.
 	t.Cleanup(func() { _ = srv.Close(); _ = l.Close(); <-done })
 	return s
 }
@@ -93,7 +92,7 @@ func (s *mailServer) all() []taken {
 	return append([]taken(nil), s.mails...)
 }
 
-// hangUp ends all connections.
+// hangUp closes all connections.
 func (s *mailServer) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +128,7 @@ func (m *mailSession) Auth(mech string) (sasl.Server, error) {
 	}), nil
 }
 
-// cramServer checks what a client makes of a challenge.
+// cramServer checks a client's response to a challenge.
 type cramServer struct {
 	m         *mailSession
 	challenge string
@@ -189,7 +188,8 @@ func (m *mailSession) Logout() error {
 	return nil
 }
 
-// certificate is one of a server at 127.0.0.1, and who trusts it.
+// certificate returns a certificate for a server at 127.0.0.1, and a TLS configuration
+// that trusts it.
 func certificate(t testing.TB) (*tls.Certificate, *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor"
 )
 
 // A sidecar is killed, again and again. The floor is the moment at which a plain
@@ -24,7 +25,7 @@ import (
 // which the next instance runs.
 func BenchmarkCrash(b *testing.B) {
 	w := newWorld(b)
-	w.policy = runtime.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
+	w.policy = supervisor.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 	w.boot()
 	c := newCrasher(b, w)
 	var heard, record, behind, again series

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor"
 )
 
 // An instance that fails its check has a record that says which and how.
@@ -38,7 +39,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 		{"loopback only", as("port", "", 10*time.Second), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"}},
 	}
 	w := newWorld(t)
-	w.policy = runtime.Policy{KillDelay: time.Second}
+	w.policy = supervisor.Policy{KillDelay: time.Second}
 	w.boot()
 	ps := make([]app.Process, len(tests))
 	for i, tt := range tests { // they wait for their checks side by side

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/runtime/supervisor"
 )
 
 // times is how often a test of chance repeats: more in the long proof.
@@ -28,7 +29,7 @@ func times(short, proof int) int {
 // stubborn lives on when its peers have ended, until it is killed.
 const stubborn = "trap '' TERM; echo up; while :; do sleep 1000; done"
 
-var crashLoop = runtime.Policy{KillDelay: 200 * time.Millisecond, ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
+var crashLoop = supervisor.Policy{KillDelay: 200 * time.Millisecond, ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 
 // Of two deaths 20 ms apart the earlier one is named, every time.
 func TestEarlierDeathIsNamed(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/store"
 )
 
@@ -137,7 +138,7 @@ type world struct {
 	t         testing.TB
 	root, run string
 	address   string // containerd's
-	policy    runtime.Policy
+	policy    supervisor.Policy
 	logs      logstream.Options
 	logDir    string
 	subnet    int
@@ -147,7 +148,7 @@ type world struct {
 	shelf  *droplet.Droplets
 	books  *logstream.Logs
 	engine *Engine
-	sup    *runtime.Supervisor
+	sup    *supervisor.Supervisor
 	away   func()
 	image  string
 	warned *warnings
@@ -226,7 +227,7 @@ func (w *world) boot() {
 		w.open()
 	}
 	var err error
-	w.sup, err = runtime.NewSupervisor(runtime.Config{
+	w.sup, err = supervisor.New(supervisor.Config{
 		Engine: w.engine, Registry: w.reg, Droplets: w.shelf, Stacks: w.stack, Logs: logBook{w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Logger: w.logger(),
 	})

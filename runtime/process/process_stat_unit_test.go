@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // startProcess starts a program and waits for its first line.
@@ -87,9 +88,14 @@ func TestEnded(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the zombie counts as ended", func() bool { return Ended(pid, born) })
-	if s, ok := ReadStat(Dir(pid)); !ok || s.state != 'Z' {
-		t.Fatalf("stat = %+v, %v, want a zombie", s, ok)
+	testkit.Eventually(t, "the process is a zombie", func() error {
+		if s, ok := ReadStat(Dir(pid)); !ok || s.state != 'Z' {
+			return fmt.Errorf("stat = %+v, %v", s, ok)
+		}
+		return nil
+	})
+	if !Ended(pid, born) {
+		t.Error("a zombie has not ended")
 	}
 	_ = cmd.Wait() // killed: an error, as it must be
 	if !Ended(pid, born) || !Ended(pid, 0) {
@@ -113,7 +119,7 @@ ctypes.CDLL(None).pthread_exit(None)
 	cmd := startProcess(t, "python3", "-c", headless)
 	pid := cmd.Process.Pid
 	born := BornAt(pid)
-	until(t, "the first thread ends", func() bool {
+	testkit.EventuallyTrue(t, "the first thread ends", func() bool {
 		s, _ := ReadStat(Dir(pid))
 		return s.state == 'Z'
 	})
@@ -123,7 +129,7 @@ ctypes.CDLL(None).pthread_exit(None)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all of it has ended", func() bool { return Ended(pid, born) })
+	testkit.EventuallyTrue(t, "all of it has ended", func() bool { return Ended(pid, born) })
 }
 
 // PID 1 of a container dies only after all that it takes along. From their deaths
@@ -153,7 +159,7 @@ func TestEndedPID1(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the peer is dead", func() bool { return Ended(child, childBorn) })
+	testkit.EventuallyTrue(t, "the peer is dead", func() bool { return Ended(child, childBorn) })
 	if !Ended(pid, born) {
 		t.Error("PID 1 lives, though what it took along is dead")
 	}
@@ -171,7 +177,7 @@ func TestEndedPID1(t *testing.T) {
 // childOf waits for the child of a process.
 func childOf(t *testing.T, pid int) (child int) {
 	t.Helper()
-	until(t, "it has a child", func() bool {
+	testkit.EventuallyTrue(t, "it has a child", func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		if err != nil {
 			return false
@@ -180,16 +186,6 @@ func childOf(t *testing.T, pid int) (child int) {
 		return err == nil
 	})
 	return child
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came to it that %s", what)
-		}
-	}
 }
 
 func FuzzParseStat(f *testing.F) {

@@ -1,10 +1,12 @@
 package builtin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +15,16 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// What is kept before Run takes requests, and too late for the request to begin it
-// itself, Run begins.
+// Run starts the work for a record that was stored before Run accepts requests, when
+// the request itself could no longer start it.
 func TestRunMissesNothing(t *testing.T) {
 	b, h := newBroker(t, nil)
-	b.mu.Lock() // Run gets no further
+	b.mu.Lock() // blocks Run here
 	start(t, b)
-	time.Sleep(20 * time.Millisecond) // likely enough for it to have read what it would read too early
+	testkit.EventuallyTrue(t, "Run waits for the lock", func() bool {
+		stacks := make([]byte, 1<<20)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("builtin.(*Broker).live("))
+	})
 	rec := record{GUID: guid, Name: "db", Engine: "redis", Shape: shape{Plan: smallPlan}, Secret: newSecret(), Doing: services.Create}
 	if err := b.records.Put(guid, rec); err != nil {
 		t.Error(err)
@@ -36,7 +41,7 @@ func TestRunMissesNothing(t *testing.T) {
 	}
 }
 
-// A deletion that comes while the creation only begins gives it up as well.
+// A deletion that arrives just as the creation starts cancels the creation.
 func TestDeleteRightAfterCreate(t *testing.T) {
 	endless := func(c *Config) {
 		c.Stacks = func(ctx context.Context, _ []string, _ func(string)) (string, error) {
@@ -57,8 +62,8 @@ func TestDeleteRightAfterCreate(t *testing.T) {
 	})
 }
 
-// A snapshot that is being made while the broker starts is not taken for one that
-// an earlier daemon left undone.
+// A snapshot that is in progress while the broker starts is not mistaken for one that
+// an earlier daemon left unfinished.
 func TestSnapshotWhileTheBrokerStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBroker(t, nil)

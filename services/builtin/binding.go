@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Binding makes a user for a binding, or drops it with its connections. It waits
-// for that.
+// Binding creates the database user of a binding, or drops it with its connections. It
+// is synchronous.
 func (b *Broker) Binding(ctx context.Context, r services.BindingRequest) (services.Progress, error) {
 	unlock, err := b.lock(ctx, r.Instance)
 	if err != nil {
@@ -51,7 +51,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 		return services.Progress{}, refusal(http.StatusUnprocessableEntity, "the service instance is not ready: %s", b.progress(rec).Description)
 	}
 	e, _ := engineOf(rec.Engine)
-	// Noted first: a user that nobody knows of would stay for ever.
+	// Record the binding first: a user without a record would never be dropped.
 	rec, err := b.change(rec.GUID, func(rec *record) {
 		if !rec.has(r.Binding) {
 			rec.Bindings = append(rec.Bindings, r.Binding)
@@ -90,11 +90,10 @@ func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingReque
 	return services.Progress{State: services.Succeeded}, nil
 }
 
-// dropUser drops the user of a binding. It returns true where that has to be done
-// later: a server that does not run lets nobody in, and must not be in the way of
-// those who want to be rid of it.
+// dropUser drops the user of a binding. It returns true if that must be done later: a
+// stopped server accepts no login, and must not block its own deletion.
 func (b *provisioner) dropUser(ctx context.Context, rec record, binding string) (later bool, err error) {
-	if !rec.usable() { // there is no server, and with its data the user goes too
+	if !rec.usable() { // there is no server, and the user is deleted with the data
 		return false, nil
 	}
 	if err := b.up(ctx, rec, upLimit); err != nil {
@@ -111,7 +110,7 @@ func (b *provisioner) dropUser(ctx context.Context, rec record, binding string) 
 	return false, nil
 }
 
-// dropStale drops the users of bindings that went while the server did not run.
+// dropStale drops the users of bindings that were deleted while the server did not run.
 func (b *provisioner) dropStale(ctx context.Context, guid string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
@@ -135,7 +134,7 @@ func without(guids []string, guid string) []string {
 	return slices.DeleteFunc(guids, func(g string) bool { return g == guid })
 }
 
-// FetchBinding gives the credentials of a binding once more.
+// FetchBinding returns the credentials of a binding.
 func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (services.BindingData, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil || !rec.has(r.Binding) {
@@ -146,7 +145,7 @@ func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (ser
 	return bound, err
 }
 
-// boundOf is what a binding gives.
+// boundOf returns the data of a binding.
 func boundOf(rec record, binding string) (services.BindingData, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {

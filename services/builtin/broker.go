@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
 
-// Host keeps servers: runtime.Supervisor does.
+// Host runs servers. It is implemented by supervisor.Supervisor.
 type Host interface {
 	Settled() <-chan struct{}
 	PutServer(v runtime.Server) error
@@ -32,30 +33,30 @@ type Host interface {
 	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
 }
 
-// Config is what a Broker needs.
+// Config configures a Broker.
 type Config struct {
 	DB     *store.DB
 	Host   Host
-	Dir    string // of the data; made where it is missing
+	Dir    string // for the data; created if missing
 	UID    int    // of the app user
 	GID    int
 	Logger *slog.Logger
-	// Stacks gives the name of a stack that has these Debian packages, and tells how
-	// far it is; nil: only what is installed on the machine can be had.
+	// Stacks returns the name of a stack with these Debian packages and reports
+	// progress. If nil, only servers that are installed on the machine are available.
 	Stacks func(ctx context.Context, packages []string, progress func(string)) (string, error)
-	// Unneeded is told that no service instance waits for the stack with these packages
-	// any more. It may be nil.
+	// Unneeded is called when no service instance waits for the stack with these
+	// packages any more. It can be nil.
 	Unneeded func(packages []string) error
-	// Machine is the root of the file system where servers may be installed; empty:
-	// the machine's own. "-": nowhere, a stack is always asked for.
+	// Machine is the root of the file system where servers can be installed. Empty
+	// means the machine's own root; "-" means nowhere, so a stack is always requested.
 	Machine string
-	Reserve int64         // bytes of the disk that stay free; 0: 1 GiB
-	Start   time.Duration // how long a server may take until it is ready; 0: 5 min
-	Measure time.Duration // between two measurements of the data; 0: 30 s
-	// Say writes a line into the log of an instance; nil: nobody reads it.
+	Reserve int64         // bytes of the disk that stay free (0: 1 GiB)
+	Start   time.Duration // the time a server has to become ready (0: 5 min)
+	Measure time.Duration // between two measurements of the data (0: 30 s)
+	// Say writes a line into the log of an instance; nil: no log.
 	Say func(instance, line string)
-	// Changed is told that there is something new to know of an instance. It must be
-	// quick, and may be nil.
+	// Changed is called when the state of an instance changed. It must return quickly,
+	// and can be nil.
 	Changed func(instance string)
 }
 
@@ -65,14 +66,14 @@ const (
 	defaultStart   = 5 * time.Minute
 )
 
-// Broker gives databases.
+// Broker provides databases.
 type Broker struct {
 	*servers
 	*snapshots
 	*provisioner
 
 	mu      sync.Mutex         // guards the fields below
-	life    context.Context    // of Run; nil before
+	life    context.Context    // the context of Run; nil before
 	workers map[string]*worker // by instance
 }
 
@@ -80,11 +81,11 @@ type Broker struct {
 type servers struct {
 	c       Config
 	records *store.Bucket[record]
-	running sync.WaitGroup // what Run waits for
+	running sync.WaitGroup // the goroutines that Run waits for
 
 	mu    sync.Mutex // guards the fields below
 	locks map[string]chan struct{}
-	stuck map[string]error // by instance: why the last try failed of what is tried again
+	stuck map[string]error // by instance: the last error of a step that is being repeated
 }
 
 // The parts of the Broker.
@@ -93,23 +94,23 @@ type (
 	provisioner struct{ *snapshots } // creates, updates and deletes databases
 )
 
-// worker is what is under way for one instance.
+// worker runs the operation of one instance.
 type worker struct {
-	cancel context.CancelCauseFunc // of the present step
-	doing  services.Action         // the present step
-	again  bool                    // the record changed meanwhile
+	cancel context.CancelCauseFunc // of the current step
+	doing  services.Action         // the current step
+	again  bool                    // the record changed during the step
 }
 
 var (
 	_ services.Broker          = (*Broker)(nil)
 	_ services.InstanceFetcher = (*Broker)(nil)
-	_ Host                     = (*runtime.Supervisor)(nil)
+	_ Host                     = (*supervisor.Supervisor)(nil)
 )
 
-// errSuperseded ends an operation because the desired state changed.
-var errSuperseded = errors.New("something else is wished now")
+// errSuperseded cancels an operation because the desired state changed.
+var errSuperseded = errors.New("the desired state has changed")
 
-// New makes the broker. What takes a while is done by Run.
+// New creates the broker. Run does the work that takes time.
 func New(c Config) (*Broker, error) {
 	if c.DB == nil || c.Host == nil || c.Dir == "" || c.Logger == nil {
 		return nil, errors.New("cannot make the built-in broker without DB, Host, Dir and Logger")
@@ -127,16 +128,17 @@ func New(c Config) (*Broker, error) {
 	return &Broker{servers: s, snapshots: sn, provisioner: &provisioner{sn}, workers: map[string]*worker{}}, nil
 }
 
-// Run goes on with everything that an earlier daemon left undone, and does what is
-// asked for, until ctx ends. What is under way then is gone on with by the next.
+// Run continues the operations that an earlier daemon left unfinished, and runs the
+// requested ones, until ctx is cancelled. The next daemon continues operations that are
+// still in progress then.
 func (b *Broker) Run(ctx context.Context) error {
 	select {
-	case <-b.c.Host.Settled(): // before, a server that goes on living would be taken for gone
+	case <-b.c.Host.Settled(): // before that, a server that still runs would look deleted
 	case <-ctx.Done():
 		return nil
 	}
-	// First the life, then the records: what is asked for in between has a worker
-	// already, and would else have none.
+	// Set the context first and read the records after that. A request in between then
+	// gets a worker at once; otherwise it would have none.
 	ctx, cancel := context.WithCancel(ctx)
 	b.live(ctx)
 	defer b.running.Wait()
@@ -156,8 +158,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	return nil
 }
 
-// Stuck returns an error for each instance on which the broker cannot go on now. The
-// broker tries again by itself.
+// Stuck returns an error for each instance whose operation currently fails. The broker
+// retries by itself.
 func (b *servers) Stuck() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +170,7 @@ func (b *servers) Stuck() error {
 	return errors.Join(errs...)
 }
 
-// tried notes how a try that is repeated until it succeeds has ended.
+// tried records the result of a step that is repeated until it succeeds.
 func (b *servers) tried(guid string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +187,7 @@ func (b *Broker) live(ctx context.Context) {
 	b.life = ctx
 }
 
-// Instance creates, updates or deletes a database. All of it is asynchronous.
+// Instance creates, updates or deletes a database. All actions are asynchronous.
 func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (services.Progress, error) {
 	if !safeGUID.MatchString(r.Instance) {
 		return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is no guid", r.Instance)
@@ -215,7 +217,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	case err == nil && (rec.Engine != e.name || rec.Shape != shape{plan, p}):
 		return services.Progress{}, refusal(http.StatusConflict, "there is another service instance with guid %s", r.Instance)
 	case err == nil && rec.Doing == "" && rec.State == services.Failed:
-		// Asked once more: everything from the beginning.
+		// A repeated request returns the progress of the first one.
 	case err == nil:
 		return b.progress(rec), nil
 	case !errors.Is(err, services.ErrNotFound):
@@ -291,7 +293,7 @@ func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, erro
 	return b.progress(rec), nil
 }
 
-// progress is how far the record is.
+// progress returns the progress of the record's operation.
 func (b *servers) progress(r record) services.Progress {
 	if r.Doing != "" {
 		return services.Progress{State: services.InProgress, Description: r.Step, Operation: string(r.Doing)}
@@ -299,7 +301,7 @@ func (b *servers) progress(r record) services.Progress {
 	return services.Progress{State: r.State, Description: r.Error}
 }
 
-// LastOperation tells how far that is which is under way.
+// LastOperation returns the progress of the current operation.
 func (b *Broker) LastOperation(_ context.Context, r services.LastOperationRequest) (services.Progress, error) {
 	rec, err := b.get(r.Instance)
 	if errors.Is(err, services.ErrNotFound) {
@@ -317,7 +319,7 @@ func (b *Broker) LastOperation(_ context.Context, r services.LastOperationReques
 	return b.progress(rec), nil
 }
 
-// FetchInstance gives the parameters of an instance.
+// FetchInstance returns the parameters of an instance.
 func (b *Broker) FetchInstance(_ context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil {
@@ -354,8 +356,7 @@ func (b *servers) change(guid string, fn func(r *record)) (record, error) {
 	return r, nil
 }
 
-// lock keeps all others from the users and files of an instance. It returns how
-// to let them in again.
+// lock locks the users and files of an instance. It returns the unlock function.
 func (b *servers) lock(ctx context.Context, guid string) (func(), error) {
 	b.mu.Lock()
 	l := b.locks[guid]
@@ -372,7 +373,7 @@ func (b *servers) lock(ctx context.Context, guid string) (func(), error) {
 	}
 }
 
-// Instances are the guids of all databases, for those who look after their logs.
+// Instances returns the guids of all databases, for the cleanup of their logs.
 func (b *Broker) Instances() ([]string, error) {
 	all, err := b.records.All()
 	if err != nil {

@@ -23,7 +23,7 @@ func req(a services.Action, engine, plan, parameters string) services.InstanceRe
 	}
 }
 
-// ask asks, and lets everything go on until nothing more happens for an hour.
+// ask sends a request and waits until nothing more happens for an hour.
 func ask(t *testing.T, b *Broker, r services.InstanceRequest) services.Progress {
 	t.Helper()
 	p, err := b.Instance(t.Context(), r)
@@ -99,7 +99,8 @@ func nothingLeft(t *testing.T, b *Broker, h *fakeHost) {
 	}
 }
 
-// What fails says why, and leaves nothing; it can be asked for once more.
+// A creation that fails reports the reason and leaves nothing. It can be requested
+// again.
 func TestCreateFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config func(c *Config)
@@ -188,7 +189,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A plan that does not work is given up for the old one.
+// If the server does not start with the new plan, the old plan is restored.
 func TestUpdateGoesBack(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "postgres", smallPlan, ""))
@@ -218,13 +219,13 @@ func TestUpdateGoesBack(t *testing.T) {
 		for _, v := range h.puts {
 			versions[v.Version] = true
 		}
-		if len(versions) != 4 { // each start is a new one
+		if len(versions) != 4 { // every start has a new version
 			t.Errorf("versions = %v", versions)
 		}
 	})
 }
 
-// Redis is not made smaller than what it holds.
+// Redis refuses a plan that is too small for its data.
 func TestUpdateFits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", largePlan, ""))
@@ -243,8 +244,8 @@ func TestUpdateFits(t *testing.T) {
 	})
 }
 
-// A deletion does not wait for a creation that takes for ever, and another
-// operation is refused meanwhile.
+// A deletion does not wait for a creation that never completes. Other operations are
+// refused during the creation.
 func TestDeleteSupersedes(t *testing.T) {
 	begun := make(chan struct{}, 10)
 	slow := func(c *Config) {
@@ -282,7 +283,7 @@ func TestDeleteSupersedes(t *testing.T) {
 	})
 }
 
-// What was under way when the daemon ended goes on with the next.
+// The next daemon continues the operation that was in progress when the daemon exited.
 func TestGoesOn(t *testing.T) {
 	for _, action := range []services.Action{services.Create, services.Update, services.Delete} {
 		t.Run(string(action), func(t *testing.T) {
@@ -294,7 +295,8 @@ func TestGoesOn(t *testing.T) {
 					ask(t, b, req(services.Create, "postgres", smallPlan, ""))
 					stop()
 				}
-				// No worker runs: it is as if the daemon had been killed right after the answer.
+				// No worker runs, as if the daemon had been killed right after the
+				// response.
 				r := req(action, "postgres", largePlan, "")
 				p, err := b.Instance(t.Context(), r)
 				if err != nil || p.State != services.InProgress {
@@ -320,8 +322,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// Before the host knows what the daemon before has left, nothing can be taken for
-// gone: the data of a server that lives would be removed under it.
+// The broker waits until the host has found the servers of the previous daemon.
+// Otherwise it would delete the data of a running server.
 func TestWaitsForTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, h := newBroker(t, nil)
@@ -347,7 +349,7 @@ func TestWaitsForTheHost(t *testing.T) {
 	})
 }
 
-// A server that does not end is waited for, and the deletion tried again.
+// If a server does not stop, the broker waits for it and retries the deletion.
 func TestDeleteTriesAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", smallPlan, ""))
@@ -370,7 +372,8 @@ func TestDeleteTriesAgain(t *testing.T) {
 	})
 }
 
-// A binding is noted before its user is made: what failed can be taken back.
+// A binding is recorded before its user is created, so that a failed bind can be
+// undone.
 func TestBindFails(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "postgres", smallPlan, ""))

@@ -15,15 +15,15 @@ const (
 	largePlan = "large"
 )
 
-// planNames are the plans of every engine, as the marketplace lists them.
+// planNames are the plans of every engine, in the order of the marketplace.
 var planNames = []string{smallPlan, largePlan}
 
-// The ids of the catalog. They are kept by those who read it: for ever the same.
+// The ids of the catalog. The marketplace stores them, so they must never change.
 func offeringID(engine string) string { return "dew-" + engine }
 
 func planID(engine, plan string) string { return "dew-" + engine + "-" + plan }
 
-// Catalog is what there is to have.
+// Catalog returns the offerings: one for each engine.
 func (b *Broker) Catalog(context.Context) ([]services.CatalogOffering, error) {
 	var out []services.CatalogOffering
 	for _, e := range engines {
@@ -40,7 +40,7 @@ func (b *Broker) Catalog(context.Context) ([]services.CatalogOffering, error) {
 	return out, nil
 }
 
-// offered is a plan as the catalog has it.
+// offered returns a plan in the format of the catalog.
 func (e *engine) offered(plan string) services.CatalogPlan {
 	z := e.plans[plan]
 	text := fmt.Sprintf("%s of memory, %s of disk, %d connections", megabytes(z.memoryMB), megabytes(z.diskMB), z.connections)
@@ -60,7 +60,7 @@ func (e *engine) offered(plan string) services.CatalogPlan {
 	}
 }
 
-// megabytes writes a size as people do.
+// megabytes formats a size for users.
 func megabytes(mb int) string {
 	if mb >= 1024 && mb%1024 == 0 {
 		return fmt.Sprintf("%d GB", mb/1024)
@@ -71,12 +71,12 @@ func megabytes(mb int) string {
 func object(v map[string]any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // made of literals only
+		panic(err) // cannot fail: made of literals only
 	}
 	return b
 }
 
-// chosen finds what a request names by the ids of the catalog.
+// chosen returns the engine and plan for the catalog ids of a request.
 func chosen(offering, plan string) (*engine, string, error) {
 	for _, e := range engines {
 		if offeringID(e.name) != offering {

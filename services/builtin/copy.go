@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyTree copies a folder whole or not at all, sharing what is equal where the
-// file system can. The folder may be the app user's: no link in it leads outside.
+// copyTree copies a folder completely or not at all, and shares the data blocks if the
+// file system supports it. The app user can own the folder, so copyTree follows no link
+// out of it.
 func copyTree(ctx context.Context, from, to string) error {
 	part := to + newSuffix
 	if err := os.RemoveAll(part); err != nil {
@@ -29,13 +30,13 @@ func copyTree(ctx context.Context, from, to string) error {
 	return syncFS(filepath.Dir(to))
 }
 
-// fill copies all below from into the new folder to.
+// fill copies everything in from to the new folder to.
 func fill(ctx context.Context, from, to string) error {
 	source, err := os.OpenRoot(from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // only read
+	defer func() { _ = source.Close() }() // opened for reading only
 	return fs.WalkDir(source.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
@@ -44,8 +45,8 @@ func fill(ctx context.Context, from, to string) error {
 	})
 }
 
-// copyOne copies one file, folder or link with its owner and mode. Sockets and
-// pipes mean nothing in a copy.
+// copyOne copies one file, folder or link with its owner and mode. It skips sockets and
+// pipes, which have no meaning in a copy.
 func copyOne(source *os.Root, name, to string) error {
 	fi, err := source.Lstat(name)
 	if err != nil {
@@ -78,7 +79,7 @@ func copyOne(source *os.Root, name, to string) error {
 	return os.Chmod(to, fi.Mode().Perm())
 }
 
-// copyFile copies what is in a file: by the kernel, which shares it where it can.
+// copyFile copies the content of a file. The kernel shares the blocks if it can.
 func copyFile(source *os.Root, name, to string) error {
 	in, err := source.Open(name)
 	if err != nil {
@@ -93,7 +94,7 @@ func copyFile(source *os.Root, name, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// syncFS makes all that was written to the file system of path durable.
+// syncFS makes all writes to the file system of path durable.
 func syncFS(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

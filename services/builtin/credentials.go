@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// credentials are what an app needs to reach its database. Both names of the host
-// and of the database are in use on the platform.
+// credentials are the credentials of a binding. Cloud Foundry services use both names
+// of the host and of the database.
 type credentials struct {
 	Host     string `json:"host"`
 	Hostname string `json:"hostname"`
@@ -21,13 +21,13 @@ type credentials struct {
 	JDBCURL  string `json:"jdbcUrl,omitempty"`
 }
 
-// access is what credentials are made of.
+// access has the values that credentials are built from.
 type access struct {
 	scheme         string // of the URI
-	jdbc           string // the word of the JDBC URL; empty: there is none
+	jdbc           string // the subprotocol of the JDBC URL; empty: no JDBC URL
 	address        netip.Addr
 	port           int
-	database       string // empty: there is none
+	database       string // empty: none
 	user, password string
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// client runs statements with the credentials of a binding, from the machine, as
-// people do with a service key.
+// client runs statements on the machine with the credentials of a binding, as users do
+// with a service key.
 type client func(ctx context.Context, c credentials, statement string) *exec.Cmd
 
 func psql(ctx context.Context, c credentials, statement string) *exec.Cmd {
@@ -40,18 +40,18 @@ func redisClient(ctx context.Context, c credentials, statement string) *exec.Cmd
 	return exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-u", c.URI}, strings.Fields(statement)...)...)
 }
 
-// course is what one engine is put through.
+// course has the statements and expected results of the test of one engine.
 type course struct {
 	engine                   string
 	parameters               string
 	run                      client
 	fill, more, count        string // statements
-	foreign                  string // a statement of another binding that changes what the first one made
-	one, two                 string // what count prints
-	forbidden                string // what no binding may do
-	updated, updatedWant     string // what a larger plan changes
+	foreign                  string // a statement of another binding that changes data of the first one
+	one, two                 string // the output of count
+	forbidden                string // a statement that no binding is allowed to run
+	updated, updatedWant     string // a query for a setting that a larger plan changes, and the new value
 	changeParameters, refuse string
-	idle, guests             string // what keeps a client there, and how many there are
+	idle, guests             string // a statement that keeps a client connected, and a query that counts such clients
 }
 
 var courses = []course{
@@ -77,7 +77,7 @@ var courses = []course{
 	},
 }
 
-// try runs a statement and returns what was printed.
+// try runs a statement and returns its output.
 func (w *world) try(c course, to credentials, statement string) (string, error) {
 	w.t.Helper()
 	out, err := c.run(w.ctx(), to, statement).CombinedOutput()
@@ -124,8 +124,8 @@ func (w *world) running(guid string, not ...runtime.InstanceID) runtime.Status {
 	return got
 }
 
-// A database is made, used by several, killed, left alone by the daemon, changed,
-// taken back to what it was, and removed.
+// TestDatabases creates a database, uses it with several bindings, kills it, restarts
+// the daemon, updates it, restores a snapshot, and deletes it.
 func TestDatabases(t *testing.T) {
 	for _, c := range courses {
 		t.Run(c.engine, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// use: what one binding makes is another's too, and neither is an administrator.
+// use checks that bindings share their data, and that neither is an administrator.
 func (w *world) use(c course, a, b credentials) {
 	w.t.Helper()
 	if a.Username == b.Username || a.Password == b.Password {
@@ -178,7 +178,8 @@ func (w *world) use(c course, a, b credentials) {
 	}
 }
 
-// survive: kill -9 of everything in the container, and the end of the daemon.
+// survive checks that the data survives kill -9 of all processes in the container, and
+// the exit of the daemon.
 func (w *world) survive(c course, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
@@ -208,7 +209,7 @@ func (w *world) survive(c course, a credentials) {
 	}
 }
 
-// reshape: another plan and other parameters, with the data as it was.
+// reshape changes the plan and the parameters, and checks that the data is unchanged.
 func (w *world) reshape(c course, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
@@ -218,10 +219,10 @@ func (w *world) reshape(c course, a credentials) {
 	}
 	ctx, hangUp := context.WithCancel(w.ctx())
 	defer hangUp()
-	if c.idle != "" { // a client that does not leave by itself
+	if c.idle != "" { // a client that does not disconnect by itself
 		guest := c.run(ctx, a, c.idle)
 		w.must(guest.Start())
-		defer func() { _ = guest.Wait() }() // it ends with the server
+		defer func() { _ = guest.Wait() }() // it exits with the server
 		w.eventually("the client is there", guid, func() error {
 			if out, err := w.try(c, a, c.guests); err != nil || out == "0" {
 				return fmt.Errorf("%s, %w", out, err)
@@ -230,7 +231,7 @@ func (w *world) reshape(c course, a credentials) {
 		})
 	}
 	w.succeed(request(services.Update, guid, c.engine, largePlan, ""))
-	// Only the kill before left something to repair: the stop was a clean one.
+	// Only the earlier kill required a repair: the stop was clean.
 	if n := strings.Count(w.whole(guid), "not properly shut down"); c.idle != "" && n != 1 {
 		w.t.Errorf("%d repairs\n%s", n, w.log(guid))
 	}
@@ -253,7 +254,7 @@ func mustEngine(name string) *engine {
 	return e
 }
 
-// travel: a snapshot, more data and another binding, and back.
+// travel creates a snapshot, adds data and a binding, and restores the snapshot.
 func (w *world) travel(c course, a credentials) {
 	w.t.Helper()
 	guid := guidOf(c)
@@ -283,10 +284,10 @@ func (w *world) travel(c course, a credentials) {
 	w.must(err)
 }
 
-// unbind: the user is gone with its connections, what it made is not.
+// unbind checks that the user and its connections are removed, but not its data.
 func (w *world) unbind(c course, a, b credentials) {
 	w.t.Helper()
-	for _, gone := range []bool{false, true} { // once more is fine
+	for _, gone := range []bool{false, true} { // a repeated unbind succeeds
 		p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Delete, Binding: "binding-a", Instance: guidOf(c)})
 		if err != nil || p.State != services.Succeeded || p.Gone != gone {
 			w.t.Fatalf("unbind = %+v, %v\n%s", p, err, w.log(guidOf(c)))
@@ -298,7 +299,7 @@ func (w *world) unbind(c course, a, b credentials) {
 	w.want(c, b, c.count, c.one)
 }
 
-// leases are the addresses that somebody has.
+// leases returns the addresses that are in use.
 func (w *world) leases() []string {
 	w.t.Helper()
 	type lease struct{ Address string }
@@ -311,7 +312,7 @@ func (w *world) leases() []string {
 	return out
 }
 
-// remove: nothing is left.
+// remove checks that a deletion leaves nothing.
 func (w *world) remove(c course) {
 	w.t.Helper()
 	guid := guidOf(c)

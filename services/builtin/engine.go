@@ -7,45 +7,47 @@ import (
 	"time"
 )
 
-// size is what a plan gives.
+// size has the limits of a plan.
 type size struct {
 	memoryMB    int
 	diskMB      int
 	connections int
 }
 
-// engine is a kind of server.
+// engine is a type of database server.
 type engine struct {
 	name        string // of the offering
-	title       string // in sentences
+	title       string // the name in messages
 	description string
 	tags        []string
-	keys        []string // of its parameters
-	packages    []string // Debian's
-	installed   []string // patterns of its programs on the machine, any of which will do
+	keys        []string // the parameters that it accepts
+	packages    []string // Debian packages
+	installed   []string // patterns of its programs on the machine; one match is enough
 	port        int
 	killDelay   time.Duration // for a clean stop
 	script      string
 	plans       map[string]size
-	conf        func(r record, z size, p parameters) map[string]string // its files, by name
-	// found are the statements that make what bindings need, and may be repeated.
+	conf        func(r record, z size, p parameters) map[string]string // its configuration files, by name
+	// found returns the statements that set up the database for bindings. They can be
+	// repeated.
 	found func(r record) string
-	// ping asks for something that only a server that is ready answers with pong.
+	// ping is a statement; only a server that is ready responds with pong.
 	ping, pong string
 	bind       func(r record, binding string) string
 	unbind     func(r record, binding string) string
-	client     []string                // arguments of the administrator's client, reading statements
-	shell      func(r record) []string // the same for people; nil: without arguments
-	prune      func(r record) string   // drops all users that are nobody's binding
-	// answers checks what the client printed; nil: its exit code says it all.
+	client     []string                // arguments of the administrator's client, which reads statements
+	shell      func(r record) []string // the same for interactive use (nil: no arguments)
+	prune      func(r record) string   // drops all users without a binding
+	// answers checks the output of the client; nil: the exit code is enough.
 	answers     func(out string) error
 	credentials func(r record, binding string) credentials
-	// full makes the server take no more data, or take it again; nil: it bounds itself.
+	// full makes the server reject new data, or accept it again; nil: the server limits
+	// its size by itself.
 	full       func(r record, full bool) string
-	checkpoint string // makes a copy quicker to start from; empty: nothing does
+	checkpoint string // a statement that makes a copy start faster; empty: none
 }
 
-// engines are all there are, in the order of the marketplace.
+// engines are all engines, in the order of the marketplace.
 var engines = []*engine{postgres, mariadb, redis}
 
 func engineOf(name string) (*engine, bool) {
@@ -56,10 +58,10 @@ func engineOf(name string) (*engine, bool) {
 	return engines[i], true
 }
 
-// on tells whether the engine is installed in the file system at root.
+// on reports whether the engine is installed in the file system at root.
 func (e *engine) on(root string) bool {
 	return slices.ContainsFunc(e.installed, func(pattern string) bool {
-		// A pattern that is wrong would be one of ours.
+		// Glob fails only for a malformed pattern, which would be a bug here.
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		return err == nil && len(found) > 0
 	})
@@ -68,7 +70,7 @@ func (e *engine) on(root string) bool {
 //go:embed scripts/common.sh
 var commonScript string
 
-// size is what a shape gives: its plan's, with what the parameters change of it.
+// size returns the limits of a shape: those of its plan, changed by the parameters.
 func (e *engine) size(s shape) size {
 	z := e.plans[s.Plan]
 	if s.Parameters.MaxConnections > 0 {
@@ -77,12 +79,12 @@ func (e *engine) size(s shape) size {
 	return z
 }
 
-// files are the engine's configuration for a shape, by name.
+// files returns the configuration files for a shape, by name.
 func (e *engine) files(r record, s shape) map[string]string {
 	return e.conf(r, e.size(s), s.Parameters)
 }
 
-// database is the name of the instance's one database.
+// database returns the name of the instance's database.
 func (r record) database() string {
 	if r.Shape.Parameters.Database != "" {
 		return r.Shape.Parameters.Database

@@ -15,10 +15,11 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
-// fakeHost keeps servers in memory: they run as soon as they are put, unless they
-// are broken, and end when they are dropped.
+// fakeHost has servers in memory. They run as soon as they are put, unless they are
+// broken, and stop when they are dropped.
 type fakeHost struct {
 	t *testing.T
 
@@ -26,12 +27,12 @@ type fakeHost struct {
 	servers map[string]runtime.Server
 	puts    []runtime.Server
 	leased  map[string]netip.Addr
-	broken  func(v runtime.Server) string // why it crashes; nil or empty: it runs
+	broken  func(v runtime.Server) string // the reason why it crashes; nil or empty: it runs
 	answer  func(command, input string) (out string, code int)
 	asked   []string // the input of sessions
-	stuck   bool     // nothing ends
+	stuck   bool     // servers do not stop
 	signals []syscall.Signal
-	settled chan struct{} // closed: what was there before is known
+	settled chan struct{} // closed: the servers of an earlier daemon are known
 }
 
 func (h *fakeHost) Settled() <-chan struct{} { return h.settled }
@@ -100,7 +101,7 @@ func (h *fakeHost) Exec(_ context.Context, t runtime.ExecTarget, s runtime.ExecS
 	return ses, nil
 }
 
-// fakeSession answers when its input has ended.
+// fakeSession responds when its input is closed.
 type fakeSession struct {
 	host    *fakeHost
 	command string
@@ -129,7 +130,7 @@ func (s *fakeSession) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 	}
 }
 
-// end runs the command, whose input is complete.
+// end runs the command after its input is complete.
 func (s *fakeSession) end() {
 	s.host.mu.Lock()
 	s.host.asked = append(s.host.asked, s.input.String())
@@ -160,16 +161,11 @@ type fakeInput struct{ s *fakeSession }
 func (i fakeInput) Write(b []byte) (int, error) { return i.s.input.Write(b) }
 func (i fakeInput) Close() error                { i.s.once.Do(i.s.end); return nil }
 
-// newBroker makes a broker on a fake host. Nothing is installed on its machine
-// but Redis.
+// newBroker returns a broker on a fake host. Only Redis is installed on its machine.
 func newBroker(t *testing.T, change func(c *Config)) (*Broker, *fakeHost) {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{Format: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := testkit.Open(store.Open(filepath.Join(dir, "dew.db"), store.Options{Format: 1}))(t)
 	h := &fakeHost{t: t, servers: map[string]runtime.Server{}, leased: map[string]netip.Addr{}, settled: make(chan struct{})}
 	close(h.settled)
 	c := Config{
@@ -186,7 +182,7 @@ func newBroker(t *testing.T, change func(c *Config)) (*Broker, *fakeHost) {
 	return b, h
 }
 
-// start runs the broker until the test, or the returned function, ends it.
+// start runs the broker until the test ends or the returned function is called.
 func start(t *testing.T, b *Broker) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

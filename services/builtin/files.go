@@ -18,21 +18,21 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Places in the container of a server.
+// Paths in the container of a server.
 const (
 	dataDir    = "/data"
 	confDir    = "/conf"
 	scriptFile = "server.sh"
-	adminFile  = "admin" // a password: for the app user alone
+	adminFile  = "admin" // a password, readable by the app user only
 )
 
-// Folders of an instance on the machine.
+// home returns the folder of an instance on the machine; the others are in it.
 func (b *servers) home(guid string) string      { return filepath.Join(b.c.Dir, guid) }
 func (b *servers) storeDir(guid string) string  { return filepath.Join(b.home(guid), "store") }
 func (b *servers) confDir(guid string) string   { return filepath.Join(b.home(guid), "conf") }
 func (b *servers) copiesDir(guid string) string { return filepath.Join(b.home(guid), "snapshots") }
 
-// makeDir makes a folder that nobody else enters.
+// makeDir creates a folder that other users cannot access.
 func makeDir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("cannot make folder %s: %w", path, err)
@@ -40,8 +40,8 @@ func makeDir(path string) error {
 	return nil
 }
 
-// furnish makes the folders of an instance and writes its configuration for a
-// shape. It may be repeated.
+// furnish creates the folders of an instance and writes its configuration for a shape.
+// It can be repeated.
 func (b *servers) furnish(rec record, s shape) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
@@ -52,7 +52,7 @@ func (b *servers) furnish(rec record, s shape) error {
 			return err
 		}
 	}
-	// The folder above is closed: these modes are for the app user.
+	// Other users cannot enter the parent folder, so these modes apply to the app user.
 	err := errors.Join(os.Chown(b.storeDir(rec.GUID), b.c.UID, b.c.GID), os.Chmod(b.confDir(rec.GUID), 0o755))
 	if err != nil {
 		return fmt.Errorf("cannot make the folders of service instance %s: %w", rec.GUID, err)
@@ -67,8 +67,8 @@ func (b *servers) furnish(rec record, s shape) error {
 	return nil
 }
 
-// write writes a file of the configuration whole and durably, readable by the app
-// user alone.
+// write writes a configuration file atomically and durably. Only the app user can read
+// it.
 func (b *servers) write(path, text string) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -84,7 +84,8 @@ func (b *servers) write(path, text string) error {
 	return nil
 }
 
-// server is what the supervisor keeps alive for a shape of the instance.
+// server returns the server for a shape of the instance, which the supervisor keeps
+// running.
 func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
@@ -99,25 +100,25 @@ func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 		Command: scriptCommand("run"), Dir: dataDir, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 		Ports: []int{e.port}, Address: rec.Address, KillDelay: e.killDelay,
 		Mounts: []stack.Mount{bind(b.storeDir(rec.GUID), dataDir, "rw"), bind(b.confDir(rec.GUID), confDir, "ro")},
-		// Data may have to be made, or repaired after a power cut.
+		// The server may have to create its data, or repair it after a power failure.
 		Check: app.HealthCheck{Type: app.CheckPort, Port: e.port, Timeout: b.c.Start},
 	}, nil
 }
 
-// hasData tells whether the server has made its data.
+// hasData reports whether the server has created its data.
 func (b *servers) hasData(guid string) bool {
 	_, err := os.Lstat(filepath.Join(b.storeDir(guid), "data"))
 	return err == nil
 }
 
-// lastWords is why the script gave up, in one line. The file is the app user's:
-// nothing outside its folder is read for it.
+// lastWords returns the script's error message, in one line. The app user owns the
+// file, so it is opened without following links out of its folder.
 func (b *servers) lastWords(guid string) string {
 	root, err := os.OpenRoot(b.storeDir(guid))
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = root.Close() }() // only read
+	defer func() { _ = root.Close() }() // opened for reading only
 	fi, err := root.Lstat("failed")
 	if err != nil || !fi.Mode().IsRegular() {
 		return ""
@@ -134,7 +135,7 @@ func (b *servers) lastWords(guid string) string {
 	return oneLine(string(text))
 }
 
-// free is how many bytes of the disk nobody has.
+// free returns the number of free bytes on the disk.
 func (b *servers) free() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.c.Dir, &st); err != nil {
@@ -143,7 +144,7 @@ func (b *servers) free() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// room checks that there is space for so many bytes more.
+// room checks that the disk has space for this number of additional bytes.
 func (b *servers) room(bytes int64) error {
 	free, err := b.free()
 	if err != nil {
@@ -155,7 +156,7 @@ func (b *servers) room(bytes int64) error {
 	return nil
 }
 
-// treeSize is how many bytes the files below a folder take.
+// treeSize returns the size of all files in a folder, in bytes.
 func treeSize(dir string) (int64, error) {
 	var sum int64
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

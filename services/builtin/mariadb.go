@@ -1,7 +1,7 @@
 package builtin
 
 import (
-	"crypto/sha1" // what the server's own protocol is made of
+	"crypto/sha1" // required by the server's authentication protocol
 	_ "embed"
 	"fmt"
 	"strings"
@@ -73,7 +73,7 @@ FLUSH PRIVILEGES;
 `, quoteTicks(r.database()))
 }
 
-// nativePassword is what the server keeps of a password.
+// nativePassword returns the password hash that the server stores.
 func nativePassword(password string) string {
 	once := sha1.Sum([]byte(password))
 	twice := sha1.Sum(once[:])
@@ -82,7 +82,7 @@ func nativePassword(password string) string {
 
 func mariadbBind(r record, binding string) string {
 	user, hash := userOf(binding), nativePassword(r.bindingPassword(binding))
-	// In a grant an underscore of the database's name stands for any letter.
+	// In a grant, an underscore in the database name matches any character.
 	db := quoteTicks(strings.ReplaceAll(r.database(), "_", `\_`))
 	return fmt.Sprintf(`CREATE USER IF NOT EXISTS '%[1]s'@'%%';
 ALTER USER '%[1]s'@'%%' IDENTIFIED BY PASSWORD '%[2]s' ACCOUNT UNLOCK;
@@ -91,7 +91,8 @@ GRANT ALL PRIVILEGES ON %[3]s.* TO '%[1]s'@'%%';
 }
 
 func mariadbUnbind(_ record, binding string) string {
-	// Created first: what is locked must be there, and a repetition may not find it.
+	// CREATE comes first: ALTER fails without the user, and a repeated unbind may not
+	// find it.
 	return fmt.Sprintf(`CREATE USER IF NOT EXISTS '%[1]s'@'%%';
 ALTER USER '%[1]s'@'%%' ACCOUNT LOCK;
 KILL HARD CONNECTION USER '%[1]s';
@@ -99,14 +100,14 @@ DROP USER IF EXISTS '%[1]s'@'%%';
 `, userOf(binding))
 }
 
-// mariadbPrune drops the users of bindings that are no more.
+// mariadbPrune drops the users without a binding.
 func mariadbPrune(r record) string {
 	where := "User REGEXP '^u[0-9a-f]{16}$' AND User NOT IN (" + userList(r) + ")"
 	return "DELETE FROM mysql.global_priv WHERE " + where + ";\nDELETE FROM mysql.db WHERE " + where + ";\nFLUSH PRIVILEGES;\n"
 }
 
-// mariadbFull takes the rights to add anything from all bindings, or gives them
-// back. Who is there comes again with it.
+// mariadbFull revokes the rights to add data from all bindings, or grants them again.
+// It closes all connections, so that clients reconnect with the new rights.
 func mariadbFull(r record, full bool) string {
 	db := quoteTicks(strings.ReplaceAll(r.database(), "_", `\_`))
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// parameters are what users may choose.
+// parameters are the settings that users can choose.
 type parameters struct {
 	Database       string `json:"database,omitempty"`
 	MaxConnections int    `json:"max_connections,omitempty"`
@@ -27,7 +27,7 @@ const (
 	keyPolicy      = "maxmemory_policy"
 )
 
-// defaultDatabase is the name of the database where nobody chose one.
+// defaultDatabase is the name of the database if the user chose none.
 const defaultDatabase = "db"
 
 const (
@@ -35,16 +35,16 @@ const (
 	maxConnections = 500
 )
 
-// policies are what Redis may do when its memory is used up.
+// policies are the eviction policies of Redis for a full memory.
 var policies = []string{
 	"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random",
 	"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl",
 }
 
-// databaseName is what every engine takes without a quote, and every client too.
+// databaseName matches names that all engines and clients accept without quotes.
 var databaseName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
-// reservedNames are databases that the servers have themselves.
+// reservedNames are databases that the servers use themselves.
 var reservedNames = []string{"postgres", "template0", "template1", "mysql", "sys", "information_schema", "performance_schema", "test"}
 
 // schema is the JSON schema of one parameter.
@@ -65,7 +65,7 @@ var schemas = map[string]schema{
 	},
 }
 
-// schemaOf is the JSON schema of the parameters with these keys.
+// schemaOf returns the JSON schema of the parameters with these keys.
 func schemaOf(keys []string) json.RawMessage {
 	properties := map[string]schema{}
 	for _, k := range keys {
@@ -76,17 +76,18 @@ func schemaOf(keys []string) json.RawMessage {
 		"properties": properties, "additionalProperties": false,
 	})
 	if err != nil {
-		panic(err) // made of literals only
+		panic(err) // cannot fail: made of literals only
 	}
 	return b
 }
 
-// refusal is an answer to a request that cannot be fulfilled.
+// refusal returns the error for a request that cannot be fulfilled.
 func refusal(status int, format string, args ...any) *services.BrokerError {
 	return &services.BrokerError{Status: status, Description: fmt.Sprintf(format, args...)}
 }
 
-// merge lays the parameters of a request over p. Only the given keys are known.
+// merge returns p with the parameters of a request applied. Only the given keys are
+// allowed.
 func (p parameters) merge(raw json.RawMessage, keys []string) (parameters, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return p, nil
@@ -113,7 +114,7 @@ func known(keys []string) string {
 	return "there are " + strings.Join(keys, ", ")
 }
 
-// set takes one parameter.
+// set sets one parameter.
 func (p *parameters) set(key string, raw json.RawMessage) error {
 	switch key {
 	case keyDatabase:

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// countedDrops counts how often a server is to end.
+// countedDrops counts the requests to stop a server.
 type countedDrops struct {
 	Host
 	drops atomic.Int32
@@ -20,7 +20,7 @@ func (h *countedDrops) DropServer(guid string) error {
 	return h.Host.DropServer(guid)
 }
 
-// Who asks how far a deletion is does not make it begin anew.
+// Polling a deletion does not start it again.
 func TestPolledDeletionGoesOn(t *testing.T) {
 	counted := &countedDrops{}
 	bubble(t, func(c *Config) { counted.Host, c.Host = c.Host, counted }, func(t *testing.T, b *Broker, h *fakeHost) {
@@ -34,7 +34,7 @@ func TestPolledDeletionGoesOn(t *testing.T) {
 		if _, err := b.Instance(t.Context(), req(services.Delete, "redis", smallPlan, "")); err != nil {
 			t.Fatal(err)
 		}
-		for range 20 { // it ends slowly
+		for range 20 { // the server stops slowly
 			time.Sleep(100 * time.Millisecond)
 			p, err := b.LastOperation(t.Context(), services.LastOperationRequest{Action: services.Delete, Instance: guid})
 			if err != nil || p.State != services.InProgress {

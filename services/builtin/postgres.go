@@ -14,8 +14,8 @@ import (
 //go:embed scripts/postgres.sh
 var postgresScript string
 
-// postgresOwner owns everything in the database: the users of bindings act as it,
-// so that what one makes is there for all.
+// postgresOwner owns everything in the database. The users of bindings act as this
+// role, so that they share their data.
 const postgresOwner = "dew_owner"
 
 const postgresPort = 5432
@@ -72,20 +72,20 @@ lc_messages = 'C.UTF-8'
 default_text_search_config = 'pg_catalog.english'
 `, postgresPort, z.connections+3, z.memoryMB/4, z.memoryMB*5/8, max(z.memoryMB/16, 16),
 			max(z.memoryMB*1024/4/z.connections, 1024), max(z.diskMB/8, 128)),
-		// Who is in the container is the server itself; who comes from outside has a
-		// password, and is not the administrator.
+		// Connections inside the container come from the server itself. Connections
+		// from outside need a password and cannot log in as the administrator.
 		"pg_hba.conf": "local all all trust\nhost all postgres all reject\nhost all all all scram-sha-256\n",
 	}
 }
 
-// quoteName and quoteText quote for SQL. What they are given is checked elsewhere:
-// they are the second lock.
+// quoteName and quoteText quote for SQL. Their arguments are already validated; quoting
+// is a second safeguard.
 func quoteName(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// postgresFound also lets bindings see and end the sessions of each other: they
-// are all of one instance.
+// postgresFound also allows bindings to see and terminate the sessions of each other,
+// because they belong to the same instance.
 func postgresFound(r record) string {
 	db := r.database()
 	return fmt.Sprintf(`SELECT 'CREATE ROLE %[1]s NOLOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '%[1]s') \gexec
@@ -95,12 +95,12 @@ REVOKE ALL ON DATABASE postgres, template1, %[2]s FROM PUBLIC;
 `, postgresOwner, quoteName(db), quoteText(db))
 }
 
-// scram is what the server keeps of a password (RFC 5803).
+// scram returns the password hash that the server stores (RFC 5803).
 func scram(password string, salt []byte) string {
 	const rounds = 4096
 	salted, err := pbkdf2.Key(sha256.New, password, salt, rounds, sha256.Size)
 	if err != nil {
-		panic(err) // only with a length that makes no sense
+		panic(err) // fails only for an invalid length
 	}
 	sign := func(key []byte, text string) []byte {
 		m := hmac.New(sha256.New, key)
@@ -132,8 +132,7 @@ SELECT 'DROP ROLE %[1]s' FROM pg_roles WHERE rolname = '%[1]s' \gexec
 `, user, quoteName(r.database()), postgresOwner)
 }
 
-// postgresPrune drops the users of bindings that are no more. What they own is the
-// owner's.
+// postgresPrune drops the users without a binding. The owner role gets their objects.
 func postgresPrune(r record) string {
 	return fmt.Sprintf(`\connect %[1]s
 SELECT format('REASSIGN OWNED BY %%I TO %[2]s', rolname) FROM pg_roles WHERE rolcanlogin AND rolname ~ '^u[0-9a-f]{16}$' AND rolname NOT IN (%[3]s) \gexec
@@ -143,7 +142,7 @@ SELECT format('DROP ROLE %%I', rolname) FROM pg_roles WHERE rolcanlogin AND roln
 `, quoteName(r.database()), postgresOwner, userList(r))
 }
 
-// userList are the users of all bindings, quoted for SQL; never empty.
+// userList returns the users of all bindings, quoted for SQL. It is never empty.
 func userList(r record) string {
 	out := "''"
 	for _, binding := range r.Bindings {
@@ -152,8 +151,9 @@ func userList(r record) string {
 	return out
 }
 
-// postgresFull makes transactions read-only, unless they say that they are not:
-// so somebody can still delete. Who is there comes again with it.
+// postgresFull makes transactions read-only by default. A transaction can override
+// that, so users can still delete data. It closes all sessions, so that clients
+// reconnect with the new setting.
 func postgresFull(r record, full bool) string {
 	change := "RESET default_transaction_read_only"
 	if full {

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// defaultMeasure is how often the data is measured.
+// defaultMeasure is the interval between measurements of the data.
 const defaultMeasure = 30 * time.Second
 
-// guard measures the data of all instances now and then. What has more than its
-// plan gives takes no more: deleting is still possible, and ends it.
+// guard measures the data of all instances at intervals. A database that exceeds the
+// disk size of its plan becomes read-only. Users can still delete data, which makes it
+// writable again.
 func (b *Broker) guard(ctx context.Context) {
 	for wait(ctx, b.c.Measure) {
 		all, err := b.records.All()
@@ -31,7 +32,7 @@ func (b *Broker) guard(ctx context.Context) {
 	}
 }
 
-// measure measures one instance and acts when it passed its limit, either way.
+// measure measures one instance and reacts if it crossed its limit in either direction.
 func (b *Broker) measure(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok || e.full == nil || !rec.usable() || rec.Doing != "" || rec.Restoring {
@@ -43,7 +44,7 @@ func (b *Broker) measure(ctx context.Context, rec record) error {
 	}
 	limit := int64(e.size(rec.Shape).diskMB) << 20
 	full := bytes > limit
-	if rec.Full { // a little less, or it would go to and fro
+	if rec.Full { // a lower limit, so that it does not switch back and forth
 		full = bytes > limit/20*19
 	}
 	if full == rec.Full {
@@ -52,7 +53,7 @@ func (b *Broker) measure(ctx context.Context, rec record) error {
 	return b.shut(ctx, rec.GUID, full, fmt.Sprintf("%d MB of %d MB", bytes>>20, limit>>20))
 }
 
-// shut makes a server take no more data, or take it again.
+// shut makes a server reject new data, or accept it again.
 func (b *Broker) shut(ctx context.Context, guid string, full bool, figure string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
@@ -81,7 +82,8 @@ func (b *Broker) shut(ctx context.Context, guid string, full bool, figure string
 	return nil
 }
 
-// bound is a binding's statements, with what a full disk takes from it.
+// bound returns the statements that create a binding, including the restrictions of a
+// full disk.
 func (e *engine) bound(rec record, binding string) string {
 	text := e.bind(rec, binding)
 	if rec.Full && e.full != nil {

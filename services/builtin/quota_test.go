@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// A database that has more than its plan gives takes no more, is told so once,
-// and is let go on when there is room again.
+// A database that exceeds the disk size of its plan rejects new data and logs that
+// once. It accepts data again when there is room.
 func TestDiskOfThePlan(t *testing.T) {
 	for e, want := range map[*engine][2]string{
 		postgres: {"SET default_transaction_read_only = on", "RESET default_transaction_read_only"},
@@ -27,7 +27,7 @@ func TestDiskOfThePlan(t *testing.T) {
 					t.Fatal(err)
 				}
 				limit := int64(e.plans[smallPlan].diskMB) << 20
-				// Of a size, and empty: nothing is written.
+				// The file has that size, but no data is written.
 				for _, size := range []int64{limit - 1, limit + 1, limit + 2, limit - 2, limit / 2, limit / 2} {
 					grow(t, b, size)
 					time.Sleep(2 * defaultMeasure)
@@ -47,7 +47,7 @@ func TestDiskOfThePlan(t *testing.T) {
 	}
 }
 
-// grow makes the data of the instance so large.
+// grow sets the size of the instance's data.
 func grow(t *testing.T, b *Broker, size int64) {
 	t.Helper()
 	if err := os.MkdirAll(b.data(guid), 0o700); err != nil {
@@ -63,7 +63,7 @@ func grow(t *testing.T, b *Broker, size int64) {
 	}
 }
 
-// A binding that is made while the disk is full is no way around it.
+// A binding that is created while the disk is full cannot write either.
 func TestBindingOfAFullDisk(t *testing.T) {
 	for _, e := range engines {
 		r := record{Engine: e.name, Bindings: []string{"b"}, Secret: newSecret(), Full: true}

@@ -15,10 +15,10 @@ var redisScript string
 
 const redisPort = 6379
 
-// usersFile holds the users: in the configuration those that a new server has.
+// usersFile has the users. The copy in the configuration has the users of a new server.
 const usersFile = "users.acl"
 
-// redisAdmin is the user that dew itself is. Redis has no other way in for it.
+// redisAdmin is the user that dew logs in with. Redis has no other way in for it.
 const redisAdmin = "dew-admin"
 
 var redis = &engine{
@@ -45,8 +45,8 @@ var redis = &engine{
 	},
 }
 
-// redisMemory is how many bytes of a plan's memory values may take: the rest is
-// for copies while the file is written anew, and for buffers.
+// redisMemory returns how many bytes of a plan's memory values can use. The rest is for
+// buffers and for copies while the file is rewritten.
 func redisMemory(z size) int64 { return int64(z.memoryMB) << 20 * 5 / 8 }
 
 func hashed(password string) string {
@@ -88,16 +88,16 @@ func redisBind(r record, binding string) string {
 		userOf(binding), hashed(r.bindingPassword(binding)))
 }
 
-// redisUnbind also ends the connections of the user.
+// redisUnbind also closes the connections of the user.
 func redisUnbind(_ record, binding string) string {
 	return fmt.Sprintf("ACL DELUSER %s\nACL SAVE\n", userOf(binding))
 }
 
-// redisGood are answers that say yes.
+// redisGood matches responses that report success.
 var redisGood = regexp.MustCompile(`^(OK|PONG|[0-9]+)$`)
 
-// redisAnswers finds the first answer that is no yes: the client ends well with
-// any.
+// redisAnswers returns the first response that is not a success, because the client
+// exits with 0 in any case.
 func redisAnswers(out string) error {
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)

@@ -19,7 +19,7 @@ func TestParameters(t *testing.T) {
 		name, raw string
 		engine    *engine
 		want      parameters
-		refused   string // a part of the sentence
+		refused   string // a part of the message
 	}{
 		{name: "none", raw: "", engine: postgres},
 		{name: "null", raw: "null", engine: postgres},
@@ -52,7 +52,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is safe in statements and files, and is accepted again.
+// Accepted parameters are safe in statements and files, and are accepted again.
 func FuzzParameters(f *testing.F) {
 	f.Add([]byte(`{"database":"shop","max_connections":20}`))
 	f.Add([]byte(`{"maxmemory_policy":"volatile-ttl"}`))
@@ -78,7 +78,7 @@ func FuzzParameters(f *testing.F) {
 	})
 }
 
-// The URI leads back to what it was made of, whatever the password is.
+// Parsing the URI returns the values it was built from, whatever the password is.
 func TestCredentials(t *testing.T) {
 	for _, password := range []string{"plain", "p@ss:w/rd?#[]%", "ü ' \" & = +", "%41"} {
 		a := access{
@@ -104,7 +104,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Apps find these keys, and the port as a number.
+// Credentials have these keys, and the port is a number.
 func TestCredentialKeys(t *testing.T) {
 	r := record{Secret: []byte("secret"), Address: netip.MustParseAddr("10.0.0.7")}
 	for _, e := range engines {
@@ -150,7 +150,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// What servers keep of passwords, as others compute it too.
+// The password hashes match those of other implementations.
 func TestVerifiers(t *testing.T) {
 	salt := []byte{0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa, 0x81}
 	const want = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
@@ -165,7 +165,7 @@ func TestVerifiers(t *testing.T) {
 	}
 }
 
-// No statement holds a password: what fails is printed, and kept in logs.
+// No statement contains a password, because failed statements are printed and logged.
 func TestStatementsHoldNoPassword(t *testing.T) {
 	for _, e := range engines {
 		r := record{Engine: e.name, Shape: shape{Plan: smallPlan, Parameters: parameters{Database: "shop_1"}}, Secret: newSecret(), Bindings: []string{"x"}}
@@ -194,7 +194,7 @@ func TestQuoting(t *testing.T) {
 	}
 }
 
-// A shell can read the scripts, every one they may meet.
+// Every supported shell can parse the scripts.
 func TestScripts(t *testing.T) {
 	for _, e := range engines {
 		for _, shell := range []string{"sh", "bash"} {

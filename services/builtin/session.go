@@ -16,22 +16,21 @@ import (
 )
 
 const (
-	maxOutput = 64 << 10         // that is read of what a client prints
-	askLimit  = 30 * time.Second // for statements of an administrator
-	upLimit   = time.Minute      // that statements wait for a server that starts
+	maxOutput = 64 << 10         // bytes of a client's output that are read
+	askLimit  = 30 * time.Second // for an administrator's statements
+	upLimit   = time.Minute      // the time that statements wait for a starting server
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
 )
 
-// scriptCommand is a shell command that runs the script of the engine. The words
-// are our own.
+// scriptCommand returns the shell command that runs the script of the engine. The words
+// are constants, so they need no quoting.
 func scriptCommand(words ...string) string {
 	return "exec sh " + confDir + "/" + scriptFile + " " + strings.Join(words, " ")
 }
 
-// session runs the script in the container of the server and returns what it
-// printed. The input is given on its standard input: nobody sees it in a list of
-// processes.
+// session runs the script in the container of the server and returns its output. The
+// input is passed on standard input, so that it does not appear in process lists.
 func (b *servers) session(ctx context.Context, guid, input string, words ...string) (string, error) {
 	s, err := b.c.Host.Exec(ctx, runtime.ExecTarget{Process: guid},
 		runtime.ExecSpec{Kind: runtime.ExecCommand, Command: scriptCommand(words...)})
@@ -46,14 +45,14 @@ func (b *servers) session(ctx context.Context, guid, input string, words ...stri
 	return converse(ctx, s, input)
 }
 
-// converse gives a session its input and reads its output until it ends.
+// converse sends the input to a session and reads its output until it exits.
 func converse(ctx context.Context, s runtime.Session, input string) (string, error) {
 	st := s.Streams()
 	var out, complaint string
 	var g errgroup.Group
 	g.Go(func() error {
 		_, err := io.WriteString(st.In, input)
-		// A client that ended before it read all says why by itself.
+		// A client that exits before it has read everything reports the reason itself.
 		_ = errors.Join(err, st.In.Close())
 		return nil
 	})
@@ -72,7 +71,7 @@ func converse(ctx context.Context, s runtime.Session, input string) (string, err
 	return out, nil
 }
 
-// readBounded reads to the end and keeps the beginning.
+// readBounded reads to the end and returns the first maxOutput bytes.
 func readBounded(r io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxOutput))
 	if err == nil {
@@ -89,7 +88,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// statements gives statements to the administrator's client.
+// statements passes statements to the administrator's client.
 func (b *servers) statements(ctx context.Context, rec record, text string) (string, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
@@ -104,7 +103,7 @@ func (b *servers) statements(ctx context.Context, rec record, text string) (stri
 	return out, err
 }
 
-// ask gives statements to a server, and waits for it where it is just starting.
+// ask runs statements on a server. It waits if the server is just starting.
 func (b *servers) ask(ctx context.Context, rec record, text string) error {
 	if err := b.up(ctx, rec, upLimit); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (b *servers) ask(ctx context.Context, rec record, text string) error {
 	return err
 }
 
-// ready tells whether the administrator can log in.
+// ready checks whether the administrator can log in.
 func (b *servers) ready(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
@@ -129,11 +128,11 @@ func (b *servers) ready(ctx context.Context, rec record) error {
 	return err
 }
 
-// tooManyCrashes is after how many crashes in a row nobody waits any more. Where
-// the script itself has given up, the first one is enough.
+// tooManyCrashes is the number of crashes in a row after which to stop waiting. If the
+// script itself gave up, the first crash is enough.
 const tooManyCrashes = 3
 
-// up waits until the server runs as the record says, is healthy, and the
+// up waits until the server runs with the record's version, is healthy, and the
 // administrator can log in.
 func (b *servers) up(ctx context.Context, rec record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -161,7 +160,7 @@ func (b *servers) up(ctx context.Context, rec record, limit time.Duration) error
 	}
 }
 
-// status is the instance that runs as the record says.
+// status returns the instance that runs with the record's version.
 func (b *servers) status(rec record) (runtime.Status, bool) {
 	sts := b.c.Host.Instances(rec.GUID)
 	i := slices.IndexFunc(sts, func(st runtime.Status) bool { return st.Version == rec.Version })
@@ -171,8 +170,8 @@ func (b *servers) status(rec record) (runtime.Status, bool) {
 	return sts[i], true
 }
 
-// why is the reason that a server does not run: its script's own words, or how it
-// ended.
+// why returns the reason why a server does not run: the script's message, or how it
+// exited.
 func (b *servers) why(rec record, st runtime.Status) string {
 	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server ended")
 	free, err := b.free()
@@ -182,7 +181,7 @@ func (b *servers) why(rec record, st runtime.Status) string {
 	return reason
 }
 
-// gone waits until nothing of the server runs.
+// gone waits until the server has stopped completely.
 func (b *servers) gone(ctx context.Context, guid string) error {
 	for look := firstLook; ; look = min(2*look, lastLook) {
 		if len(b.c.Host.Instances(guid)) == 0 {
@@ -194,7 +193,7 @@ func (b *servers) gone(ctx context.Context, guid string) error {
 	}
 }
 
-// wait pauses for d and returns false when ctx ends before.
+// wait waits for d. It returns false if ctx is cancelled first.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -206,8 +205,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Shell is how people talk to the server as its administrator: a session to open
-// with Exec, with a terminal or without.
+// Shell returns an interactive session with the server as its administrator. The caller
+// opens it with Exec, with or without a terminal.
 func (b *Broker) Shell(instance string) (runtime.ExecTarget, runtime.ExecSpec, error) {
 	rec, err := b.get(instance)
 	if err != nil {

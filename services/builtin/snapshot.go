@@ -17,18 +17,18 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Snapshot is a copy of the data of an instance as it was at one moment.
+// Snapshot is a copy of the data of an instance at one point in time.
 type Snapshot struct {
 	ID        string    `json:"id"`
 	CreatedAt time.Time `json:"created_at"`
 	Bytes     int64     `json:"bytes"`
 }
 
-// KeptSnapshots is how many snapshots an instance may have.
+// KeptSnapshots is the maximum number of snapshots of an instance.
 const KeptSnapshots = 10
 
 const (
-	copyLimit   = 10 * time.Minute // less than a frozen server waits
+	copyLimit   = 10 * time.Minute // less than the time a frozen server waits
 	frozenWord  = "frozen"
 	newSuffix   = ".new"
 	snapshotFmt = "20060102-150405"
@@ -43,9 +43,9 @@ func (b *snapshots) Snapshots(instance string) ([]Snapshot, error) {
 	return rec.Snapshots, nil
 }
 
-// Snapshot copies the data of an instance. The server stands still meanwhile,
-// which is short where the file system shares what is equal; its clients only
-// wait. The copy is what a power cut at that moment would have left.
+// Snapshot copies the data of an instance. The server is frozen during the copy, which
+// is short if the file system can share blocks; its clients only wait. The copy has the
+// data that a power failure at that moment would leave.
 func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, error) {
 	rec, unlock, err := b.claim(ctx, instance)
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, er
 	return s, nil
 }
 
-// snapshotID is the time, and a number where that is taken.
+// snapshotID returns the time, with a number appended if that id exists.
 func snapshotID(rec record, now time.Time) string {
 	base := now.UTC().Format(snapshotFmt)
 	id := base
@@ -90,7 +90,7 @@ func snapshotID(rec record, now time.Time) string {
 
 func (b *snapshots) data(guid string) string { return filepath.Join(b.storeDir(guid), "data") }
 
-// claim takes an instance with a server for oneself.
+// claim locks an instance that has a server.
 func (b *snapshots) claim(ctx context.Context, instance string) (record, func(), error) {
 	unlock, err := b.lock(ctx, instance)
 	if err != nil {
@@ -107,9 +107,9 @@ func (b *snapshots) claim(ctx context.Context, instance string) (record, func(),
 	return rec, unlock, nil
 }
 
-// copyStanding copies the data to a new folder while the server stands still. The
-// commit that says that it goes on has the snapshot: no copy is left that nobody
-// knows of.
+// copyStanding copies the data to a new folder while the server is frozen. One commit
+// records both the snapshot and the end of the freeze, so that no copy is left without
+// a record.
 func (b *snapshots) copyStanding(ctx context.Context, rec record, s Snapshot, to string) error {
 	if err := makeDir(filepath.Dir(to)); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (b *snapshots) copyStanding(ctx context.Context, rec record, s Snapshot, to
 	return errors.Join(err, cerr)
 }
 
-// frozen runs fn while the server stands still.
+// frozen runs fn while the server is frozen.
 func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
@@ -140,7 +140,7 @@ func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context
 		return err
 	}
 	defer func() {
-		// The end of its input lets the server go on; what is left is ended after that.
+		// Closing its input thaws the server. SIGCONT makes sure of that.
 		thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
 		defer cancel()
 		ierr := s.Streams().In.Close()
@@ -149,7 +149,7 @@ func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context
 	}()
 	said := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReaderSize(s.Streams().Out, 256).ReadString('\n') // no line is no word
+		line, _ := bufio.NewReaderSize(s.Streams().Out, 256).ReadString('\n') // without a line, the word is empty
 		said <- strings.TrimSpace(line)
 	}()
 	select {
@@ -193,18 +193,18 @@ func (r record) snapshot(id string) (Snapshot, error) {
 	return r.Snapshots[i], nil
 }
 
-// Folders of an instance during a restoration. They are out of the server's reach.
+// Folders of an instance during a restore. The server cannot access them.
 const (
-	copyDir  = "restored" // the copy, before it is the data
-	oldDir   = "before"   // the data from before, while the copy is tried
-	trashDir = "trash"    // what is of no use any more
+	copyDir  = "restored" // the copy, before it becomes the data
+	oldDir   = "before"   // the previous data, while the copy is tried
+	trashDir = "trash"    // folders to delete
 )
 
 func (b *snapshots) spare(guid, dir string) string { return filepath.Join(b.home(guid), dir) }
 
-// Restore makes the data of an instance what it was at a snapshot. The server is
-// stopped meanwhile. All bindings of now work after it; users of others, which the
-// snapshot may know, are gone. When it fails the data is as it was before.
+// Restore restores the data of an instance from a snapshot. The server is stopped
+// during that. All current bindings work afterwards. Users in the snapshot without a
+// current binding are dropped. If it fails, the data is unchanged.
 func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
 	rec, unlock, err := b.claim(ctx, instance)
 	if err != nil {
@@ -230,8 +230,7 @@ func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
 	return b.settle(rec.GUID)
 }
 
-// swap puts a copy of the snapshot in the place of the data, of which nobody has
-// need meanwhile.
+// swap replaces the data with a copy of the snapshot, while the server is stopped.
 func (b *snapshots) swap(ctx context.Context, rec record, id string) error {
 	fresh := b.spare(rec.GUID, copyDir)
 	if err := os.RemoveAll(fresh); err != nil {
@@ -246,7 +245,7 @@ func (b *snapshots) swap(ctx context.Context, rec record, id string) error {
 	if err := b.forgetUsers(rec, fresh); err != nil {
 		return err
 	}
-	// Data that was lost is what a snapshot is for.
+	// Missing data is not an error: a snapshot must also restore lost data.
 	if err := os.Rename(b.data(rec.GUID), b.spare(rec.GUID, oldDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot put the data aside: %w", err)
 	}
@@ -256,17 +255,17 @@ func (b *snapshots) swap(ctx context.Context, rec record, id string) error {
 	return syncFS(b.home(rec.GUID))
 }
 
-// forgetUsers gives restored data of Redis the users of a new server: nobody else
-// could list those that are too many.
+// forgetUsers gives restored Redis data the users of a new server. Redis cannot list
+// the users that must be dropped.
 func (b *snapshots) forgetUsers(rec record, data string) error {
 	if rec.Engine != redis.name {
 		return nil
 	}
-	root, err := os.OpenRoot(data) // the app user's: nothing outside is written
+	root, err := os.OpenRoot(data) // owned by the app user: nothing outside is written
 	if err != nil {
 		return fmt.Errorf("cannot open the copy: %w", err)
 	}
-	defer func() { _ = root.Close() }() // written files are closed by themselves
+	defer func() { _ = root.Close() }() // written files are closed explicitly
 	if err := root.Remove(usersFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot remove the users of the copy: %w", err)
 	}
@@ -281,7 +280,7 @@ func (b *snapshots) forgetUsers(rec record, data string) error {
 	return nil
 }
 
-// tryRestored starts the server on restored data and gives it the users of now.
+// tryRestored starts the server on restored data and creates the current users.
 func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 	if err := b.put(rec, rec.Shape); err != nil {
 		return err
@@ -306,8 +305,8 @@ func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 	return nil
 }
 
-// settle makes restored data the only one. The data from before goes in one step:
-// half of it must never be taken for the whole.
+// settle deletes the previous data after a restore. It disappears in one step, so that
+// a partial folder is never mistaken for the data.
 func (b *snapshots) settle(guid string) error {
 	if err := b.discard(guid, b.spare(guid, oldDir)); err != nil {
 		return err
@@ -316,7 +315,7 @@ func (b *snapshots) settle(guid string) error {
 	return err
 }
 
-// discard removes a folder, whole in one step for whoever looks.
+// discard removes a folder in one atomic step.
 func (b *snapshots) discard(guid, dir string) error {
 	trash := b.spare(guid, trashDir)
 	err := os.RemoveAll(trash)
@@ -332,7 +331,7 @@ func (b *snapshots) discard(guid, dir string) error {
 	return nil
 }
 
-// halt ends the server and leaves everything else.
+// halt stops the server and changes nothing else.
 func (b *snapshots) halt(ctx context.Context, rec record) error {
 	v, err := b.server(rec, rec.Shape)
 	if err != nil {
@@ -347,8 +346,8 @@ func (b *snapshots) halt(ctx context.Context, rec record) error {
 	return b.gone(ctx, rec.GUID)
 }
 
-// resume takes back a restoration that did not come to its end: the data is what
-// it was before, and the server runs.
+// resume undoes an unfinished restore: it brings the previous data back and starts the
+// server.
 func (b *snapshots) resume(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
@@ -375,8 +374,8 @@ func (b *snapshots) resume(ctx context.Context, rec record) error {
 	return b.put(rec, rec.Shape)
 }
 
-// recover takes back what an earlier daemon left in the middle: a server that
-// stands still, a restoration, an unfinished copy.
+// recover cleans up after an earlier daemon: a frozen server, an unfinished restore, or
+// an unfinished copy.
 func (b *snapshots) recover(ctx context.Context, rec record) {
 	if !rec.Frozen && !rec.Restoring {
 		return
@@ -405,7 +404,7 @@ func (b *snapshots) recoverOnce(ctx context.Context, guid string) error {
 		return err
 	}
 	defer unlock()
-	rec, err := b.get(guid) // meanwhile somebody may have made a snapshot
+	rec, err := b.get(guid) // the record may have changed before the lock was acquired
 	if err == nil {
 		err = b.takeBack(ctx, rec)
 	}
@@ -424,7 +423,7 @@ func (b *snapshots) takeBack(ctx context.Context, rec record) error {
 	}
 	err := b.c.Host.Signal(ctx, rec.GUID, 0, "", syscall.SIGCONT)
 	for n := 0; errors.Is(err, runtime.ErrNoInstance) && n < 60 && wait(ctx, lastLook); n++ {
-		err = b.c.Host.Signal(ctx, rec.GUID, 0, "", syscall.SIGCONT) // it is adopted soon
+		err = b.c.Host.Signal(ctx, rec.GUID, 0, "", syscall.SIGCONT) // the supervisor adopts it soon
 	}
 	if err != nil && !errors.Is(err, runtime.ErrNoInstance) {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// A snapshot of a server that works is whole: no transaction is half there, and
-// nothing that was told to be done before it is missing.
+// A snapshot of a busy server is consistent. It has no partial transaction, and all
+// transactions that were confirmed before it.
 func TestSnapshotUnderLoad(t *testing.T) {
 	c := courses[0]
 	w := newWorld(t)
@@ -39,7 +39,7 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	w.must(err)
 	s, err := w.broker.Snapshot(w.ctx(), guid)
 	w.must(err)
-	then, err := w.try(c, a, "SELECT count(*) FROM p") // no less than the snapshot has
+	then, err := w.try(c, a, "SELECT count(*) FROM p") // at least as many rows as the snapshot has
 	w.must(err)
 	w.eventually("it goes on", guid, func() error {
 		out, err := w.try(c, a, "SELECT count(*) > 200 + "+then+" FROM p")
@@ -57,12 +57,12 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	w.want(c, a, "SELECT count(*) >= "+before+" AND count(*) < "+after+" FROM p", "t")
 }
 
-// write gives one client after the other many transactions, until ctx ends.
+// write runs many transactions with one client after the other until ctx is cancelled.
 func write(ctx context.Context, uri string) {
 	text := strings.Repeat("BEGIN; INSERT INTO p VALUES (1); INSERT INTO q VALUES (1); COMMIT;\n", 500)
 	for ctx.Err() == nil {
 		cmd := exec.CommandContext(ctx, "psql", "-X", "-q", uri)
 		cmd.Stdin = strings.NewReader(text)
-		_ = cmd.Run() // it ends with ctx
+		_ = cmd.Run() // killed when ctx is cancelled
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 const troubled = "99999999-2222-4333-8444-000000000000"
 
-// nothing is left of an instance that failed, but the word why.
+// nothing checks that a failed instance left no folder, server or address.
 func (w *world) nothing(guid string) {
 	w.t.Helper()
 	if _, err := os.Stat(w.broker.home(guid)); !errors.Is(err, os.ErrNotExist) {
@@ -34,7 +34,8 @@ func (w *world) nothing(guid string) {
 	}
 }
 
-// What is not installed and cannot be had says what to install.
+// If a server is not installed and no stack is available, the error says what to
+// install.
 func TestNotInstalled(t *testing.T) {
 	w := newWorld(t)
 	w.machine = "-"
@@ -47,7 +48,7 @@ func TestNotInstalled(t *testing.T) {
 	w.succeed(request(services.Delete, troubled, "postgres", smallPlan, ""))
 }
 
-// A stack that is made on demand is where the server runs; its progress is shown.
+// The server runs in a stack that is created on demand, and users see its progress.
 func TestStackOnDemand(t *testing.T) {
 	w := newWorld(t)
 	w.machine = "-"
@@ -78,12 +79,12 @@ func TestStackOnDemand(t *testing.T) {
 		return err
 	})
 	close(made)
-	w.succeed(request(services.Create, troubled, "redis", smallPlan, "")) // asked again, it goes on
+	w.succeed(request(services.Create, troubled, "redis", smallPlan, "")) // a repeated request continues
 	w.succeed(request(services.Delete, troubled, "redis", smallPlan, ""))
 	w.nothing(troubled)
 }
 
-// A disk that fills up while the data is made leaves nothing half-made.
+// A disk that fills up during a creation leaves nothing behind.
 func TestFullDisk(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Join(w.root, "services")
@@ -105,8 +106,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// The daemon leaves in the middle of a creation and of a deletion: the next one
-// goes on, and what it says is true.
+// The daemon exits during a creation and during a deletion. The next one continues, and
+// reports the correct result.
 func TestLeftInTheMiddle(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -131,7 +132,7 @@ func TestLeftInTheMiddle(t *testing.T) {
 	w.nothing(troubled)
 }
 
-// A deletion does not wait for the end of a creation.
+// A deletion does not wait until a creation completes.
 func TestDeletedWhileCreated(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -145,8 +146,8 @@ func TestDeletedWhileCreated(t *testing.T) {
 	}
 }
 
-// A database that has used up the disk of its plan takes no more, gives what it
-// has, and takes more again with a larger plan.
+// A database that has used up the disk of its plan rejects new data but can be read.
+// With a larger plan it accepts data again.
 func TestUsedUp(t *testing.T) {
 	for _, c := range courses[:2] {
 		t.Run(c.engine, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestUsedUp(t *testing.T) {
 			small := e.plans[smallPlan]
 			t.Cleanup(func() { e.plans[smallPlan] = small })
 			tight := small
-			tight.diskMB = 1 // less than an empty one has
+			tight.diskMB = 1 // smaller than an empty database
 			e.plans[smallPlan] = tight
 			w := newWorld(t)
 			w.measure = 100 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// A server that does not run keeps nobody from unbinding and deleting it; when it
-// runs again its former user is dropped.
+// A binding or instance can be deleted even if its server does not run. When the server
+// runs again, the user of the binding is dropped.
 func TestUnbindFromABrokenServer(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "postgres", smallPlan, ""))
@@ -51,8 +51,8 @@ func TestUnbindFromABrokenServer(t *testing.T) {
 	})
 }
 
-// A deletion waits for those who have the files of the instance, such as a
-// restoration: that would bring its server back.
+// A deletion waits for operations that use the files of the instance, such as a
+// restore, which would start its server again.
 func TestDeleteWaitsForTheFiles(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {
 		ask(t, b, req(services.Create, "redis", smallPlan, ""))

@@ -14,16 +14,16 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// endLimit is far more than a server takes to end cleanly.
+// endLimit is much longer than a server needs for a clean stop.
 const endLimit = 5 * time.Minute
 
-// work starts a worker for the record, now. It cancels a step that the desired state
-// no longer needs.
+// work starts a worker for the record. It cancels a step that the desired state no
+// longer needs.
 func (b *Broker) work(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.life == nil || b.life.Err() != nil {
-		return // Run begins with what is left
+		return // Run starts the remaining work
 	}
 	if w := b.workers[guid]; w != nil {
 		w.again = true
@@ -36,8 +36,8 @@ func (b *Broker) work(guid string) {
 	b.running.Go(func() { b.drive(life, guid, w) })
 }
 
-// supersede ends the present step of a worker when the instance is to be deleted:
-// nothing else changes while something is under way. A deletion goes on.
+// supersede cancels the current step of a worker if the instance must be deleted. No
+// other change is possible during an operation. A running deletion continues.
 func (b *Broker) supersede(guid string, w *worker) {
 	rec, err := b.get(guid)
 	if err == nil && rec.Doing == services.Delete && w.doing != services.Delete && w.cancel != nil {
@@ -45,7 +45,7 @@ func (b *Broker) supersede(guid string, w *worker) {
 	}
 }
 
-// drive does what the record says until there is nothing left to do.
+// drive runs the record's operations until there are none left.
 func (b *Broker) drive(life context.Context, guid string, w *worker) {
 	for n := 1; ; n++ {
 		err := b.turn(life, guid, w)
@@ -77,7 +77,7 @@ func (b *Broker) leave(guid string) {
 	delete(b.workers, guid)
 }
 
-// done ends the worker, unless somebody came meanwhile.
+// done stops the worker unless the record changed during the last step.
 func (b *Broker) done(guid string, w *worker) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,8 +89,8 @@ func (b *Broker) done(guid string, w *worker) bool {
 	return true
 }
 
-// turn does one thing and writes down how it ended. Its error says that this
-// could not be written down, or that a deletion is to be tried again.
+// turn runs one operation and records its result. It returns an error if the result
+// could not be recorded, or if a deletion must be retried.
 func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 	ctx, cancel := context.WithCancelCause(life)
 	defer cancel(nil)
@@ -120,9 +120,9 @@ func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 	return b.finish(life, rec, err)
 }
 
-// next reads what is to be done and makes it the present step of the worker. Both
-// under the lock: a deletion that is asked for in between would else find nothing to
-// give up, and wait for a creation that may take for ever.
+// next reads the next operation and makes it the current step of the worker. It holds
+// the lock for both: otherwise a deletion in between would find no step to cancel. It
+// would then wait for a creation that may never complete.
 func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,20 +133,20 @@ func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (r
 	return rec, err
 }
 
-// finish writes down how a creation or an update ended.
+// finish records the result of a creation or an update.
 func (b *provisioner) finish(ctx context.Context, rec record, failure error) error {
 	if failure != nil {
 		b.c.Logger.Warn("database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
 	}
 	if failure != nil && rec.Doing == services.Create {
-		// Nothing half-made stays.
+		// Remove a partly created instance.
 		if err := b.remove(ctx, rec.GUID); err != nil {
 			return err
 		}
 	}
 	_, err := b.change(rec.GUID, func(r *record) {
 		if r.Doing != rec.Doing {
-			return // to be deleted
+			return // a deletion was requested
 		}
 		r.Doing, r.Step, r.State, r.Error = "", "", services.Succeeded, ""
 		if failure == nil && r.Next != nil {
@@ -165,14 +165,14 @@ func (b *provisioner) finish(ctx context.Context, rec record, failure error) err
 	return err
 }
 
-// changed tells that there is something new to know.
+// changed reports that the state of an instance changed.
 func (b *servers) changed(guid string) {
 	if b.c.Changed != nil {
 		b.c.Changed(guid)
 	}
 }
 
-// step tells users how far it is.
+// step records the progress for users.
 func (b *servers) step(guid, text string) {
 	_, err := b.change(guid, func(r *record) {
 		if r.Doing != services.Delete || strings.HasPrefix(text, "deleting") {
@@ -185,8 +185,7 @@ func (b *servers) step(guid, text string) {
 	b.changed(guid)
 }
 
-// create makes the server and its database. Every part of it may have been done
-// before.
+// create creates the server and its database. It can be repeated.
 func (b *provisioner) create(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
@@ -228,8 +227,8 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 	return nil
 }
 
-// stack finds where the programs are: on the machine, or in a stack that is made
-// for them.
+// stack returns the stack with the programs: the machine itself, or a stack that is
+// created for them.
 func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string, error) {
 	if b.c.Machine != "-" && e.on("/"+strings.TrimPrefix(b.c.Machine, "/")) {
 		return stack.Default, nil
@@ -246,8 +245,8 @@ func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string
 	return name, nil
 }
 
-// giveUpStack tells that a deleted instance no longer waits for its stack, unless
-// another one does.
+// giveUpStack reports that a deleted instance no longer waits for its stack, unless
+// another instance does.
 func (b *provisioner) giveUpStack(rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok || b.c.Unneeded == nil {
@@ -265,7 +264,7 @@ func (b *provisioner) giveUpStack(rec record) error {
 	return b.c.Unneeded(e.packages)
 }
 
-// put writes the configuration and makes the supervisor keep the server.
+// put writes the configuration and makes the supervisor run the server.
 func (b *servers) put(rec record, s shape) error {
 	if err := b.furnish(rec, s); err != nil {
 		return err
@@ -277,7 +276,7 @@ func (b *servers) put(rec record, s shape) error {
 	return b.c.Host.PutServer(v)
 }
 
-// watch waits for the server and tells when its data is there.
+// watch waits for the server and updates the step when its data exists.
 func (b *provisioner) watch(ctx context.Context, rec record, next string) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -297,7 +296,7 @@ func (b *provisioner) watch(ctx context.Context, rec record, next string) error 
 	return err
 }
 
-// update makes the server run in its next shape, or go on in its old one.
+// update switches the server to its next shape, or back to its old one.
 func (b *provisioner) update(ctx context.Context, rec record) error {
 	if rec.Next == nil {
 		return nil
@@ -316,7 +315,7 @@ func (b *provisioner) update(ctx context.Context, rec record) error {
 	return fmt.Errorf("it goes on with the old plan: %w", err)
 }
 
-// fits refuses a shape that has no room for what is there.
+// fits refuses a shape that is too small for the data.
 func (b *provisioner) fits(ctx context.Context, rec record, next shape) error {
 	room := redisMemory(redis.size(next))
 	if rec.Engine != redis.name || room >= redisMemory(redis.size(rec.Shape)) {
@@ -335,7 +334,7 @@ func (b *provisioner) fits(ctx context.Context, rec record, next shape) error {
 	return nil
 }
 
-// usedMemory reads the answer of Redis; 0 where it does not say.
+// usedMemory returns the used memory that Redis reports, or 0.
 func usedMemory(info string) int64 {
 	for line := range strings.Lines(info) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); ok {
@@ -348,7 +347,7 @@ func usedMemory(info string) int64 {
 	return 0
 }
 
-// reshape replaces the server by one of another shape.
+// reshape replaces the server with one of another shape.
 func (b *provisioner) reshape(ctx context.Context, guid string, s shape, step string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
@@ -366,9 +365,10 @@ func (b *provisioner) reshape(ctx context.Context, guid string, s shape, step st
 	return b.up(ctx, rec, b.c.Start)
 }
 
-// remove ends the server and takes everything of it away.
+// remove stops the server and deletes all of its resources.
 func (b *provisioner) remove(ctx context.Context, guid string) error {
-	// Who restores or copies the data would bring the server or its folder back.
+	// Otherwise a restore or a copy in progress could create the server or its folder
+	// again.
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
 		return err

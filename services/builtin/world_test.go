@@ -21,23 +21,19 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
-	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
 )
-
-// patience bounds every wait of these tests. It is no measurement: only a hang
-// reaches it.
-const patience = 4 * time.Minute
 
 const (
 	testUID    = 2000
 	testFolder = "dewdb"
 )
 
-// ground is what all tests of the package share: dew-init and one containerd.
+// ground is shared by all tests of the package: dew-init and one containerd.
 var ground struct {
 	bin    string
 	daemon *containerd.Daemon
@@ -84,7 +80,7 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// world is a daemon with databases and without doors. It can leave and come again.
+// world is a daemon with databases but without listeners. It can exit and start again.
 type world struct {
 	t         *testing.T
 	root, run string
@@ -97,13 +93,13 @@ type world struct {
 	db     *store.DB
 	books  *logstream.Logs
 	engine *containerd.Engine
-	sup    *runtime.Supervisor
+	sup    *supervisor.Supervisor
 	broker *Broker
 	away   func()
 
 	mu    sync.Mutex
 	lines []string // of the daemon's log, guarded by mu
-	steps []string // of all instances, as users could have seen them; guarded by mu
+	steps []string // of all instances, as users can see them, guarded by mu
 }
 
 var worlds byte // makes subnets differ; tests run one after the other
@@ -122,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() {
 		w.leave()
 		w.open()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		defer cancel()
 		if err := w.engine.TearDown(ctx); err != nil {
 			t.Errorf("cannot tear down: %v", err)
@@ -140,7 +136,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// Write takes a line of the daemon's log.
+// Write receives a line of the daemon's log.
 func (w *world) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,14 +167,14 @@ func (w *world) open() {
 	w.must(err)
 }
 
-// boot runs everything as a daemon does from its start.
+// boot starts everything as a daemon does.
 func (w *world) boot() {
 	w.t.Helper()
 	w.open()
 	shelf, err := droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	w.must(err)
 	stacks := stack.New(stack.HostOptions{UID: testUID, GID: testUID})
-	w.sup, err = runtime.NewSupervisor(runtime.Config{
+	w.sup, err = supervisor.New(supervisor.Config{
 		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),
 	})
@@ -197,7 +193,7 @@ func (w *world) boot() {
 	w.away = func() { cancel(); wg.Wait() }
 }
 
-// say writes a line of the platform into the log of an instance.
+// say writes a dew message into the log of an instance.
 func (w *world) say(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
 	if err := (logBook{w.books}).Append(guid, e); err != nil {
@@ -205,11 +201,11 @@ func (w *world) say(guid, line string) {
 	}
 }
 
-// changed notes how far an instance is. Who looks now and then may miss a step.
+// changed records the step of an instance. Polling could miss a step.
 func (w *world) changed(guid string) {
 	rec, err := w.broker.get(guid)
 	if err != nil {
-		return // it is gone
+		return // it was deleted
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,7 +218,7 @@ func (w *world) check(ctx context.Context, err error) {
 	}
 }
 
-// leave is the end of the daemon; its servers stay.
+// leave stops the daemon; its servers keep running.
 func (w *world) leave() {
 	if w.away != nil {
 		w.away()
@@ -269,7 +265,7 @@ func (b logBook) Last(app string) (uint64, error) {
 	return l.LastSeq(), nil
 }
 
-// whole is everything that is kept of the log stream of a server.
+// whole returns the complete stored log of a server.
 func (w *world) whole(guid string) string {
 	w.t.Helper()
 	es, err := (logBook{w.books}).Newest(context.Background(), guid, 1<<20)
@@ -281,7 +277,7 @@ func (w *world) whole(guid string) string {
 	return b.String()
 }
 
-// log is the log stream of a server, and the daemon's own, for failures.
+// log returns the logs of a server and of the daemon, for failures.
 func (w *world) log(guid string) string {
 	var b strings.Builder
 	if es, err := (logBook{w.books}).Newest(context.Background(), guid, 60); err == nil {
@@ -304,9 +300,9 @@ func (w *world) eventually(what, guid string, ok func() error) {
 	}
 }
 
-// ctx is bounded by the patience of the tests.
+// ctx returns a context that testkit.Patience limits.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	w.t.Cleanup(cancel)
 	return ctx
 }
@@ -318,7 +314,7 @@ func request(a services.Action, guid, engine, plan, parameters string) services.
 	}
 }
 
-// ask asks for something to happen to an instance and waits for its end.
+// ask sends a request for an instance and waits until its operation finishes.
 func (w *world) ask(r services.InstanceRequest) services.Progress {
 	w.t.Helper()
 	p, err := w.broker.Instance(w.ctx(), r)
@@ -334,7 +330,7 @@ func (w *world) ask(r services.InstanceRequest) services.Progress {
 	return p
 }
 
-// succeed is ask for what must go well.
+// succeed is like ask, but the operation must succeed.
 func (w *world) succeed(r services.InstanceRequest) {
 	w.t.Helper()
 	p := w.ask(r)
@@ -343,7 +339,7 @@ func (w *world) succeed(r services.InstanceRequest) {
 	}
 }
 
-// told is what users could have read so far.
+// told returns all steps that users could have seen so far.
 func (w *world) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,8 +22,8 @@ func (tx *tables) binding(guid string) (services.Binding, error) {
 	return get(tx.bindings, "binding", guid)
 }
 
-// Bindings returns the bindings that f chooses, the oldest first. Route bindings
-// are among them unless Types says otherwise.
+// Bindings returns the bindings that match f, oldest first. They include route bindings
+// unless Types excludes them.
 func (m *bindings) Bindings(f services.BindingFilter) ([]services.Binding, error) {
 	return selectSorted(m.bindings, "bindings", func(bi services.Binding) bool {
 		return matches(f.GUIDs, bi.GUID) && matches(f.Names, bi.Name) && matches(f.Apps, bi.App) &&
@@ -33,7 +33,8 @@ func (m *bindings) Bindings(f services.BindingFilter) ([]services.Binding, error
 	}, oldestFirst)
 }
 
-// matchesBinding tells whether a filter chooses what a binding joins.
+// matchesBinding reports whether a binding's app name, instance, plan and offering
+// match a filter.
 func (m *bindings) matchesBinding(f services.BindingFilter, bi services.Binding) bool {
 	if len(f.AppNames) > 0 {
 		if a, err := m.registry.App(bi.App); err != nil || !slices.Contains(f.AppNames, a.Name) {
@@ -58,8 +59,8 @@ func (m *bindings) matchesBinding(f services.BindingFilter, bi services.Binding)
 	return err == nil && matches(f.Offerings, of.GUID) && matches(f.OfferingNames, of.Name)
 }
 
-// CreateBinding keeps a binding. One to a managed instance has an operation that
-// makes it; else the operation is empty.
+// CreateBinding stores a binding. For a managed instance it returns the operation that
+// creates the binding at the broker; otherwise the operation is empty.
 func (m *bindings) CreateBinding(n services.NewBinding) (bi services.Binding, o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		bi, o, err = tx.createBinding(n)
@@ -112,7 +113,7 @@ func (tx bindingRecords) createBinding(n services.NewBinding) (bi services.Bindi
 	return bi, o, put(tx.bindings, "binding", bi.GUID, bi)
 }
 
-// bindingOperation is an operation on a binding, with its request.
+// bindingOperation returns an operation on a binding, with its broker request.
 func (tx operationRecords) bindingOperation(bi services.Binding, a services.Action, by app.Actor) (operation, error) {
 	i, err := tx.instance(bi.Instance)
 	if err != nil {
@@ -140,7 +141,7 @@ func (tx operationRecords) bindingOperation(bi services.Binding, a services.Acti
 	return op, nil
 }
 
-// routeURL is a route as users write it; empty when there is none.
+// routeURL returns a route as users write it, or "" if it does not exist.
 func (tx operationRecords) routeURL(guid string) string {
 	if guid == "" {
 		return ""
@@ -175,7 +176,8 @@ func (m *bindings) NoteBinding(guid string, c app.MetadataChange) (bi services.B
 	return bi, err
 }
 
-// DeleteBinding removes a binding. The operation is empty when that is done already.
+// DeleteBinding deletes a binding. The operation is empty if the deletion is already
+// complete.
 func (m *bindings) DeleteBinding(guid string, by app.Actor) (o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		bi, err := tx.binding(guid)
@@ -223,7 +225,7 @@ func (tx bindingRecords) deleteBinding(bi services.Binding, by app.Actor) (o ser
 	return o, tx.bindingEvent("start_delete", bi, by)
 }
 
-// forgetBinding drops a binding without a broker.
+// forgetBinding deletes the record of a binding without a request to the broker.
 func (tx bindingRecords) forgetBinding(bi services.Binding, by app.Actor) error {
 	if err := tx.cancelOperations(bi.GUID, "the binding is gone"); err != nil {
 		return err
@@ -234,8 +236,8 @@ func (tx bindingRecords) forgetBinding(bi services.Binding, by app.Actor) error 
 	return tx.bindingEvent("delete", bi, by)
 }
 
-// UnbindApp begins to delete all bindings of an app. The operations are what to wait
-// for; after some of them it has to be called again, until there are none.
+// UnbindApp starts to delete all bindings of an app. The caller must wait for the
+// returned operations and call it again until it returns none.
 func (m *bindings) UnbindApp(guid string, by app.Actor) (os []services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		bs, err := tx.bindings.By("app", guid)
@@ -255,7 +257,8 @@ func (m *bindings) UnbindApp(guid string, by app.Actor) (os []services.Operation
 	return os, err
 }
 
-// operationsToWaitFor is what there is to wait for: a new operation, or those that are in its way.
+// operationsToWaitFor returns the new operation o, or the open operations that block
+// it.
 func (tx operationRecords) operationsToWaitFor(o services.Operation, err error, records ...string) (os []services.Operation, _ error) {
 	if err == nil && o.GUID != "" {
 		return []services.Operation{o}, nil
@@ -273,7 +276,7 @@ func (tx operationRecords) operationsToWaitFor(o services.Operation, err error, 
 	return os, nil
 }
 
-// BindingParameters asks the broker for the parameters of a binding.
+// BindingParameters requests the parameters of a binding from the broker.
 func (m *bindings) BindingParameters(ctx context.Context, guid string) (json.RawMessage, error) {
 	bi, err := m.binding(guid)
 	if err != nil {
@@ -314,7 +317,7 @@ func (m *bindings) BindingParameters(ctx context.Context, guid string) (json.Raw
 	return bound.Parameters, nil
 }
 
-// Drains returns where the lines of apps are to be sent, by app and URL.
+// Drains returns the log drains of apps, sorted by app and URL.
 func (m *bindings) Drains() (ds []services.Drain, err error) {
 	bs, err := m.Bindings(services.BindingFilter{Types: []services.BindingType{services.AppBinding}})
 	if err != nil {
@@ -326,7 +329,7 @@ func (m *bindings) Drains() (ds []services.Drain, err error) {
 		}
 		i, err := m.instance(bi.Instance)
 		if errors.Is(err, services.ErrNotFound) {
-			continue // both went just now
+			continue // both were just deleted
 		}
 		if err != nil {
 			return nil, err
@@ -339,8 +342,7 @@ func (m *bindings) Drains() (ds []services.Drain, err error) {
 	return slices.Compact(ds), nil
 }
 
-// RouteServices returns the service that the requests of a route go through, by the
-// guid of the route.
+// RouteServices returns the route services by route guid.
 func (m *bindings) RouteServices() (map[string]services.RouteService, error) {
 	bs, err := m.Bindings(services.BindingFilter{Types: []services.BindingType{services.RouteBinding}})
 	if err != nil {
@@ -355,7 +357,7 @@ func (m *bindings) RouteServices() (map[string]services.RouteService, error) {
 	return urls, nil
 }
 
-// bindingEvent records what was done to a binding, and to its app.
+// bindingEvent records an audit event for a binding and for its app.
 func (tx bindingRecords) bindingEvent(what string, bi services.Binding, by app.Actor) error {
 	kind := map[services.BindingType]string{services.AppBinding: "service_binding", services.KeyBinding: "service_key", services.RouteBinding: "service_route_binding"}[bi.Type]
 	e := event{data: map[string]any{"request": map[string]any{
@@ -371,7 +373,7 @@ func (tx bindingRecords) bindingEvent(what string, bi services.Binding, by app.A
 	}
 	a, err := tx.registry.App(bi.App)
 	if err != nil || what != "create" && what != "delete" {
-		return nil // no app, or it is gone
+		return nil // no app, or it was deleted
 	}
 	return tx.event("app.update", by, app.Target{GUID: a.GUID, Type: "app", Name: a.Name}, event{space: a.Space})
 }
@@ -380,7 +382,7 @@ func oldestFirst(a, b services.Binding) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
 }
 
-// copyFrom copies into a binding what a user-provided instance has.
+// copyFrom copies the credentials and URLs of a user-provided instance into a binding.
 func copyFrom(b *services.Binding, i services.Instance) {
 	switch b.Type {
 	case services.RouteBinding:

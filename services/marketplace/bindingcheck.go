@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// checkBinding tells whether there may be a binding, and returns its instance.
-// Attempts of the same kind that failed before are dropped.
+// checkBinding checks whether a binding can be created, and returns its instance. It
+// drops earlier attempts of the same kind that failed.
 func (tx bindingRecords) checkBinding(n services.NewBinding) (services.Instance, error) {
 	i, err := tx.instance(n.Instance)
 	if errors.Is(err, services.ErrNotFound) {
@@ -85,7 +85,7 @@ func (tx bindingRecords) checkAppBinding(i services.Instance, n services.NewBind
 	return nil
 }
 
-// checkOtherBinding tells whether there may be another binding of an app beside bi.
+// checkOtherBinding checks whether an app can have a new binding in addition to bi.
 func (tx bindingRecords) checkOtherBinding(bi services.Binding, i services.Instance, n services.NewBinding) error {
 	if bi.Instance != i.GUID {
 		if n.Name != "" && bi.Name == n.Name {
@@ -192,7 +192,7 @@ func (tx bindingRecords) checkOtherRouteBinding(bi services.Binding, i services.
 	}
 }
 
-// isRouteService tells whether requests may go through an instance.
+// isRouteService reports whether an instance can handle the requests of a route.
 func (tx bindingRecords) isRouteService(i services.Instance) (bool, error) {
 	if i.Type == services.UserProvided {
 		return i.RouteService != "", nil
@@ -205,8 +205,9 @@ func (tx bindingRecords) isRouteService(i services.Instance) (bool, error) {
 	return slices.Contains(of.Requires, services.RequiresRoute), err
 }
 
-// replaceFailedBinding makes room for a binding where an earlier attempt failed, and has taken
-// back what that may have left.
+// replaceFailedBinding drops the record of an earlier failed attempt, so that a new
+// binding can replace it. It starts the deletion of anything the failed attempt left at
+// the broker.
 func (tx bindingRecords) replaceFailedBinding(bi services.Binding) error {
 	if err := tx.cancelOperations(bi.GUID, "the binding was created anew"); err != nil {
 		return err

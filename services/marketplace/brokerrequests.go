@@ -10,8 +10,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// request asks the broker to do what the operation is about. That the broker may have
-// heard of it is written down before.
+// request sends the operation's request to the broker. Before that, it records that the
+// broker may have received it.
 func (w *worker) request(ctx context.Context, op operation, r *runner) (time.Duration, error) {
 	again := op.Asked || r.fails > 0
 	if !op.Asked {
@@ -35,7 +35,7 @@ func (w *worker) request(ctx context.Context, op operation, r *runner) (time.Dur
 		p, err = client.Instance(ctx, *op.Instance)
 	}
 	if err != nil && ctx.Err() != nil {
-		return 0, ctx.Err() // the daemon leaves; the next one asks again
+		return 0, ctx.Err() // the daemon exits; the next one repeats the request
 	}
 	if op.retry(err, r) {
 		r.fails++
@@ -47,7 +47,7 @@ func (w *worker) request(ctx context.Context, op operation, r *runner) (time.Dur
 	return w.applyProgress(ctx, client, op, p, r)
 }
 
-// maxWait is how long to wait at most before the broker is asked again.
+// maxWait returns the longest time to wait between two requests to the broker.
 func (op operation) maxWait() time.Duration {
 	if op.Orphan {
 		return maxOrphanPoll
@@ -55,8 +55,8 @@ func (op operation) maxWait() time.Duration {
 	return maxPoll
 }
 
-// retry tells whether a request that failed is worth to be repeated: a delete is,
-// when the broker did not answer or is in trouble.
+// retry reports whether to repeat a failed request: a delete whose broker did not
+// respond or has a temporary failure.
 func (op operation) retry(err error, r *runner) bool {
 	if err == nil || op.Action != services.Delete {
 		return false
@@ -67,7 +67,7 @@ func (op operation) retry(err error, r *runner) bool {
 	return forNow && (op.Orphan || r.fails+1 < deleteTries)
 }
 
-// poll asks the broker how far it is.
+// poll requests the state of the operation from the broker.
 func (w *worker) poll(ctx context.Context, op operation, r *runner) (time.Duration, error) {
 	client, err := w.client(op.Broker)
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *worker) poll(ctx context.Context, op operation, r *runner) (time.Durati
 	return w.applyProgress(ctx, client, op, p, r)
 }
 
-// lastOperationRequest is the question how far an operation is.
+// lastOperationRequest returns the request for the state of an operation.
 func (op operation) lastOperationRequest() services.LastOperationRequest {
 	if op.Kind == services.OfBinding {
 		return services.LastOperationRequest{
@@ -102,8 +102,8 @@ func (op operation) lastOperationRequest() services.LastOperationRequest {
 	}
 }
 
-// wait is how long until the next look: as the broker likes, but never beyond the
-// time that the operation has.
+// wait returns the time until the next poll. It uses the broker's preferred time, but
+// does not exceed the deadline of the operation.
 func (op operation) wait(likes time.Duration, r *runner) time.Duration {
 	d := pollAfter(r.next(), op.maxWait())
 	if likes > 0 {
@@ -112,8 +112,8 @@ func (op operation) wait(likes time.Duration, r *runner) time.Duration {
 	return max(min(d, time.Until(op.Until)), 0)
 }
 
-// waitAfterFailure is how long to wait after a failure: that ends an operation, but what takes
-// back orphans goes on.
+// waitAfterFailure returns the time to wait after a failure. A failure closes an
+// operation, except one that deletes orphans: that one continues.
 func (op operation) waitAfterFailure(r *runner) time.Duration {
 	if op.Orphan {
 		return op.wait(0, r)
@@ -121,7 +121,7 @@ func (op operation) waitAfterFailure(r *runner) time.Duration {
 	return 0
 }
 
-// applyProgress goes on with what the broker says.
+// applyProgress handles the progress that the broker reports.
 func (w *worker) applyProgress(ctx context.Context, client services.Broker, op operation, p services.Progress, r *runner) (time.Duration, error) {
 	p.Description = services.Shorten(p.Description)
 	switch {
@@ -134,7 +134,7 @@ func (w *worker) applyProgress(ctx context.Context, client services.Broker, op o
 		})
 	case p.State == services.InProgress:
 		if op.Accepted && op.Description == p.Description {
-			return op.wait(p.RetryAfter, r), nil // nothing new
+			return op.wait(p.RetryAfter, r), nil // no change
 		}
 		err := w.settle(op.GUID, func(tx records, op operation) error { return tx.acceptOperation(op, p) })
 		return op.wait(p.RetryAfter, r), err
@@ -152,7 +152,8 @@ func (w *worker) applyProgress(ctx context.Context, client services.Broker, op o
 		return w.finishBindingCreate(ctx, client, op, p, r)
 	}
 	if teller, can := client.(services.InstanceFetcher); can && op.Kind == services.OfInstance && op.Accepted && op.Fetched && op.Action != services.Delete {
-		// Only for the dashboard: without it the instance is as good.
+		// FetchInstance is needed only for the dashboard; the instance works without
+		// it.
 		if told, err := teller.FetchInstance(ctx, *op.Instance); err == nil && told.Dashboard != "" {
 			p.Dashboard = told.Dashboard
 		}
@@ -160,7 +161,7 @@ func (w *worker) applyProgress(ctx context.Context, client services.Broker, op o
 	return 0, w.settle(op.GUID, func(tx records, op operation) error { return tx.finishOperation(op, p) })
 }
 
-// finishBindingCreate goes on with a binding that the broker has made.
+// finishBindingCreate completes a binding that the broker has created.
 func (w *worker) finishBindingCreate(ctx context.Context, client services.Broker, op operation, p services.Progress, r *runner) (time.Duration, error) {
 	if p.Binding == nil {
 		bound, err := client.FetchBinding(ctx, *op.Bind)
@@ -177,7 +178,7 @@ func (w *worker) finishBindingCreate(ctx context.Context, client services.Broker
 	})
 }
 
-// fetchFailed goes on when a binding was made and cannot be read.
+// fetchFailed handles a binding that was created but cannot be fetched.
 func (w *worker) fetchFailed(ctx context.Context, op operation, err error, r *runner) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()

@@ -18,8 +18,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// sync makes the offerings and plans of a broker those of its catalog. What left the
-// catalog stays as long as there are instances of it. The texts are warnings.
+// sync updates the offerings and plans of a broker from its catalog. Those that are no
+// longer in the catalog are stored as long as they have instances. It returns warnings.
 func (tx catalogRecords) sync(sb services.ServiceBroker, catalog []services.CatalogOffering) (warnings []string, err error) {
 	seen := map[string]bool{}
 	for _, in := range catalog {
@@ -63,7 +63,7 @@ func (tx catalogRecords) syncOffering(sb services.ServiceBroker, in services.Cat
 		Shareable        bool   `json:"shareable"`
 		DocumentationURL string `json:"documentationUrl"`
 	}
-	_ = json.Unmarshal(in.Metadata, &known) // it is the broker's own; what is not there stays empty
+	_ = json.Unmarshal(in.Metadata, &known) // metadata is defined by the broker; missing fields stay empty
 	o.Name, o.Description, o.Tags, o.Requires = in.Name, in.Description, in.Tags, in.Requires
 	o.Bindable, o.PlanUpdateable, o.AllowContextUpdates = in.Bindable, in.PlanUpdateable, in.AllowContextUpdates
 	o.InstancesRetrievable, o.BindingsRetrievable = in.InstancesRetrievable, in.BindingsRetrievable
@@ -73,13 +73,14 @@ func (tx catalogRecords) syncOffering(sb services.ServiceBroker, in services.Cat
 	return o, errors.Join(err, put(tx.offerings, "service offering", o.GUID, o))
 }
 
-// change is what a new catalog makes of something: it is new, the same, or another.
+// change says whether an offering or plan in a new catalog is new, unchanged or
+// changed.
 type change struct {
 	found, same bool
-	at          time.Time // of the last one
+	at          time.Time // of the last change
 }
 
-// changed compares what there is with what there was, as the store keeps it.
+// changed compares a value with the stored one, in the format of the store.
 func changed[T any](found []T, is T, at time.Time) change {
 	c := change{found: len(found) > 0, at: at}
 	if c.found {
@@ -90,8 +91,9 @@ func changed[T any](found []T, is T, at time.Time) change {
 	return c
 }
 
-// recordSync records what a broker's catalog made or changed, and returns when. The
-// broker is the actor: no user asked for the change.
+// recordSync records an offering or plan that a broker's catalog added or changed. It
+// returns the time of that change. The actor is the broker, because no user requested
+// it.
 func (tx catalogRecords) recordSync(sb services.ServiceBroker, target app.Target, c change) (time.Time, error) {
 	if c.same {
 		return c.at, nil
@@ -103,8 +105,8 @@ func (tx catalogRecords) recordSync(sb services.ServiceBroker, target app.Target
 	return now(), tx.catalogEvent(what, sb, target)
 }
 
-// catalogEvent records what a broker's catalog did. What is built in came with the
-// daemon, which is nobody's deed.
+// catalogEvent records an audit event for a change in a broker's catalog. The built-in
+// catalog comes with the daemon, so its changes have no actor and no event.
 func (tx catalogRecords) catalogEvent(what string, sb services.ServiceBroker, target app.Target) error {
 	if sb.Builtin() {
 		return nil
@@ -141,8 +143,8 @@ func (tx catalogRecords) syncPlan(sb services.ServiceBroker, o services.Offering
 	return p, errors.Join(err, put(tx.plans, "service plan", p.GUID, p))
 }
 
-// removeMissingPlans takes out what a broker has no more. It returns the names of plans that
-// have to stay, by their offering's.
+// removeMissingPlans removes the plans and offerings that are no longer in a broker's
+// catalog. It returns the names of plans that still have instances, by offering name.
 func (tx catalogRecords) removeMissingPlans(sb services.ServiceBroker, seen map[string]bool) (map[string][]string, error) {
 	ps, err := tx.plans.By("broker", sb.GUID)
 	if err != nil {
@@ -207,7 +209,7 @@ func planTarget(p services.Plan) app.Target {
 	return app.Target{GUID: p.GUID, Type: "service_plan", Name: p.Name}
 }
 
-// costs reads the prices in a plan's metadata, as brokers write them.
+// costs returns the prices in a plan's metadata.
 func costs(metadata json.RawMessage) (cs []services.Cost) {
 	var known struct {
 		Costs []struct {
@@ -216,7 +218,7 @@ func costs(metadata json.RawMessage) (cs []services.Cost) {
 		} `json:"costs"`
 	}
 	if json.Unmarshal(metadata, &known) != nil {
-		return nil // no prices, or none that anybody can read
+		return nil // no prices, or a wrong format
 	}
 	for _, c := range known.Costs {
 		for _, currency := range slices.Sorted(maps.Keys(c.Amount)) {
@@ -226,7 +228,7 @@ func costs(metadata json.RawMessage) (cs []services.Cost) {
 	return cs
 }
 
-// Offer makes the marketplace offer what the built-in broker has.
+// Offer loads the catalog of the built-in broker into the marketplace.
 func (m *catalog) Offer(ctx context.Context) error {
 	if m.cfg.Builtin == nil {
 		return nil
@@ -255,8 +257,8 @@ func (m *catalog) Offer(ctx context.Context) error {
 	})
 }
 
-// desiredBroker is the broker after its operation. Its metadata may have changed while its
-// catalog was read, and another broker may have taken the name.
+// desiredBroker returns the broker after its operation. While its catalog was read, its
+// metadata may have changed, and another broker may have taken the name.
 func (tx catalogRecords) desiredBroker(op operation) (services.ServiceBroker, error) {
 	sb, err := tx.broker(op.Record)
 	if err != nil {
@@ -268,7 +270,7 @@ func (tx catalogRecords) desiredBroker(op operation) (services.ServiceBroker, er
 	return sb, tx.checkBroker(sb)
 }
 
-// syncFailed leaves a broker as it was, with a catalog that could not be read.
+// syncFailed records that the catalog could not be read. The broker does not change.
 func (tx catalogRecords) syncFailed(op operation, failure error) error {
 	sb, err := tx.broker(op.Record)
 	if err != nil {
@@ -280,7 +282,7 @@ func (tx catalogRecords) syncFailed(op operation, failure error) error {
 		return fmt.Errorf("cannot list service offerings: %w", err)
 	}
 	if len(os) > 0 {
-		sb.State = services.Available // with the catalog that it had
+		sb.State = services.Available // with its previous catalog
 	}
 	if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
 		return err

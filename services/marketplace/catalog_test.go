@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// Everything that is wrong with a catalog is said at once.
+// CheckCatalog reports all errors of a catalog at once.
 func TestCheckCatalog(t *testing.T) {
 	t.Parallel()
 	plan := func(id, name string) services.CatalogPlan {
@@ -56,8 +56,8 @@ func TestCheckCatalog(t *testing.T) {
 	}
 }
 
-// A catalog becomes offerings and plans; what is in it no more stays as long as it
-// is used.
+// A catalog is stored as offerings and plans. Plans that are removed from the catalog
+// stay as long as they are used.
 func TestSync(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -101,12 +101,12 @@ func TestSync(t *testing.T) {
 	})
 }
 
-// A broker that cannot be read changes nothing.
+// A broker whose catalog cannot be read changes nothing.
 func TestBrokerFails(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Catalog, servicestest.Behaviour{Body: `{"services": [{"id": "1"}]}`})
-		w.stop() // nobody reads it yet
+		w.stop() // the catalog is not read yet
 		sb, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{URL: ptr("http://new.example"), Password: ptr("new")})
 		if err != nil || sb.State != services.Synchronizing {
 			t.Fatal(sb, err)
@@ -146,12 +146,12 @@ func TestBrokerFails(t *testing.T) {
 	})
 }
 
-// A name that somebody else took while the catalog was read is not taken twice, and
-// the operation ends.
+// If another broker took the name while the catalog was read, the name is not used
+// twice, and the operation completes.
 func TestBrokerNameTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.stop() // nobody reads it yet
+		w.stop() // the catalog is not read yet
 		_, o, err := w.UpdateBroker(w.sb.GUID, services.BrokerChange{Name: ptr("x")})
 		if err != nil {
 			t.Fatal(err)
@@ -169,8 +169,8 @@ func TestBrokerNameTakenMeanwhile(t *testing.T) {
 	})
 }
 
-// Two brokers may have the same offering, and the same ids. One that has instances
-// stays.
+// Two brokers can have the same offering and the same ids. A broker that has instances
+// cannot be deleted.
 func TestTwoBrokers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -204,7 +204,7 @@ func TestTwoBrokers(t *testing.T) {
 	})
 }
 
-// The plans of a space's broker are for that space.
+// The plans of a space-scoped broker are visible only in its space.
 func TestSpaceScopedBroker(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -234,7 +234,7 @@ func TestSpaceScopedBroker(t *testing.T) {
 	})
 }
 
-// Parameters are asked of brokers that tell them.
+// Parameters are requested only from brokers that support it.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -260,7 +260,7 @@ func TestParameters(t *testing.T) {
 	})
 }
 
-// Events tell who did what, and no secrets.
+// Events name the actor and contain no secrets.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

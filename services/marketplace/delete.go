@@ -7,11 +7,11 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// cancelled is why an operation ended when a delete took its place.
+// cancelled is the description of an operation that a delete replaced.
 const cancelled = "delete in progress"
 
-// DeleteInstance removes an instance after all that is bound to it. The operation
-// is empty when that is done already.
+// DeleteInstance deletes an instance after its bindings. The operation is empty if the
+// deletion is already complete.
 func (m *instances) DeleteInstance(guid string, by app.Actor) (o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		i, err := tx.instance(guid)
@@ -32,8 +32,8 @@ func (tx instanceRecords) deleteInstance(i services.Instance, by app.Actor) (o s
 	if err != nil {
 		return o, err
 	}
-	// A create that the broker has taken may be broken off by a delete; anything else
-	// has to end first.
+	// A delete can cancel a create that the broker has accepted. Any other operation
+	// must finish first.
 	if i.Last.Busy() && (i.Last.Type != services.Create || waiting) {
 		return o, services.ErrBusy(i.Name)
 	}
@@ -57,8 +57,8 @@ func (tx instanceRecords) deleteInstance(i services.Instance, by app.Actor) (o s
 	return o, tx.instanceEvent("start_delete", i, by, nil)
 }
 
-// deleteBindingsOf begins to delete what is bound to an instance, as far as nothing is in
-// the way.
+// deleteBindingsOf starts to delete the bindings of an instance. It skips bindings with
+// another operation in progress.
 func (tx bindingRecords) deleteBindingsOf(instance string, by app.Actor) error {
 	bs, err := tx.bindings.By("instance", instance)
 	if err != nil {
@@ -72,7 +72,8 @@ func (tx bindingRecords) deleteBindingsOf(instance string, by app.Actor) error {
 	return nil
 }
 
-// waitsForBroker tells whether a record has an operation that its broker has not taken.
+// waitsForBroker reports whether a record has an operation that its broker has not
+// accepted yet.
 func (tx operationRecords) waitsForBroker(record string) (bool, error) {
 	ops, err := tx.operations.By("record", record)
 	if err != nil {
@@ -86,7 +87,8 @@ func (tx operationRecords) waitsForBroker(record string) (bool, error) {
 	return false, nil
 }
 
-// forgetInstance drops an instance with all that is bound to it, without a broker.
+// forgetInstance deletes the records of an instance and its bindings without a request
+// to the broker.
 func (tx instanceRecords) forgetInstance(i services.Instance, by app.Actor, what string) error {
 	bs, err := tx.bindings.By("instance", i.GUID)
 	if err != nil {
@@ -106,8 +108,9 @@ func (tx instanceRecords) forgetInstance(i services.Instance, by app.Actor, what
 	return tx.instanceEvent(what, i, by, nil)
 }
 
-// purge forgets an instance without a word to its broker. The built-in one is told,
-// though: nobody else could end what it keeps.
+// purge deletes the records of an instance without a request to its broker. An instance
+// of the built-in broker is also deleted at the broker, because nothing else could
+// remove it.
 func (tx instanceRecords) purge(i services.Instance, by app.Actor) error {
 	var own *operation
 	if i.Type == services.Managed {
@@ -126,8 +129,8 @@ func (tx instanceRecords) purge(i services.Instance, by app.Actor) error {
 	return err
 }
 
-// PurgeInstance forgets an instance and what is bound to it without a word to its
-// broker.
+// PurgeInstance deletes the records of an instance and its bindings without a request
+// to its broker.
 func (m *instances) PurgeInstance(guid string, by app.Actor) error {
 	return m.update(func(tx records) error {
 		i, err := tx.instance(guid)
@@ -138,9 +141,9 @@ func (m *instances) PurgeInstance(guid string, by app.Actor) error {
 	})
 }
 
-// DeleteIn begins to delete all instances of a space, and takes back what is shared
-// with it. The operations are what to wait for; after them it has to be called
-// again, until there are none.
+// DeleteIn starts to delete all instances of a space, and stops sharing instances of
+// other spaces with it. The caller must wait for the returned operations and call it
+// again until it returns none.
 func (m *instances) DeleteIn(space string, by app.Actor) (os []services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		all, err := tx.instances.All()
@@ -162,7 +165,7 @@ func (m *instances) DeleteIn(space string, by app.Actor) (os []services.Operatio
 	return os, err
 }
 
-// removeFromSpace takes an instance out of a space.
+// removeFromSpace deletes an instance of the space, or stops sharing it with the space.
 func (tx instanceRecords) removeFromSpace(i services.Instance, space string, by app.Actor) ([]services.Operation, error) {
 	if i.Space != space {
 		return tx.operationsToWaitFor(services.Operation{}, tx.unshare(i, space, by), i.GUID)

@@ -19,8 +19,8 @@ import (
 // Instance returns the service instance with guid.
 func (m *instances) Instance(guid string) (services.Instance, error) { return m.instance(guid) }
 
-// InstanceIn returns the service instance that has the name in a space, its own or
-// a shared one.
+// InstanceIn returns the service instance with this name in a space. The instance
+// belongs to the space or is shared with it.
 func (m *instances) InstanceIn(space, name string) (services.Instance, error) {
 	found, err := m.instanceNamed(space, name)
 	if err != nil {
@@ -32,7 +32,7 @@ func (m *instances) InstanceIn(space, name string) (services.Instance, error) {
 	return *found, nil
 }
 
-// Instances returns the instances that f chooses, by name.
+// Instances returns the instances that match f, sorted by name.
 func (m *instances) Instances(f services.InstanceFilter) ([]services.Instance, error) {
 	if len(f.Orgs) > 0 {
 		spaces, err := m.spacesOf(f.Orgs)
@@ -77,8 +77,8 @@ func (m *instances) spacesOf(orgs []string) (spaces []string, err error) {
 	return spaces, nil
 }
 
-// CreateInstance keeps an instance. A managed one has an operation that makes it;
-// for a user-provided one the operation is empty.
+// CreateInstance stores an instance. For a managed instance it returns the operation
+// that creates it at the broker; for a user-provided one the operation is empty.
 func (m *instances) CreateInstance(n services.NewInstance) (i services.Instance, o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		if err := tx.checkNewInstance(n); err != nil {
@@ -94,7 +94,7 @@ func (m *instances) CreateInstance(n services.NewInstance) (i services.Instance,
 	return i, o, err
 }
 
-// checkNewInstance checks what both types have in common.
+// checkNewInstance checks the fields that both types of instances have.
 func (tx instanceRecords) checkNewInstance(n services.NewInstance) error {
 	problems := []error{services.CheckName(n.Name), services.CheckTags(n.Name, n.Tags), n.Metadata.Validate()}
 	if n.Type != services.Managed && n.Type != services.UserProvided {
@@ -110,7 +110,7 @@ func (tx instanceRecords) checkNewInstance(n services.NewInstance) error {
 	return err
 }
 
-// createUserProvided keeps a user-provided instance.
+// createUserProvided stores a user-provided instance.
 func (tx instanceRecords) createUserProvided(n services.NewInstance) (services.Instance, error) {
 	credentials, err := services.CheckObject("credentials", n.Credentials)
 	if err != nil {
@@ -171,7 +171,7 @@ func (tx instanceRecords) createManaged(n services.NewInstance) (i services.Inst
 	return i, o, put(tx.instances, "service instance", i.GUID, i)
 }
 
-// instanceOperation is an operation on an instance, with its request.
+// instanceOperation returns an operation on an instance, with its broker request.
 func (tx operationRecords) instanceOperation(i services.Instance, a services.Action, by app.Actor) (operation, error) {
 	p, err := tx.plan(i.Plan)
 	if err != nil {
@@ -193,7 +193,7 @@ func (tx operationRecords) instanceOperation(i services.Instance, a services.Act
 	return op, nil
 }
 
-// deadline is when an operation about a plan must have ended.
+// deadline returns the time by which an operation of a plan must finish.
 func (tx operationRecords) deadline(p services.Plan) time.Time {
 	if p.MaxPolling > 0 && p.MaxPolling < tx.polling {
 		return now().Add(p.MaxPolling)
@@ -201,8 +201,8 @@ func (tx operationRecords) deadline(p services.Plan) time.Time {
 	return now().Add(tx.polling)
 }
 
-// brokerContext is where an instance is. A space that is being deleted has no names any
-// more.
+// brokerContext returns the org and space of an instance. The names are empty if the
+// space is already deleted.
 func (tx operationRecords) brokerContext(i services.Instance) services.Context {
 	c := services.Context{Space: i.Space, InstanceName: i.Name}
 	if s, err := tx.registry.Space(i.Space); err == nil {
@@ -214,8 +214,9 @@ func (tx operationRecords) brokerContext(i services.Instance) services.Context {
 	return c
 }
 
-// replaceFailedInstance makes room for an instance where an earlier attempt failed, and has
-// taken back what that may have left.
+// replaceFailedInstance drops the record of an earlier failed attempt, so that a new
+// instance can have its name. It starts the deletion of anything the failed attempt
+// left at the broker.
 func (tx instanceRecords) replaceFailedInstance(space, name string) error {
 	old, err := tx.instanceNamed(space, name)
 	if err != nil || old == nil || old.Space != space || old.Type != services.Managed || !old.Last.Is(services.Create, services.Failed) {
@@ -235,7 +236,7 @@ func (tx instanceRecords) replaceFailedInstance(space, name string) error {
 	return drop(tx.instances, "service instance", old.GUID)
 }
 
-// checkNameFree tells whether an instance may have a name in a space.
+// checkNameFree checks whether an instance can have a name in a space.
 func (tx instanceRecords) checkNameFree(space, name, guid string) error {
 	taken, err := tx.instanceNamed(space, name)
 	if err != nil {
@@ -247,7 +248,8 @@ func (tx instanceRecords) checkNameFree(space, name, guid string) error {
 	return nil
 }
 
-// instanceNamed finds the instance with a name in a space, also if it is shared with it.
+// instanceNamed returns the instance with a name in a space, even if it is only shared
+// with the space.
 func (tx instanceRecords) instanceNamed(space, name string) (*services.Instance, error) {
 	own, err := tx.instances.By("space and name", space+"\x00"+name)
 	if err != nil {
@@ -269,7 +271,7 @@ func (tx *tables) instance(guid string) (services.Instance, error) {
 	return get(tx.instances, "service instance", guid)
 }
 
-// Parameters asks the broker for the parameters of an instance.
+// Parameters requests the parameters of an instance from the broker.
 func (m *instances) Parameters(ctx context.Context, guid string) (json.RawMessage, error) {
 	i, err := m.instance(guid)
 	if err != nil {
@@ -310,13 +312,14 @@ func (m *instances) Parameters(ctx context.Context, guid string) (json.RawMessag
 	return told.Parameters, nil
 }
 
-// Upgradable tells whether the plan of an instance has another maintenance version.
+// Upgradable reports whether the plan of an instance has a different maintenance
+// version.
 func (m *instances) Upgradable(i services.Instance) bool {
 	p, err := m.plan(i.Plan)
 	return err == nil && i.Type == services.Managed && p.Maintenance.Version != "" && p.Maintenance.Version != i.Maintenance
 }
 
-// instanceEvent records what was done to an instance, and what it now takes.
+// instanceEvent records an audit event and a usage event for an instance.
 func (tx instanceRecords) instanceEvent(what string, i services.Instance, by app.Actor, request map[string]any) error {
 	kind := "service_instance"
 	if i.Type == services.UserProvided {

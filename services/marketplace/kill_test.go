@@ -16,20 +16,20 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// life is a daemon that dies at a commit: nothing that it does afterwards reaches
-// the disk or the broker.
+// life is a daemon that is killed at a commit. After that, nothing it does reaches the
+// disk or the broker.
 type life struct {
 	path   string
 	dies   int  // after this commit; 0: never
-	before bool // before this commit, when all that led to it was done
+	before bool // killed before this commit, after everything that leads to it
 	count  int
-	last   []byte // the file after the commit before
+	last   []byte // the file after the previous commit
 	left   []byte // the file that the next daemon finds
 	dead   atomic.Bool
 	end    context.CancelFunc
 }
 
-// committed is called while nobody else writes.
+// committed is called while no other goroutine writes.
 func (l *life) committed(time.Duration) {
 	if l.dead.Load() {
 		return
@@ -54,7 +54,7 @@ func (l *life) committed(time.Duration) {
 	l.end()
 }
 
-// through carries nothing for the dead.
+// through returns a transport that drops all requests after the kill.
 func (l *life) through(to http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		if l.dead.Load() {
@@ -69,7 +69,7 @@ type roundTrip func(r *http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// live creates, binds, unbinds and deletes until it is done or dead.
+// live creates, binds, unbinds and deletes until it is done or killed.
 func (l *life) live(t *testing.T, base []byte, broker *servicestest.Broker) {
 	if err := os.WriteFile(l.path, base, 0o600); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func (l *life) live(t *testing.T, base []byte, broker *servicestest.Broker) {
 	l.waited(ctx, w, o, err)
 }
 
-// waited tells whether the operation ended well before the daemon died.
+// waited reports whether the operation succeeded before the daemon was killed.
 func (l *life) waited(ctx context.Context, w *world, o services.Operation, err error) bool {
 	w.t.Helper()
 	if err != nil {
@@ -125,9 +125,8 @@ func (l *life) waited(ctx context.Context, w *world, o services.Operation, err e
 	return true
 }
 
-// A daemon that is killed after any commit, or right before it, leaves nothing
-// undone and nothing that nobody knows of: the next one ends every operation, and
-// the records say what the broker has.
+// A daemon is killed after any commit, or immediately before it. The next daemon
+// completes every operation, and its records match the resources of the broker.
 func TestKilledAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	modes, stride, proof := []int{1}, 4, os.Getenv("DEW_PROOF") != ""
@@ -159,7 +158,7 @@ func TestKilledAtEveryCommit(t *testing.T) {
 					l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: n, before: before}
 					synctest.Test(t, func(t *testing.T) { l.live(t, base, broker) })
 					if !l.dead.Load() {
-						continue // the last commits may come in another order
+						continue // the order of the last commits can vary
 					}
 					synctest.Test(t, func(t *testing.T) { l.after(t, broker) })
 					if t.Failed() {
@@ -171,13 +170,13 @@ func TestKilledAtEveryCommit(t *testing.T) {
 	}
 }
 
-// A broker that does not take the same request twice is not left with what it made:
-// the instance failed, and is taken back.
+// A broker that refuses a repeated request keeps no orphan: the instance fails, and
+// dewd deletes it at the broker.
 func TestKilledWithUnforgivingBroker(t *testing.T) {
 	t.Parallel()
 	broker := servicestest.New(testCatalog)
 	broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1}, servicestest.Behaviour{Undone: true, Status: http.StatusConflict, Body: `{"description": "you have it"}`})
-	l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: 3, before: true} // created, asked, and about to be known
+	l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: 3, before: true} // created and requested, but the result is not stored yet
 	base := baseOf(t)
 	synctest.Test(t, func(t *testing.T) { l.live(t, base, broker) })
 	if got := len(broker.Instances()); got != 1 {
@@ -201,7 +200,7 @@ func TestKilledWithUnforgivingBroker(t *testing.T) {
 	})
 }
 
-// after is the next daemon.
+// after runs the next daemon.
 func (l *life) after(t *testing.T, broker *servicestest.Broker) {
 	path := l.path + ".left"
 	if err := os.WriteFile(path, l.left, 0o600); err != nil {

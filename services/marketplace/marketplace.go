@@ -15,39 +15,39 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Config is what a Marketplace needs.
+// Config configures a Marketplace.
 type Config struct {
 	DB       *store.DB
 	Registry *registry.Registry
-	Events   *registry.Events // told of everything, by whoever asked for it
+	Events   *registry.Events // receives the audit events of all operations
 	Logger   *slog.Logger
-	Builtin  services.Broker // the broker that is always there; nil: none
-	// Client returns how to speak with a broker; nil: by HTTP.
+	Builtin  services.Broker // the built-in broker (nil: none)
+	// Client returns the client for a broker; nil: an HTTP client.
 	Client func(b services.ServiceBroker) services.Broker
-	// Egress decides where brokers may be that administrators did not register.
+	// Egress limits the addresses of brokers that administrators did not register.
 	Egress egress.Policy
-	// MaxPolling bounds how long an operation may be in progress; 0: a week.
+	// MaxPolling limits how long an operation can be in progress; 0: a week.
 	MaxPolling time.Duration
-	// Changed is told of the guid of every binding that was made, changed or deleted,
-	// after the commit. It may be nil.
+	// Changed is called after the commit with the guid of every binding that was
+	// created, changed or deleted. It can be nil.
 	Changed func(binding string)
 }
 
 // Marketplace owns the records of the marketplace. Its methods check requests and
-// record the desired state; Run makes the brokers carry it out. It records the audit
-// events of all that it does, so its callers record none.
+// record the desired state; Run sends the requests to the brokers. It records the audit
+// events of everything it does, so its callers record none.
 type Marketplace struct {
 	*base
 	*catalog   // brokers, offerings, plans and their visibility
 	*instances // service instances, their sharing and usage
 	*bindings  // bindings of apps and routes, and keys
-	*worker    // carries out operations
+	*worker    // runs operations
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when an operation changes; guarded by mu
 }
 
-// base is what all parts of the Marketplace use.
+// base is shared by all parts of the Marketplace.
 type base struct {
 	records // outside of transactions
 	cfg     Config
@@ -90,7 +90,7 @@ func New(cfg Config) *Marketplace {
 	return m
 }
 
-// Operation returns the operation with guid: what a client polls.
+// Operation returns the operation with guid. Clients poll it.
 func (m *Marketplace) Operation(guid string) (services.Operation, error) {
 	op, err := get(m.operations, "operation", guid)
 	if err == nil && op.Orphan {
@@ -99,7 +99,7 @@ func (m *Marketplace) Operation(guid string) (services.Operation, error) {
 	return op.Operation, err
 }
 
-// Wait returns the operation with guid when it has ended.
+// Wait waits until the operation with guid has finished, and returns it.
 func (m *Marketplace) Wait(ctx context.Context, guid string) (services.Operation, error) {
 	for {
 		m.mu.Lock()
@@ -117,7 +117,7 @@ func (m *Marketplace) Wait(ctx context.Context, guid string) (services.Operation
 	}
 }
 
-// operationChanged wakes the callers of Wait, and the worker.
+// operationChanged wakes the callers of Wait and the worker.
 func (m *Marketplace) operationChanged(guid string) {
 	m.mu.Lock()
 	close(m.changed)
@@ -134,7 +134,7 @@ func (b *base) update(fn func(tx records) error) error {
 func nudge(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is awake already
+	default: // already awake
 	}
 }
 

@@ -25,9 +25,9 @@ func (tx *tables) plan(guid string) (services.Plan, error) {
 	return get(tx.plans, "service plan", guid)
 }
 
-// Offerings returns the offerings that f chooses, by name.
+// Offerings returns the offerings that match f, sorted by name.
 func (m *catalog) Offerings(f services.OfferingFilter) ([]services.Offering, error) {
-	visible := map[string]bool{} // offerings with a plan for the viewer
+	visible := map[string]bool{} // offerings with a plan that the viewer can see
 	ps, err := m.Plans(services.PlanFilter{Viewer: f.Viewer, Orgs: f.Orgs, Spaces: f.Spaces})
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (m *catalog) Offerings(f services.OfferingFilter) ([]services.Offering, err
 	})
 }
 
-// Plans returns the plans that f chooses, by name.
+// Plans returns the plans that match f, sorted by name.
 func (m *catalog) Plans(f services.PlanFilter) ([]services.Plan, error) {
 	names, err := m.brokerNames()
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *catalog) Plans(f services.PlanFilter) ([]services.Plan, error) {
 	})
 }
 
-// spacesOfFilter are the places that a filter names, as far as they are there.
+// spacesOfFilter returns the existing spaces that a filter names directly or by org.
 func (m *catalog) spacesOfFilter(f services.PlanFilter) (at services.FilterSpaces, err error) {
 	if len(f.Orgs)+len(f.Spaces) == 0 {
 		return at, nil
@@ -166,7 +166,7 @@ func (m *catalog) DeleteOffering(guid string) error {
 	})
 }
 
-// dropOffering removes an offering with its plans, none of which has an instance.
+// dropOffering deletes an offering with its plans, which must have no instances.
 func (tx catalogRecords) dropOffering(o services.Offering) error {
 	ps, err := tx.plans.By("offering", o.GUID)
 	if err != nil {
@@ -194,8 +194,8 @@ func (tx catalogRecords) dropPlan(p services.Plan) error {
 	return drop(tx.plans, "service plan", p.GUID)
 }
 
-// PurgeOffering removes an offering with its plans, instances and bindings without
-// a word to its broker.
+// PurgeOffering deletes the records of an offering, its plans, instances and bindings
+// without a request to its broker.
 func (m *catalog) PurgeOffering(guid string, by app.Actor) error {
 	return m.update(func(tx records) error {
 		o, err := tx.offering(guid)
@@ -242,7 +242,7 @@ func (m *catalog) DeletePlan(guid string) error {
 	})
 }
 
-// planFor returns the plan with guid, if new instances of a space may have it.
+// planFor returns the plan with guid if new instances in a space can use it.
 func (tx instanceRecords) planFor(guid, space string) (services.Plan, error) {
 	p, err := tx.plan(guid)
 	if errors.Is(err, services.ErrNotFound) {

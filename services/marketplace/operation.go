@@ -12,29 +12,29 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// operation is an Operation with what is needed to carry it out. The requests are
-// fixed when it begins, so that a repeated request is the same request.
+// operation is an Operation with the data to run it. The requests are fixed when it is
+// created, so that a repeated request is identical.
 type operation struct {
 	services.Operation
-	// Open says that Run has something to do.
+	// Open says that Run must work on it.
 	Open bool `json:"open,omitempty"`
-	// Orphan says that nobody waits for it: it takes back what a failed create may
-	// have left. Its record may be gone.
+	// Orphan says that no client waits for it: it deletes anything that a failed create
+	// may have left. Its record may no longer exist.
 	Orphan bool `json:"orphan,omitempty"`
-	// Asked says that the broker may have heard of it.
+	// Asked says that the broker may have received the request.
 	Asked             bool                      `json:"asked,omitempty"`
-	BrokerOperationID string                    `json:"word,omitempty"` // what the broker calls it
-	Until             time.Time                 `json:"until"`          // it must have ended
+	BrokerOperationID string                    `json:"word,omitempty"` // the broker's id of the operation
+	Until             time.Time                 `json:"until"`          // its deadline
 	Broker            string                    `json:"broker"`         // guid
 	Instance          *services.InstanceRequest `json:"instance,omitempty"`
 	Bind              *services.BindingRequest  `json:"bind,omitempty"`
-	Wanted            *wantedInstance           `json:"wanted,omitempty"`      // of an update
-	BrokerChange      *services.BrokerChange    `json:"renewed,omitempty"`     // of a broker's update
-	Fetched           bool                      `json:"retrievable,omitempty"` // what was made can be fetched
-	Requires          []string                  `json:"requires,omitempty"`    // what bindings of the offering may give beside credentials
+	Wanted            *wantedInstance           `json:"wanted,omitempty"`      // for an update
+	BrokerChange      *services.BrokerChange    `json:"renewed,omitempty"`     // for an update of a broker
+	Fetched           bool                      `json:"retrievable,omitempty"` // the new resource can be fetched
+	Requires          []string                  `json:"requires,omitempty"`    // what bindings of the offering can return besides credentials
 }
 
-// wantedInstance is how an instance is to be when its update has succeeded.
+// wantedInstance is the desired state of an instance after its update.
 type wantedInstance struct {
 	Name        string       `json:"name"`
 	Tags        []string     `json:"tags,omitempty"`
@@ -43,7 +43,7 @@ type wantedInstance struct {
 	Metadata    app.Metadata `json:"metadata,omitzero"`
 }
 
-// platformVerb is the term of Cloud Foundry for what the operation does.
+// platformVerb is the Cloud Foundry term for the action of the operation.
 func (op operation) platformVerb() string {
 	switch {
 	case op.Kind == services.OfBroker:
@@ -70,7 +70,7 @@ func (tx operationRecords) beginOperation(op operation) (services.Operation, err
 	return op.Operation, put(tx.operations, "operation", op.GUID, op)
 }
 
-// closeOperation ends an operation. It keeps only what a client can read.
+// closeOperation closes an operation. It keeps only the fields that clients can read.
 func (tx operationRecords) closeOperation(op operation, s services.State, description string) error {
 	op.State, op.Description, op.UpdatedAt, op.Open = s, description, now(), false
 	op.Instance, op.Bind, op.Wanted, op.BrokerChange, op.BrokerOperationID = nil, nil, nil, nil, ""
@@ -86,7 +86,8 @@ func (tx operationRecords) closeOperation(op operation, s services.State, descri
 	return put(tx.operations, "operation", op.GUID, op)
 }
 
-// cancelOperations ends the open operations of a record, because another one replaces them.
+// cancelOperations closes the open operations of a record because another one replaces
+// them.
 func (tx operationRecords) cancelOperations(record, why string) error {
 	ops, err := tx.operations.By("record", record)
 	if err != nil {
@@ -103,11 +104,11 @@ func (tx operationRecords) cancelOperations(record, why string) error {
 	return nil
 }
 
-// event records what was done to a record.
+// event records an audit event.
 func (tx *tables) event(kind string, by app.Actor, target app.Target, where event) error {
 	space, err := tx.registry.Space(where.space)
 	if err != nil {
-		space.GUID = where.space // it is gone, and the event is about that, perhaps
+		space.GUID = where.space // it was deleted, and the event may be about that
 	}
 	e := app.Event{
 		Type: "audit." + kind, Actor: by, Target: target, Space: space.GUID, Org: cmp.Or(space.Org, where.org), Data: where.data,
@@ -118,14 +119,14 @@ func (tx *tables) event(kind string, by app.Actor, target app.Target, where even
 	return nil
 }
 
-// event is where something happened, and what it was.
+// event is the space or org and the data of an audit event.
 type event struct {
-	space string // guid; empty: in none
-	org   string // guid, where there is no space
+	space string // guid; empty: no space
+	org   string // guid, if there is no space
 	data  map[string]any
 }
 
-// brokerRefusal is what a client reads when a broker does not answer well.
+// brokerRefusal returns the error for clients after an invalid broker response.
 func brokerRefusal(err error) error {
 	return &services.Refused{Status: http.StatusBadGateway, Code: 10001, Title: "CF-ServiceBrokerBadResponse", Detail: err.Error()}
 }

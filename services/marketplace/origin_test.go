@@ -22,15 +22,15 @@ func served(t *testing.T) (url string, b *servicestest.Broker) {
 	return s.URL + "/", b
 }
 
-// A broker whose URL a user chose is asked where the policy allows it, and the error
-// does not tell what is there. An administrator's is asked anywhere, and so is one
-// from before dewd kept who chose it.
+// dewd contacts a broker whose URL a user set only where the policy allows it. The
+// error does not reveal what is at that address. dewd contacts an administrator's
+// broker anywhere, and a broker that was stored before dewd recorded origins.
 func TestBrokersOfUsersAreRestricted(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{true, false} {
 		url, fake := served(t)
 		if !open {
-			url = "http://127.0.0.1:1" // no test is ever given that port
+			url = "http://127.0.0.1:1" // no test ever listens on that port
 		}
 		m := &base{}
 		for _, o := range []services.Origin{services.ByUser, services.ByAdmin, ""} {
@@ -52,7 +52,7 @@ func TestBrokersOfUsersAreRestricted(t *testing.T) {
 	}
 }
 
-// A redirect of a broker that may be asked leads no further than the policy allows.
+// A redirect from an allowed broker is followed only where the policy allows it.
 func TestBrokerRedirectsToLoopback(t *testing.T) {
 	t.Parallel()
 	secret, fake := served(t)
@@ -97,8 +97,8 @@ func TestSetURL(t *testing.T) {
 	}
 }
 
-// The URLs of a user-provided instance are the user's in its bindings, and another's
-// as soon as another sets them.
+// The URLs of a user-provided instance count as the user's in its bindings. If someone
+// else sets them, they count as theirs.
 func TestProvidedURLsAreRestricted(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -127,8 +127,8 @@ func TestProvidedURLsAreRestricted(t *testing.T) {
 	})
 }
 
-// What the broker of a user gives is the user's, too: the answers are whatever the
-// user likes. One of a space counts as such even if nobody kept who registered it.
+// URLs that a user's broker returns count as the user's, because the user controls the
+// responses. That includes a space-scoped broker without a recorded origin.
 func TestURLsFromBrokersAreRestricted(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -160,7 +160,7 @@ func TestURLsFromBrokersAreRestricted(t *testing.T) {
 	})
 }
 
-// Only what a user may have chosen before dewd kept it is looked at again.
+// StoredURLs returns only URLs that a user may have set before dewd recorded origins.
 func TestStoredURLs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

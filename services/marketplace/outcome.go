@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// acceptOperation writes down that the broker works on it.
+// acceptOperation records that the broker accepted the operation.
 func (tx records) acceptOperation(op operation, p services.Progress) error {
 	first := !op.Accepted
 	op.Accepted, op.State, op.Description, op.UpdatedAt = true, services.InProgress, p.Description, now()
@@ -44,9 +44,9 @@ func (tx records) acceptOperation(op operation, p services.Progress) error {
 	return tx.instanceEvent("start_"+string(op.Action), i, op.By, nil)
 }
 
-// rejectOperation ends an operation that the broker did not do. What it may have made
-// nevertheless is taken back; with again, an earlier request for the same may have
-// made it.
+// rejectOperation fails an operation that the broker refused. If the broker may still
+// have created something, it starts the deletion of that. With again, an earlier
+// request for the same resource may have created it.
 func (tx records) rejectOperation(op operation, err error, again bool) error {
 	var be *services.BrokerError
 	known := errors.As(err, &be)
@@ -61,7 +61,8 @@ func (tx records) rejectOperation(op operation, err error, again bool) error {
 	return tx.failOperation(op, services.Shorten(err.Error()))
 }
 
-// mitigateOrphan begins to take back what a failed create may have left.
+// mitigateOrphan starts an operation that deletes anything a failed create may have
+// left.
 func (tx records) mitigateOrphan(op operation) error {
 	undo := operation{
 		Operation: services.Operation{Kind: op.Kind, Binding: op.Binding, Record: op.Record, Action: services.Delete},
@@ -80,7 +81,7 @@ func (tx records) mitigateOrphan(op operation) error {
 	return err
 }
 
-// expireOperation ends an operation that takes longer than it may.
+// expireOperation fails an operation that exceeded its deadline.
 func (tx records) expireOperation(op operation) error {
 	if op.Action == services.Create {
 		if err := tx.mitigateOrphan(op); err != nil {
@@ -90,7 +91,7 @@ func (tx records) expireOperation(op operation) error {
 	return tx.failOperation(op, fmt.Sprintf("Service Broker failed to %s within the required time.", op.platformVerb()))
 }
 
-// brokerGone ends an operation whose broker is not there any more.
+// brokerGone fails an operation whose broker was deleted.
 func (tx records) brokerGone(op operation, why error) error {
 	if op.Orphan {
 		return tx.closeOperation(op, services.Failed, why.Error())
@@ -98,8 +99,8 @@ func (tx records) brokerGone(op operation, why error) error {
 	return tx.failOperation(op, why.Error())
 }
 
-// failOperation ends an operation, with the record as it was but for its last operation. What
-// takes back orphans begins anew instead, as long as it has time.
+// failOperation fails an operation. Its record keeps its state except for the last
+// operation. An orphan deletion is started again instead, until its deadline.
 func (tx records) failOperation(op operation, why string) error {
 	if op.Orphan && time.Now().Before(op.Until) {
 		op.Accepted, op.BrokerOperationID, op.Description, op.UpdatedAt = false, "", why, now()
@@ -125,7 +126,7 @@ func (tx records) failOperation(op operation, why string) error {
 	return put(tx.instances, "service instance", i.GUID, i)
 }
 
-// finishOperation ends an operation, with the record in its desired state.
+// finishOperation completes an operation and applies the desired state to its record.
 func (tx records) finishOperation(op operation, p services.Progress) error {
 	if err := tx.closeOperation(op, services.Succeeded, p.Description); err != nil || op.Orphan {
 		return err
@@ -159,8 +160,9 @@ func (tx records) finishOperation(op operation, p services.Progress) error {
 	return tx.instanceEvent(string(op.Action), i, op.By, map[string]any{"name": i.Name, "service_plan_guid": i.Plan})
 }
 
-// applyUpdate applies the desired state of an update to an instance. If another instance has
-// taken the name since, it keeps the old name and says so.
+// applyUpdate applies the desired state of an update to an instance. If another
+// instance has taken the name since, the instance keeps its old name and its
+// description says so.
 func (tx instanceRecords) applyUpdate(i *services.Instance, w wantedInstance) error {
 	i.Tags, i.Plan, i.Maintenance, i.Metadata = w.Tags, w.Plan, w.Maintenance, w.Metadata
 	err := tx.checkNameFree(i.Space, w.Name, i.GUID)
@@ -172,7 +174,7 @@ func (tx instanceRecords) applyUpdate(i *services.Instance, w wantedInstance) er
 	return err
 }
 
-// finishBinding ends an operation of a binding.
+// finishBinding completes an operation of a binding.
 func (tx bindingRecords) finishBinding(op operation, p services.Progress, last services.LastOperation) error {
 	bi, err := tx.binding(op.Record)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// What cannot be had is refused in the platform's words, and nothing is half-made.
+// Invalid requests are refused with Cloud Foundry's messages and leave no partial
+// records.
 func TestRefusedInstances(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -140,7 +141,7 @@ func TestRefusedBindings(t *testing.T) {
 	})
 }
 
-// An update changes what the broker agreed to, and nothing before.
+// An update changes the instance only after the broker accepted it.
 func TestUpdateInstance(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -198,7 +199,7 @@ func TestUpdateInstance(t *testing.T) {
 	})
 }
 
-// A new maintenance version is offered, and had by an update.
+// A new maintenance version is offered, and an update applies it.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -227,8 +228,8 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// Who deletes apps, routes and spaces does not wait for brokers: the Marketplace sees to
-// what was bound.
+// Deleting apps, routes and spaces does not wait for brokers: the Marketplace deletes
+// their bindings and instances later.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -273,7 +274,7 @@ func TestStrays(t *testing.T) {
 	})
 }
 
-// Requests of a route go through one service at most.
+// A route can have only one route service.
 func TestRouteBindings(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -331,7 +332,7 @@ func TestRouteBindings(t *testing.T) {
 	})
 }
 
-// The dashboard is what the broker says last.
+// The dashboard URL is the last one that the broker returned.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -372,7 +373,7 @@ func TestDeleteIn(t *testing.T) {
 	})
 }
 
-// A purge asks nobody.
+// A purge sends no request to the broker.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -399,7 +400,8 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// What the built-in broker keeps goes also with a purge: nobody else could end it.
+// A purge also deletes the instance at the built-in broker, because nothing else could
+// remove it.
 func TestPurgeOfTheBuiltin(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

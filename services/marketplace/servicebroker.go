@@ -20,15 +20,14 @@ func (tx *tables) broker(guid string) (services.ServiceBroker, error) {
 	return get(tx.brokers, "service broker", guid)
 }
 
-// Brokers returns the brokers that f chooses, by name. The built-in one is among
-// them.
+// Brokers returns the brokers that match f, including the built-in one, sorted by name.
 func (m *catalog) Brokers(f services.BrokerFilter) ([]services.ServiceBroker, error) {
 	return selectSorted(m.brokers, "service brokers", func(sb services.ServiceBroker) bool {
 		return matches(f.GUIDs, sb.GUID) && matches(f.Names, sb.Name) && matches(f.Spaces, sb.Space) && f.Labels.Matches(sb.Metadata.Labels)
 	}, func(a, b services.ServiceBroker) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// client is how to speak with a broker.
+// client returns the client of a broker.
 func (b *base) client(guid string) (services.Broker, error) {
 	sb, err := b.broker(guid)
 	if err != nil {
@@ -53,7 +52,7 @@ func (b *base) clientOf(sb services.ServiceBroker) (services.Broker, error) {
 	return b.cfg.Builtin, nil
 }
 
-// CreateBroker keeps a broker. The operation reads its catalog.
+// CreateBroker stores a broker. The operation reads its catalog.
 func (m *catalog) CreateBroker(n services.NewBroker) (sb services.ServiceBroker, o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		sb = services.ServiceBroker{
@@ -77,7 +76,7 @@ func (m *catalog) CreateBroker(n services.NewBroker) (sb services.ServiceBroker,
 	return sb, o, err
 }
 
-// checkBroker tells whether there may be such a broker.
+// checkBroker checks whether a broker can be stored.
 func (tx catalogRecords) checkBroker(sb services.ServiceBroker) error {
 	problems := []error{services.CheckBrokerURL(sb.URL), sb.Metadata.Validate()}
 	if err := services.CheckName(sb.Name); err != nil {
@@ -101,8 +100,8 @@ func (tx catalogRecords) checkBroker(sb services.ServiceBroker) error {
 	return errors.Join(problems...)
 }
 
-// UpdateBroker changes a broker. Unless only metadata changes, the operation reads
-// its catalog in the new way first, and changes nothing if it cannot.
+// UpdateBroker changes a broker. Unless only metadata changes, the operation first
+// reads its catalog with the new settings. If that fails, nothing changes.
 func (m *catalog) UpdateBroker(guid string, c services.BrokerChange) (sb services.ServiceBroker, o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		if sb, err = tx.broker(guid); err != nil {
@@ -138,7 +137,8 @@ func (m *catalog) UpdateBroker(guid string, c services.BrokerChange) (sb service
 	return sb, o, err
 }
 
-// DeleteBroker forgets a broker that has no instances. The operation has ended.
+// DeleteBroker deletes a broker that has no instances. The returned operation is
+// already finished.
 func (m *catalog) DeleteBroker(guid string, by app.Actor) (o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		sb, err := tx.broker(guid)
@@ -176,7 +176,7 @@ func (tx catalogRecords) deleteBroker(sb services.ServiceBroker, by app.Actor) (
 	return op.Operation, tx.brokerEvent("delete", sb, by)
 }
 
-// cancelBroker ends what a broker that is gone cannot be asked any more.
+// cancelBroker closes the open operations of a deleted broker.
 func (tx operationRecords) cancelBroker(sb services.ServiceBroker) error {
 	open, err := tx.operations.By("open", "open")
 	if err != nil {
@@ -193,7 +193,7 @@ func (tx operationRecords) cancelBroker(sb services.ServiceBroker) error {
 	return nil
 }
 
-// dropCatalog removes the offerings and plans of a broker, if nobody has them.
+// dropCatalog removes the offerings and plans of a broker if they have no instances.
 func (tx catalogRecords) dropCatalog(sb services.ServiceBroker) error {
 	ps, err := tx.plans.By("broker", sb.GUID)
 	if err != nil {
@@ -229,15 +229,16 @@ func (tx catalogRecords) brokerEvent(what string, sb services.ServiceBroker, by 
 		app.Target{GUID: sb.GUID, Type: "service_broker", Name: sb.Name}, event{space: sb.Space, data: data})
 }
 
-// setIfGiven changes a text that somebody wants to be different.
+// setIfGiven sets a text if a new value is given.
 func setIfGiven(s *string, to *string) {
 	if to != nil {
 		*s = *to
 	}
 }
 
-// setURL changes a URL that somebody wants to be different, and who chose it. A user
-// who sends the same URL again chose nothing; an administrator who does confirms it.
+// setURL sets a URL and its origin if a new URL is given. If a user sends the same URL
+// again, the origin stays. If an administrator does, the administrator becomes the
+// origin.
 func setURL(s *string, origin *services.Origin, to *string, by services.Origin) {
 	if to == nil {
 		return
@@ -248,7 +249,7 @@ func setURL(s *string, origin *services.Origin, to *string, by services.Origin) 
 	*s = *to
 }
 
-// withChange is the broker after a change.
+// withChange returns the broker after a change.
 func withChange(b services.ServiceBroker, c services.BrokerChange) services.ServiceBroker {
 	setIfGiven(&b.Name, c.Name)
 	setURL(&b.URL, &b.SetBy, c.URL, c.SetBy)

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Share lets apps of further spaces be bound to an instance.
+// Share makes an instance available to the apps of other spaces.
 func (m *instances) Share(guid string, spaces []string, by app.Actor) (i services.Instance, err error) {
 	err = m.update(func(tx records) error {
 		if i, err = tx.instance(guid); err != nil {
@@ -25,7 +25,7 @@ func (m *instances) Share(guid string, spaces []string, by app.Actor) (i service
 			i.SharedWith = append(i.SharedWith, s)
 		}
 		slices.Sort(i.SharedWith)
-		i.SharedWith = slices.Compact(i.SharedWith) // somebody may name a space twice
+		i.SharedWith = slices.Compact(i.SharedWith) // the caller can name a space twice
 		i.UpdatedAt = now()
 		if err := put(tx.instances, "service instance", i.GUID, i); err != nil {
 			return err
@@ -35,7 +35,7 @@ func (m *instances) Share(guid string, spaces []string, by app.Actor) (i service
 	return i, err
 }
 
-// checkShareable tells whether an instance may be shared at all.
+// checkShareable checks whether an instance can be shared at all.
 func (tx instanceRecords) checkShareable(i services.Instance) error {
 	if i.Type != services.Managed {
 		return services.NewInvalid("data", "User-provided services cannot be shared.")
@@ -65,7 +65,7 @@ func (tx instanceRecords) checkShareable(i services.Instance) error {
 	return nil
 }
 
-// checkShareWith tells whether an instance may be shared with a space.
+// checkShareWith checks whether an instance can be shared with a space.
 func (tx instanceRecords) checkShareWith(i services.Instance, space string) error {
 	s, err := tx.registry.Space(space)
 	if errors.Is(err, app.ErrNotFound) {
@@ -108,7 +108,8 @@ func (tx instanceRecords) planNotEnabled(p services.Plan, s app.Space) error {
 	return services.NewInvalid("data", "Access to service %s and plan %s is not enabled in %s/%s.", of.Name, p.Name, o.Name, s.Name)
 }
 
-// Unshare takes that back, with the bindings of that space's apps.
+// Unshare stops sharing an instance with a space, and deletes the bindings of the
+// space's apps.
 func (m *instances) Unshare(guid, space string, by app.Actor) error {
 	return m.update(func(tx records) error {
 		i, err := tx.instance(guid)
@@ -122,7 +123,7 @@ func (m *instances) Unshare(guid, space string, by app.Actor) error {
 	})
 }
 
-// unshare drops the share at once; bindings go as fast as their broker lets them.
+// unshare stops sharing at once; the broker deletes the bindings later.
 func (tx instanceRecords) unshare(i services.Instance, space string, by app.Actor) error {
 	bs, err := tx.bindingsInSpace(i, space)
 	if err != nil {
@@ -130,7 +131,7 @@ func (tx instanceRecords) unshare(i services.Instance, space string, by app.Acto
 	}
 	for _, bi := range bs {
 		if bi.Last.Is(services.Delete, services.InProgress) {
-			continue // it goes by itself
+			continue // it is already being deleted
 		}
 		if _, err := tx.deleteBinding(bi, by); err != nil {
 			return err
@@ -156,8 +157,8 @@ func (tx bindingRecords) bindingsInSpace(i services.Instance, space string) ([]s
 	}), nil
 }
 
-// SharedUsage tells for every space that an instance is shared with how many of its
-// apps are bound to it.
+// SharedUsage returns, for every space that an instance is shared with, the number of
+// bound apps.
 func (m *instances) SharedUsage(guid string) ([]services.Usage, error) {
 	i, err := m.instance(guid)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// strays are what nobody can want any more.
+// strays are records whose app, route, space or org was deleted.
 type strays struct {
 	bindings  []services.Binding
 	instances []services.Instance
 	brokers   []services.ServiceBroker
-	shared    []services.Instance // with spaces that are gone
-	plans     []services.Plan     // for orgs that are gone
+	shared    []services.Instance // with deleted spaces
+	plans     []services.Plan     // for deleted orgs
 }
 
-// sweepStrays begins to delete what belongs to apps, routes, spaces and orgs that
-// are gone. Whoever deleted them could not wait for brokers.
+// sweepStrays starts to delete the records that belong to deleted apps, routes, spaces
+// and orgs. Those were deleted without waiting for brokers.
 func (w *worker) sweepStrays() error {
 	found, err := w.strays()
 	if err != nil || found.none() {
@@ -38,7 +38,8 @@ func (s strays) none() bool {
 	return len(s.bindings)+len(s.instances)+len(s.brokers)+len(s.shared)+len(s.plans) == 0
 }
 
-// sweep begins to delete strays. What is in the way ends one day.
+// sweep starts to delete strays. It skips records with an operation in progress; a
+// later sweep deletes them.
 func (tx records) sweep(s strays, by app.Actor) error {
 	var errs []error
 	for _, bi := range s.bindings {
@@ -106,7 +107,7 @@ func (tx records) orgGone(guid string) bool {
 	return errors.Is(err, app.ErrNotFound)
 }
 
-// isStray tells whether what a binding is for is gone.
+// isStray reports whether the app or route of a binding was deleted.
 func (tx records) isStray(bi services.Binding) bool {
 	var err error
 	switch bi.Type {

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// records is what the marketplace stores, with the rules for it, by subject. Its
-// methods run inside one transaction, or outside of any to read.
+// records are the stored records of the marketplace and the rules for them, by subject.
+// Its methods run inside one transaction, or outside of any to read.
 type records struct {
 	catalogRecords
 	instanceRecords
@@ -31,7 +31,8 @@ func newRecords(t *tables) records {
 	return records{catalogRecords{ops}, instanceRecords{bindingRecords{ops}}}
 }
 
-// tables are the buckets of the marketplace, and what else a transaction needs.
+// tables are the buckets of the marketplace and the other data that a transaction
+// needs.
 type tables struct {
 	brokers    *store.Bucket[services.ServiceBroker]
 	offerings  *store.Bucket[services.Offering]
@@ -86,7 +87,7 @@ func (tx *tables) with(in *store.Tx) *tables {
 	return &t
 }
 
-// get reads a value that must be there.
+// get reads a value and returns services.ErrNotFound if it does not exist.
 func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 	v, err = b.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -98,7 +99,7 @@ func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 	return v, nil
 }
 
-// put keeps a value.
+// put stores a value.
 func put[T any](b *store.Bucket[T], noun, guid string, v T) error {
 	if err := b.Put(guid, v); err != nil {
 		return fmt.Errorf("cannot keep %s %s: %w", noun, guid, err)
@@ -114,7 +115,7 @@ func drop[T any](b *store.Bucket[T], noun, guid string) error {
 	return nil
 }
 
-// selectSorted returns the values that keep chooses, in the order of compare.
+// selectSorted returns the values that keep selects, in the order of compare.
 func selectSorted[T any](b *store.Bucket[T], nouns string, keep func(T) bool, compare func(a, b T) int) ([]T, error) {
 	all, err := b.All()
 	if err != nil {
@@ -125,5 +126,5 @@ func selectSorted[T any](b *store.Bucket[T], nouns string, keep func(T) bool, co
 	return all, nil
 }
 
-// matches tells whether a filter's list chooses s.
+// matches reports whether a filter's list matches s.
 func matches(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }

@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// UpdateInstance changes an instance. The operation is empty when its broker need
-// not be asked: then it is done.
+// UpdateInstance changes an instance. The operation is empty if no broker request is
+// needed: then the update is complete.
 func (m *instances) UpdateInstance(guid string, c services.InstanceChange) (i services.Instance, o services.Operation, err error) {
 	err = m.update(func(tx records) error {
 		if i, err = tx.instance(guid); err != nil {
@@ -29,7 +29,7 @@ func (m *instances) UpdateInstance(guid string, c services.InstanceChange) (i se
 	return i, o, err
 }
 
-// checkUpdate checks what both types have in common.
+// checkUpdate checks the fields that both types of instances have.
 func (tx instanceRecords) checkUpdate(i services.Instance, c services.InstanceChange) error {
 	if i.Last.Is(services.Create, services.Failed) {
 		return &services.Refused{
@@ -57,7 +57,7 @@ func (tx instanceRecords) checkUpdate(i services.Instance, c services.InstanceCh
 	return errors.Join(problems...)
 }
 
-// updateUserProvided changes a user-provided instance, and what its bindings give.
+// updateUserProvided changes a user-provided instance and the data of its bindings.
 func (tx instanceRecords) updateUserProvided(i services.Instance, c services.InstanceChange) (services.Instance, error) {
 	if c.Plan != nil || c.Parameters != nil || c.Maintenance != nil {
 		return i, services.NewInvalid("service_plan", "A user-provided service instance has no plan, parameters or maintenance version")
@@ -88,7 +88,7 @@ func (tx instanceRecords) updateUserProvided(i services.Instance, c services.Ins
 	return tx.updateRecord(i, c)
 }
 
-// updateRecord is an instance whose change needs no broker.
+// updateRecord changes an instance without a broker request.
 func (tx instanceRecords) updateRecord(i services.Instance, c services.InstanceChange) (services.Instance, error) {
 	setIfGiven(&i.Name, c.Name)
 	if c.Tags != nil {
@@ -108,7 +108,7 @@ func (tx instanceRecords) updateRecord(i services.Instance, c services.InstanceC
 	return i, tx.instanceEvent("update", i, c.By, map[string]any{"name": i.Name})
 }
 
-// updateManaged changes a managed instance, by its broker if it must know.
+// updateManaged changes a managed instance, with a broker request if needed.
 func (tx instanceRecords) updateManaged(i services.Instance, c services.InstanceChange) (services.Instance, services.Operation, error) {
 	if c.Credentials != nil || c.SyslogDrain != nil || c.RouteService != nil {
 		return i, services.Operation{}, services.NewInvalid("credentials", "A managed service instance has its credentials, syslog drain and route service from its broker")
@@ -142,7 +142,7 @@ func (tx instanceRecords) updateManaged(i services.Instance, c services.Instance
 	return tx.beginUpdate(i, w, c)
 }
 
-// beginUpdate stores the operation that has a broker update an instance.
+// beginUpdate stores the operation that updates an instance at its broker.
 func (tx instanceRecords) beginUpdate(i services.Instance, w wantedInstance, c services.InstanceChange) (services.Instance, services.Operation, error) {
 	p, err := tx.plan(w.Plan)
 	if err != nil {
@@ -175,7 +175,7 @@ func (tx instanceRecords) beginUpdate(i services.Instance, w wantedInstance, c s
 	return i, o, put(tx.instances, "service instance", i.GUID, i)
 }
 
-// newPlan is the plan that an instance is to have, if it may.
+// newPlan returns the plan of an instance after the change, or an error.
 func (tx instanceRecords) newPlan(i services.Instance, old services.Plan, c services.InstanceChange) (services.Plan, error) {
 	if c.Plan == nil || *c.Plan == old.GUID {
 		return old, tx.checkSamePlan(i, old, c)
@@ -205,7 +205,7 @@ func (tx instanceRecords) newPlan(i services.Instance, old services.Plan, c serv
 	return p, nil
 }
 
-// checkSamePlan checks a change that keeps the plan.
+// checkSamePlan checks a change that does not change the plan.
 func (tx instanceRecords) checkSamePlan(i services.Instance, p services.Plan, c services.InstanceChange) error {
 	bad := func(status, code int, title, detail string) error {
 		return &services.Refused{Status: status, Code: code, Title: title, Detail: detail}

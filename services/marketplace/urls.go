@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// StoredURLs returns the URLs that users who are not administrators may have chosen
-// before dewd kept who did.
+// StoredURLs returns the URLs that users other than administrators may have set before
+// dewd recorded origins.
 func (m *Marketplace) StoredURLs() (out []services.StoredURL, err error) {
 	add := func(kind, guid, name, text string) {
 		u, err := url.Parse(text)
@@ -43,7 +43,7 @@ func (m *Marketplace) StoredURLs() (out []services.StoredURL, err error) {
 	return append(out, managed...), err
 }
 
-// storedByBrokers are the URLs that space-scoped brokers gave bindings.
+// storedByBrokers returns the URLs that bindings got from space-scoped brokers.
 func (m *Marketplace) storedByBrokers() (out []services.StoredURL, err error) {
 	bs, err := m.Bindings(services.BindingFilter{})
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *Marketplace) storedByBrokers() (out []services.StoredURL, err error) {
 	return slices.CompactFunc(out, func(a, b services.StoredURL) bool { return a.GUID == b.GUID && a.Kind == b.Kind && *a.URL == *b.URL }), nil
 }
 
-// brokerOf is the broker of a managed instance.
+// brokerOf returns the broker of a managed instance.
 func (tx *tables) brokerOf(i services.Instance) (services.ServiceBroker, error) {
 	p, err := tx.plan(i.Plan)
 	if err != nil {
@@ -80,8 +80,8 @@ func (tx *tables) brokerOf(i services.Instance) (services.ServiceBroker, error) 
 	return tx.broker(p.Broker)
 }
 
-// bindingOrigin is who chose the URLs that bindings of a broker have: those of a broker that
-// any developer may have registered are the developer's.
+// bindingOrigin returns the origin of the URLs in a broker's bindings. Any developer
+// may have registered a space-scoped broker, so its URLs count as a user's.
 func bindingOrigin(b services.ServiceBroker) services.Origin {
 	if b.SetBy == "" && b.Space != "" {
 		return services.ByUser

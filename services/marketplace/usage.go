@@ -7,12 +7,12 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// usageStates are the usage events that things done to an instance make.
+// usageStates maps the actions on an instance to the states of usage events.
 var usageStates = map[string]string{
 	string(services.Create): app.UsageCreated, string(services.Update): app.UsageUpdated, string(services.Delete): app.UsageDeleted, "purge": app.UsageDeleted,
 }
 
-// recordUsage keeps what was done to an instance for those who count it.
+// recordUsage stores a usage event for an action on an instance.
 func (tx instanceRecords) recordUsage(what string, i services.Instance) error {
 	state := usageStates[what]
 	if state == "" {
@@ -21,7 +21,7 @@ func (tx instanceRecords) recordUsage(what string, i services.Instance) error {
 	return tx.registry.RecordUsage(tx.usage(state, i), i.Space)
 }
 
-// usage is an event about an instance. A plan that is gone has no name.
+// usage returns a usage event of an instance. The name of a deleted plan is empty.
 func (tx instanceRecords) usage(state string, i services.Instance) app.Usage {
 	u := &app.ServiceUsage{Instance: app.Named{GUID: i.GUID, Name: i.Name}, Type: "user_provided_service_instance"}
 	if i.Type == services.Managed {
@@ -39,8 +39,8 @@ func (tx instanceRecords) usage(state string, i services.Instance) app.Usage {
 	return app.Usage{State: state, Service: u, Space: app.Named{GUID: i.Space}}
 }
 
-// ReseedUsage forgets the usage events of services, and begins anew with one for
-// each instance that there is.
+// ReseedUsage deletes the usage events of services and adds a new one for each existing
+// instance.
 func (m *instances) ReseedUsage() error {
 	return m.update(func(tx records) error {
 		all, err := tx.instances.All()

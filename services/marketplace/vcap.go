@@ -10,8 +10,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// Frozen returns what services an app sees when it is staged now: of every service
-// instance the newest binding that works.
+// Frozen returns the service data for an app that is staged now. It has the newest
+// usable binding of every service instance.
 func (m *bindings) Frozen(app string) (services.Frozen, error) {
 	bs, err := m.bindings.By("app", app)
 	if err != nil {
@@ -32,7 +32,7 @@ func (m *bindings) Frozen(app string) (services.Frozen, error) {
 		}
 		e, err := m.vcap(bi)
 		if errors.Is(err, services.ErrNotFound) {
-			continue // the service instance and the binding went just now
+			continue // the service instance and the binding were just deleted
 		}
 		if err != nil {
 			return services.Frozen{}, err
@@ -54,7 +54,7 @@ func (m *bindings) Frozen(app string) (services.Frozen, error) {
 	return f, nil
 }
 
-// vcap is what an app sees of a binding.
+// vcap returns the VCAP_SERVICES entry of a binding.
 func (m *bindings) vcap(bi services.Binding) (vcapEntry, error) {
 	i, err := m.instance(bi.Instance)
 	if err != nil {
@@ -94,7 +94,7 @@ func (m *bindings) vcap(bi services.Binding) (vcapEntry, error) {
 	return e, nil
 }
 
-// vcapEntry is one binding in VCAP_SERVICES, in the platform's order.
+// vcapEntry is one binding in VCAP_SERVICES, with keys in Cloud Foundry's order.
 type vcapEntry struct {
 	Label        string            `json:"label"`
 	Provider     *managedOnly      `json:"provider,omitempty"`
@@ -110,7 +110,7 @@ type vcapEntry struct {
 	VolumeMounts []json.RawMessage `json:"volume_mounts"`
 }
 
-// managedOnly is a null that user-provided services do not have.
+// managedOnly is a null value that user-provided services do not have.
 type managedOnly struct{}
 
 // MarshalJSON writes null.

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// VCAP_SERVICES has the platform's keys, in an order that does not change.
+// VCAP_SERVICES has Cloud Foundry's keys in a fixed order.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -73,7 +73,7 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// What does not work is not seen, and of several bindings only the newest.
+// Unusable bindings are left out, and only the newest of several bindings is included.
 func TestFrozenLeavesOut(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -100,7 +100,7 @@ func TestFrozenLeavesOut(t *testing.T) {
 	})
 }
 
-// A user-provided instance gives what it has now to all that is bound to it.
+// All bindings of a user-provided instance get its current URLs.
 func TestDrainsAndRouteServices(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// SetVisibility says anew who may have a plan.
+// SetVisibility sets which users can use a plan.
 func (m *catalog) SetVisibility(plan string, v services.Visibility, by app.Actor) (services.Plan, error) {
 	return m.changeVisibility(plan, by, func(tx records, p *services.Plan) error {
 		if err := tx.checkVisibility(v); err != nil {
@@ -22,8 +22,8 @@ func (m *catalog) SetVisibility(plan string, v services.Visibility, by app.Actor
 	})
 }
 
-// AddVisibility adds orgs to those who may have a plan; with another type it is
-// SetVisibility.
+// AddVisibility adds orgs to those that can use a plan. With another type it is the
+// same as SetVisibility.
 func (m *catalog) AddVisibility(plan string, v services.Visibility, by app.Actor) (services.Plan, error) {
 	if v.Type != services.Organization {
 		return m.SetVisibility(plan, v, by)
@@ -42,7 +42,7 @@ func (m *catalog) AddVisibility(plan string, v services.Visibility, by app.Actor
 	})
 }
 
-// RemoveVisibility takes an org from those who may have a plan.
+// RemoveVisibility removes an org from those that can use a plan.
 func (m *catalog) RemoveVisibility(plan, org string, by app.Actor) error {
 	_, err := m.changePlan(plan, func(tx records, p *services.Plan) error {
 		if p.Visibility.Type != services.Organization {
@@ -61,7 +61,7 @@ func (m *catalog) RemoveVisibility(plan, org string, by app.Actor) error {
 	return err
 }
 
-// changeVisibility changes who may have a plan, and records it.
+// changeVisibility changes the visibility of a plan and records an audit event.
 func (m *catalog) changeVisibility(plan string, by app.Actor, fn func(tx records, p *services.Plan) error) (services.Plan, error) {
 	return m.changePlan(plan, func(tx records, p *services.Plan) error {
 		if err := fn(tx, p); err != nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// How often brokers are asked.
+// The intervals and limits of broker requests.
 const (
 	firstPoll = time.Second
 	maxPoll   = time.Minute
-	// Of deletes that nobody waits for: what is left behind costs somebody something,
-	// so they are repeated for long, but seldom.
+	// For deletes of orphans, which no client waits for. Orphans can cost money, so the
+	// requests are repeated for a long time, but rarely.
 	maxOrphanPoll = time.Hour
-	// Of deletes that somebody waits for, when the broker does not answer or fails.
+	// For deletes that a client waits for, if the broker does not respond or fails.
 	deleteTries = 3
 
-	operationAge = 24 * time.Hour // of ended operations
+	operationAge = 24 * time.Hour // for closed operations
 	sweepEvery   = time.Hour
 )
 
-// pollAfter is how long to wait after the n-th look that found nothing new: half as
-// long again each time.
+// pollAfter returns the time to wait after the n-th poll without news. It grows by half
+// each time.
 func pollAfter(n int, longest time.Duration) time.Duration {
 	d := firstPoll
 	for range n {
@@ -39,21 +39,21 @@ func pollAfter(n int, longest time.Duration) time.Duration {
 	return min(d, longest)
 }
 
-// runner drives one operation. Its goroutine alone uses polls and fails.
+// runner drives one operation. Only its goroutine uses polls and fails.
 type runner struct {
 	record string        // guid
-	parent string        // guid of the instance that may wait for its binding to go
-	kick   chan struct{} // of 1: look now
-	polls  int           // looks since something new was heard
-	fails  int           // requests that failed for now
+	parent string        // guid of the instance whose delete may wait for the binding
+	kick   chan struct{} // capacity 1: poll now
+	polls  int           // polls since the last change
+	fails  int           // temporary failures of the request
 }
 
-// worker carries out operations: it sends requests to brokers, polls them, and takes
-// back what failed requests may have left behind.
+// worker runs operations: it sends requests to brokers, polls them, and deletes
+// anything that failed requests may have left.
 type worker struct {
 	*base
-	wake  chan struct{} // of 1: there may be operations to begin
-	sweep chan struct{} // of 1: an app or a route is gone, perhaps with bindings
+	wake  chan struct{} // capacity 1: there may be operations to start
+	sweep chan struct{} // capacity 1: an app or a route was deleted and may have had bindings
 
 	mu      sync.Mutex
 	runners map[string]*runner // by operation; guarded by mu
@@ -63,11 +63,11 @@ func newWorker(b *base) *worker {
 	return &worker{base: b, wake: make(chan struct{}, 1), sweep: make(chan struct{}, 1), runners: map[string]*runner{}}
 }
 
-// Kick says that there is something new to hear of an instance, of its bindings, or
-// of one binding from its broker, so that Run asks at once.
+// Kick says that a broker may have news of an instance, its bindings, or one binding.
+// Run polls the broker at once.
 func (w *worker) Kick(guid string) {
 	if guid == "" {
-		return // nobody waits for nothing; operations of instances have no parent
+		return // operations of instances have no parent
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *worker) Kick(guid string) {
 	}
 }
 
-// operationChanged wakes the runner of an operation that ended elsewhere, and Run.
+// operationChanged wakes Run and the runner of an operation that was closed elsewhere.
 func (w *worker) operationChanged(guid string) {
 	op, err := w.operations.Get(guid)
 	w.mu.Lock()
@@ -90,8 +90,8 @@ func (w *worker) operationChanged(guid string) {
 	nudge(w.wake)
 }
 
-// Run drives operations to their end until ctx ends, those that an earlier daemon
-// left undone first. It returns when no broker is being asked any more.
+// Run drives operations until ctx is cancelled. It starts with those that an earlier
+// daemon left open. It returns when no broker request is running.
 func (w *worker) Run(ctx context.Context) error {
 	ended := make(chan string)
 	running := map[string]bool{}
@@ -100,7 +100,7 @@ func (w *worker) Run(ctx context.Context) error {
 			<-ended
 		}
 	}()
-	ctx, cancel := context.WithCancel(ctx) // before that wait
+	ctx, cancel := context.WithCancel(ctx) // cancel runs before the deferred wait above
 	defer cancel()
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -113,7 +113,7 @@ func (w *worker) Run(ctx context.Context) error {
 			return nil
 		case guid := <-ended:
 			delete(running, guid)
-			nudge(w.wake) // perhaps it was begun anew meanwhile
+			nudge(w.wake) // it may have been opened again
 		case <-w.wake:
 			err = w.startAll(ctx, running, ended)
 		case <-w.sweep:
@@ -127,7 +127,7 @@ func (w *worker) Run(ctx context.Context) error {
 	}
 }
 
-// startAll starts to drive every open operation that is not driven yet.
+// startAll starts every open operation that is not running yet.
 func (w *worker) startAll(ctx context.Context, running map[string]bool, ended chan<- string) error {
 	open, err := w.operations.By("open", "open")
 	if err != nil {
@@ -156,7 +156,7 @@ func (w *worker) startAll(ctx context.Context, running map[string]bool, ended ch
 	return nil
 }
 
-// drive takes step after step until the operation is closed or ctx ends.
+// drive runs step after step until the operation is closed or ctx is cancelled.
 func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 	for ctx.Err() == nil {
 		op, err := get(w.operations, "operation", guid)
@@ -170,7 +170,7 @@ func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 			wait, err = w.safely(ctx, op, r)
 		}
 		if err != nil && ctx.Err() == nil {
-			// The store, or a bug: nothing that a broker did.
+			// An error of the store or a bug, not of a broker.
 			w.cfg.Logger.Error("cannot go on with a service operation", "operation", guid, "err", err)
 			wait = maxPoll
 		}
@@ -187,7 +187,7 @@ func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 	}
 }
 
-// safely keeps a bug inside its operation.
+// safely recovers a panic, so that a bug affects only its own operation.
 func (w *worker) safely(ctx context.Context, op operation, r *runner) (wait time.Duration, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -198,8 +198,8 @@ func (w *worker) safely(ctx context.Context, op operation, r *runner) (wait time
 	return w.step(ctx, op, r)
 }
 
-// step does the next thing of an operation, and returns how long to wait for the one
-// after it.
+// step runs the next step of an operation and returns how long to wait before the
+// following one.
 func (w *worker) step(ctx context.Context, op operation, r *runner) (time.Duration, error) {
 	switch {
 	case op.Kind == services.OfBroker:
@@ -220,14 +220,14 @@ func (w *worker) step(ctx context.Context, op operation, r *runner) (time.Durati
 	return w.request(ctx, op, r)
 }
 
-// next counts a look that found nothing new.
+// next counts a poll without news and returns the count before it.
 func (r *runner) next() int {
 	r.polls++
 	return r.polls - 1
 }
 
-// settle writes down what became of an operation, unless it was closed meanwhile:
-// then nobody wants to know.
+// settle records the result of an operation. It does nothing if the operation is
+// already closed.
 func (w *worker) settle(guid string, fn func(tx records, op operation) error) error {
 	return w.update(func(tx records) error {
 		op, err := get(tx.operations, "operation", guid)
@@ -241,9 +241,9 @@ func (w *worker) settle(guid string, fn func(tx records, op operation) error) er
 	})
 }
 
-// unbindAll begins to delete what is bound to an instance that is to be deleted, as
-// far as that could not begin with it. It returns whether something is left to wait
-// for. A binding that cannot be deleted fails the delete of the instance.
+// unbindAll starts to delete the bindings of an instance that is being deleted, unless
+// that has already started. It reports whether bindings are left to wait for. A binding
+// that cannot be deleted fails the delete of the instance.
 func (w *worker) unbindAll(op operation) (left bool, err error) {
 	err = w.settle(op.GUID, func(tx records, op operation) error {
 		bs, err := tx.bindings.By("instance", op.Record)
@@ -261,7 +261,7 @@ func (w *worker) unbindAll(op operation) (left bool, err error) {
 	return left, err
 }
 
-// sweepOperations drops operations that ended long ago.
+// sweepOperations removes operations that were closed long ago.
 func (w *worker) sweepOperations() error {
 	return w.update(func(tx records) error {
 		all, err := tx.operations.All()
@@ -280,7 +280,7 @@ func (w *worker) sweepOperations() error {
 	})
 }
 
-// readCatalog makes the marketplace offer what a broker has.
+// readCatalog loads a broker's catalog into the marketplace.
 func (w *worker) readCatalog(ctx context.Context, op operation) error {
 	sb, err := w.broker(op.Record)
 	if err != nil {
@@ -295,7 +295,7 @@ func (w *worker) readCatalog(ctx context.Context, op operation) error {
 	}
 	catalog, failure := client.Catalog(ctx)
 	if failure != nil && ctx.Err() != nil {
-		return ctx.Err() // the daemon leaves; the next one asks again
+		return ctx.Err() // the daemon exits; the next one repeats the request
 	}
 	if failure == nil {
 		failure = services.CheckCatalog(catalog)

@@ -25,8 +25,8 @@ func TestPollAfter(t *testing.T) {
 	}
 }
 
-// Whatever a broker does when an instance is made, the record tells the truth, and
-// what it may have made without saying so is taken back.
+// Whatever a broker does during a create, the record is correct. Anything that the
+// broker may have created without reporting it is deleted.
 func TestCreateInstance(t *testing.T) {
 	t.Parallel()
 	type does = servicestest.Behaviour
@@ -34,10 +34,10 @@ func TestCreateInstance(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		does does
-		last []does // of last_operation
+		last []does // for last_operation
 		plan string
 		want string
-		has  int // instances that the broker has in the end
+		has  int // instances at the broker at the end
 	}{
 		{name: "at once", want: "create succeeded: ", has: 1},
 		{name: "later", does: does{Async: 3}, want: "create succeeded: made", has: 1},
@@ -100,7 +100,7 @@ func TestCreateInstance(t *testing.T) {
 	}
 }
 
-// While a broker works, users see what it says.
+// While a broker works, users see its description.
 func TestProgressIsSeen(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -131,7 +131,8 @@ func TestProgressIsSeen(t *testing.T) {
 	})
 }
 
-// A broker is asked ever more seldom, as often as it likes, and at once when told.
+// A broker is polled less and less often, at its preferred interval, and at once after
+// a kick.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	looks := func(t *testing.T, likes string, after time.Duration, kick bool) (n int) {
@@ -169,8 +170,8 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// Deletes are repeated while a broker is in trouble; one that fails can be repeated
-// by the user.
+// Deletes are repeated while a broker fails temporarily. The user can repeat a delete
+// that fails.
 func TestDeleteInstance(t *testing.T) {
 	t.Parallel()
 	type does = servicestest.Behaviour
@@ -178,7 +179,7 @@ func TestDeleteInstance(t *testing.T) {
 		name string
 		does []does
 		last []does
-		want string // "": gone
+		want string // "": deleted
 	}{
 		{name: "at once"},
 		{name: "later", does: []does{{Async: 2}}},
@@ -220,7 +221,7 @@ func TestDeleteInstance(t *testing.T) {
 	}
 }
 
-// What a failed bind may have left is taken back.
+// Anything that a failed bind may have left is deleted.
 func TestCreateBinding(t *testing.T) {
 	t.Parallel()
 	type does = servicestest.Behaviour
@@ -271,7 +272,7 @@ func TestCreateBinding(t *testing.T) {
 	}
 }
 
-// An asynchronous binding that cannot be fetched is no binding.
+// An asynchronous binding that cannot be fetched fails.
 func TestAsynchronousBindingMustBeRetrievable(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -293,8 +294,8 @@ func TestAsynchronousBindingMustBeRetrievable(t *testing.T) {
 	})
 }
 
-// An unbind that fails leaves the binding, and can be repeated; the delete of its
-// instance says why it fails.
+// An unbind that fails keeps the binding; the user can repeat it. The delete of its
+// instance reports why it fails.
 func TestDeleteBinding(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -321,12 +322,12 @@ func TestDeleteBinding(t *testing.T) {
 	})
 }
 
-// A delete breaks off a create that the broker works on, and only that.
+// A delete cancels a create that the broker has accepted, but no other operation.
 func TestDeleteDuringCreate(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 1 << 20})
-		w.stop() // nobody asks the broker yet
+		w.stop() // no request is sent to the broker yet
 		i, created, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID})
 		if err != nil {
 			t.Fatal(err)
@@ -355,7 +356,8 @@ func TestDeleteDuringCreate(t *testing.T) {
 	})
 }
 
-// What cannot be taken back now is tried for long, and given up in the end.
+// An orphan that cannot be deleted now is retried for a long time, and given up in the
+// end.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -377,7 +379,7 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-// An attempt that failed does not keep its name.
+// The name of a failed instance or binding can be used again.
 func TestCreateAnew(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

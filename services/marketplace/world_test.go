@@ -21,8 +21,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// testCatalog has an offering that can do everything, with a free plan and a paid one,
-// and one that can do little.
+// testCatalog has one offering that supports all features, with a free and a paid plan,
+// and one offering that supports few.
 const testCatalog = `{"services": [
  {"id": "o1", "name": "cache", "description": "A cache", "bindable": true, "plan_updateable": true, "tags": ["kv"],
   "instances_retrievable": true, "bindings_retrievable": true, "allow_context_updates": true,
@@ -44,7 +44,7 @@ type world struct {
 	t      *testing.T
 	db     *store.DB
 	broker *servicestest.Broker
-	client *http.Client // reaches it
+	client *http.Client // sends requests to the broker
 	org    app.Org
 	space  app.Space
 	app    app.App
@@ -52,7 +52,7 @@ type world struct {
 	stop   func()
 }
 
-// inWorld runs fn in virtual time, with the broker known and its plans public.
+// inWorld runs fn in virtual time, with a registered broker and public plans.
 func inWorld(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	base := baseOf(t)
@@ -68,7 +68,7 @@ func inWorld(t *testing.T, fn func(w *world)) {
 	})
 }
 
-// baseFile is the file of a daemon that knows the broker and has an app, made once.
+// baseFile is the database of a daemon with a broker and an app. It is created once.
 var baseFile struct {
 	once sync.Once
 	file []byte
@@ -90,8 +90,7 @@ func baseOf(t *testing.T) []byte {
 	return baseFile.file
 }
 
-// open opens the store at path as a daemon does. Committed is called after every
-// commit.
+// open opens the store at path as a daemon does. It calls committed after every commit.
 func open(t *testing.T, path string, broker *servicestest.Broker, committed func(time.Duration)) *world {
 	t.Helper()
 	db, err := store.Open(path, store.Options{NoSync: true, Committed: committed})
@@ -112,7 +111,7 @@ func open(t *testing.T, path string, broker *servicestest.Broker, committed func
 	return w
 }
 
-// run starts Run; stop ends it.
+// run starts Run; stop stops it.
 func (w *world) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -133,13 +132,13 @@ func (w *world) populate() {
 	w.app = must(w.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}))
 }
 
-// remember finds again what populate made.
+// remember loads the records that populate created.
 func (w *world) remember() {
 	w.org, w.space, w.app = must(w.registry.Orgs())[0], must(w.registry.Spaces())[0], must(w.registry.Apps())[0]
 	w.sb = must(w.Brokers(services.BrokerFilter{}))[0]
 }
 
-// register makes the broker known and its plans public.
+// register registers the broker and makes its plans public.
 func (w *world) register(name string) {
 	w.t.Helper()
 	sb, o, err := w.CreateBroker(services.NewBroker{Name: name, URL: "http://" + name + ".example", Username: "user", Password: "pass", By: somebody})
@@ -155,7 +154,7 @@ func (w *world) register(name string) {
 	}
 }
 
-// ended waits for an operation, for longer than any of them may take.
+// ended waits for an operation, longer than any operation can take.
 func (w *world) ended(o services.Operation) services.Operation {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*24*time.Hour)
@@ -172,7 +171,7 @@ func (w *world) planNamed(name string) services.Plan {
 	return ps[0]
 }
 
-// create makes an instance of a plan and waits for it.
+// create creates an instance of a plan and waits for it.
 func (w *world) create(plan, name string) (services.Instance, services.Operation) {
 	w.t.Helper()
 	i, o, err := w.CreateInstance(services.NewInstance{Type: services.Managed, Name: name, Space: w.space.GUID, Plan: w.planNamed(plan).GUID, By: somebody})
@@ -194,7 +193,7 @@ func (w *world) bind(i services.Instance) (services.Binding, services.Operation)
 	return must(w.Binding(bi.GUID)), o
 }
 
-// provided makes a user-provided instance.
+// provided creates a user-provided instance.
 func (w *world) provided(n services.NewInstance) services.Instance {
 	w.t.Helper()
 	n.Type, n.Space, n.By = services.UserProvided, w.space.GUID, somebody
@@ -205,18 +204,18 @@ func (w *world) provided(n services.NewInstance) services.Instance {
 	return i
 }
 
-// settled lets everything that goes on by itself end.
+// settled waits until all background work is done.
 func settled() {
 	time.Sleep(30 * time.Minute)
 	synctest.Wait()
 }
 
-// last is the last operation as users read it.
+// last formats the last operation as users read it.
 func last(l services.LastOperation) string {
 	return fmt.Sprintf("%s %s: %s", l.Type, l.State, l.Description)
 }
 
-// must returns the value; an error ends the test, wherever it is.
+// must returns the value. It panics on an error, so it works in any goroutine.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -224,7 +223,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// detail is what a refusal says; "" for none.
+// detail returns the message of a refusal, or "" if there is no error.
 func detail(t *testing.T, err error) string {
 	t.Helper()
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// wireCatalog is a catalog as brokers write it.
+// wireCatalog is the JSON format of a catalog.
 type wireCatalog struct {
 	Services []wireOffering `json:"services"`
 }
@@ -53,8 +53,8 @@ type wireParameters struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// parseCatalog reads a catalog. Whether it makes sense is checkCatalog's to say, but
-// for what must be there and cannot be told from false.
+// parseCatalog parses a catalog. It checks only for required fields whose absence would
+// look like false; services.CheckCatalog checks the rest.
 func parseCatalog(r response) ([]services.CatalogOffering, error) {
 	var c wireCatalog
 	if err := r.object(&c); err != nil {

@@ -23,37 +23,37 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// What an Broker speaks, and its bounds.
+// The version and limits of the protocol.
 const (
 	brokerVersion        = "2.17"
 	brokerTimeout        = time.Minute
-	maxAnswer            = 4 << 20 // bytes, of all answers but the catalog
+	maxAnswer            = 4 << 20 // bytes, for all responses except the catalog
 	maxCatalog           = 32 << 20
-	maxBrokerOperationID = 10_000 // bytes, of what a broker calls an operation
+	maxBrokerOperationID = 10_000 // bytes
 	maxRetryAfter        = 24 * time.Hour
 	maxRedirects         = 3
 	platform             = "cloudfoundry"
-	maxQuotedReply       = 200 // bytes of an answer that nobody understands
+	maxQuotedReply       = 200 // bytes of a malformed response
 )
 
-// Codes of a broker's errors that mean something.
+// Error codes of a broker that have a meaning for dewd.
 const (
 	codeAsync       = "AsyncRequired"
 	codeApp         = "RequiresApp"
 	codeMaintenance = "MaintenanceInfoConflict"
 )
 
-// Broker is a broker that speaks the Open Service Broker API 2.17.
+// Broker is a service broker that implements the Open Service Broker API 2.17.
 type Broker struct {
 	URL                string
 	Username, Password string
-	Client             *http.Client   // nil: one of its own
-	Timeout            time.Duration  // of one request; 0: a minute
-	SkipTLS            bool           // its certificate is not checked; without Client only
-	Egress             *egress.Policy // of a URL that no administrator chose; nil: any address; without Client only
+	Client             *http.Client   // nil: a new client
+	Timeout            time.Duration  // for one request (0: a minute)
+	SkipTLS            bool           // do not verify its certificate (ignored if Client is set)
+	Egress             *egress.Policy // for a URL that no administrator set (nil: any address; ignored if Client is set)
 }
 
-// response is an answer that was read to its end.
+// response is a response that was read completely.
 type response struct {
 	status int
 	text   string // of the status
@@ -67,11 +67,11 @@ type brokerRequest struct {
 	query        url.Values
 	body         any // nil: none
 	by           app.Actor
-	limit        int64 // of the answer; 0: maxAnswer
+	limit        int64 // of the response; 0: maxAnswer
 }
 
-// send asks and reads the answer. A question that surely did not reach the broker is
-// told from one that may have.
+// send sends a request and reads the response. Its error distinguishes a request that
+// certainly did not reach the broker from one that may have.
 func (h *Broker) send(ctx context.Context, q brokerRequest) (response, error) {
 	timeout := h.Timeout
 	if timeout == 0 {
@@ -108,7 +108,8 @@ func (h *Broker) send(ctx context.Context, q brokerRequest) (response, error) {
 	return r, nil
 }
 
-// client returns how to send, and what to do after it.
+// client returns the HTTP client to use and a cleanup function to call after the
+// request.
 func (h *Broker) client() (*http.Client, func()) {
 	if h.Client != nil {
 		return h.Client, func() {}
@@ -122,8 +123,8 @@ func (h *Broker) client() (*http.Client, func()) {
 		way = h.Egress.Transport(t, 0)
 	}
 	c := &http.Client{Transport: way, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		// Another place is not told the password; and the answer to another question is
-		// none to this one.
+		// The password must not be sent to another host. The response to another
+		// request is not the response to this one.
 		if len(via) > maxRedirects || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme ||
 			req.Method != via[0].Method {
 			return http.ErrUseLastResponse
@@ -167,7 +168,7 @@ func (h *Broker) request(ctx context.Context, q brokerRequest) (*http.Request, e
 	return req, nil
 }
 
-// noAnswer is the error of a question that got no answer.
+// noAnswer returns the error for a request without a response.
 func noAnswer(ctx context.Context, err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -176,7 +177,7 @@ func noAnswer(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &refused):
 		return &services.BrokerError{Description: "The service broker could not be reached: " + refused.Error()}
-	// A connection knows the deadline too, and may tell of it before ctx does.
+	// The connection has the same deadline and can report it before ctx does.
 	case bounded && !time.Now().Before(until), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &services.BrokerError{Orphan: true, Description: "The request to the service broker timed out"}
 	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
@@ -187,7 +188,8 @@ func noAnswer(ctx context.Context, err error) error {
 	return &services.BrokerError{Orphan: true, Description: "The service broker broke off: " + cause(err)}
 }
 
-// cause leaves out the address, which may have more in it than users should see.
+// cause returns the error without the address, which can contain data that users must
+// not see.
 func cause(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -196,7 +198,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// object reads an answer that must be a JSON object into v.
+// object decodes a response, which must be a JSON object, into v.
 func (r response) object(v any) error {
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	err := d.Decode(v)
@@ -215,7 +217,7 @@ func (r response) object(v any) error {
 		why = fmt.Sprintf("%s must not be %s", t.Field, article(t.Value))
 	}
 	return &services.BrokerError{
-		// The platform's rule: 200 with nonsense is no success, but nothing was made now.
+		// Cloud Foundry's rule: a malformed 200 is a failure, but creates nothing.
 		Status: r.status, Orphan: r.status != http.StatusOK,
 		Description: "The service broker returned an invalid response: " + why,
 	}
@@ -228,13 +230,13 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-// failure is the error of an answer that is no success.
+// failure returns the error for a response that is not a success.
 func (r response) failure() error {
 	var said struct {
 		Error       any `json:"error"`
 		Description any `json:"description"`
 	}
-	_ = json.Unmarshal(r.body, &said) // whatever it is, the status says enough
+	_ = json.Unmarshal(r.body, &said) // the status is enough if the body is malformed
 	code, _ := said.Error.(string)
 	description, _ := said.Description.(string)
 	e := &services.BrokerError{Status: r.status, Code: code, Orphan: mayLeaveOrphan(r.status)}
@@ -261,13 +263,13 @@ func (r response) failure() error {
 	return e
 }
 
-// mayLeaveOrphan tells whether a broker that gave such an answer may have made something:
-// the table of the specification.
+// mayLeaveOrphan reports whether a broker that returned this status may have created
+// something. It follows the table of the specification.
 func mayLeaveOrphan(status int) bool {
 	return status >= 500 || status >= 200 && status < 300 || status >= 300 && status < 400
 }
 
-// quote is the beginning of an answer that nobody understands.
+// quote returns the start of a malformed response.
 func quote(body []byte) string {
 	s := strings.ToValidUTF8(string(body), "?")
 	if len(s) > maxQuotedReply {
@@ -276,7 +278,7 @@ func quote(body []byte) string {
 	return s
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter parses the Retry-After header: seconds or a date.
 func (r response) retryAfter() time.Duration {
 	h := r.header.Get("Retry-After")
 	d := time.Duration(0)

@@ -38,7 +38,7 @@ func over(t *testing.T, tls bool) (*Broker, *servicestest.Broker) {
 	return &Broker{URL: s.URL + "/", Username: "user", Password: "pass"}, b
 }
 
-// The requests are those of the specification.
+// The client sends the requests that the specification defines.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	h, b := over(t, false)
@@ -107,11 +107,11 @@ func query(q map[string][]string) string {
 	return strings.Join(parts, " ")
 }
 
-// What surely did not reach the broker needs no mitigation.
+// A request that certainly did not reach the broker needs no orphan mitigation.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]*Broker{
-		"refused": {URL: "http://127.0.0.1:1"}, // no test is ever given that port
+		"refused": {URL: "http://127.0.0.1:1"}, // no test ever listens on that port
 		"no name": {URL: "http://name.invalid"},
 	} {
 		_, err := h.Instance(t.Context(), services.InstanceRequest{Action: services.Create, Instance: "i"})
@@ -148,12 +148,13 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// slowContext has a deadline that its own timer has not noticed yet.
+// slowContext has a deadline that has passed, but its timer has not fired yet.
 type slowContext struct{ context.Context }
 
 func (slowContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// A connection that ran out of time is told as that, also when it is the first to know.
+// A connection timeout is reported as a timeout, even if the connection reports it
+// before the context does.
 func TestTimeoutOfTheConnection(t *testing.T) {
 	t.Parallel()
 	err := noAnswer(slowContext{t.Context()}, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
@@ -163,7 +164,7 @@ func TestTimeoutOfTheConnection(t *testing.T) {
 	}
 }
 
-// A broker cannot send the password elsewhere.
+// A broker cannot make the client send the password to another host.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	told := false
@@ -174,7 +175,7 @@ func TestRedirects(t *testing.T) {
 	if _, err := h.Catalog(t.Context()); err == nil || told {
 		t.Errorf("error = %v, somebody else was asked: %t", err, told)
 	}
-	// Nor is a page that a browser would be led to the answer to a request.
+	// A page that a browser would be redirected to is not a valid response.
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			http.Redirect(w, r, "/welcome", http.StatusFound)
@@ -189,7 +190,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// The table of the specification.
+// The results match the table of the specification.
 func TestOrphanTable(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bool{
@@ -213,7 +214,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Whatever a broker answers, the result makes sense or is an error for users.
+// For any broker response, the result is valid or an error for users.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{`{}`, `{"operation":"x","dashboard_url":"http://x"}`, `{"credentials":{"a":1},"volume_mounts":[{}]}`, `[]`, `{"state":"failed"}`, `{"error":"ConcurrencyError","description":7}`, "\xff"} {
 		for _, status := range []int{200, 201, 202, 410, 422, 500} {

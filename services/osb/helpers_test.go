@@ -1,7 +1,7 @@
 package osb
 
-// testCatalog has an offering that can do everything, with a free plan and a paid one,
-// and one that can do little.
+// testCatalog has one offering that supports all features, with a free and a paid plan,
+// and one offering that supports few.
 const testCatalog = `{"services": [
  {"id": "o1", "name": "cache", "description": "A cache", "bindable": true, "plan_updateable": true, "tags": ["kv"],
   "instances_retrievable": true, "bindings_retrievable": true, "allow_context_updates": true,

@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// wireContext is where an instance is, as brokers read it.
+// wireContext is the JSON format of the context object: platform, org and space.
 type wireContext struct {
 	Platform         string `json:"platform"`
 	OrganizationGUID string `json:"organization_guid,omitempty"`
@@ -40,7 +40,7 @@ func maintenance(version string) *wireMaintenance {
 	return &wireMaintenance{Version: version}
 }
 
-// wireInstance is the body of a provision or an update.
+// wireInstance is the JSON body of a provision or update request.
 type wireInstance struct {
 	ServiceID        string           `json:"service_id"`
 	PlanID           string           `json:"plan_id,omitempty"`
@@ -60,7 +60,7 @@ type wirePrevious struct {
 	Maintenance      *wireMaintenance `json:"maintenance_info,omitempty"`
 }
 
-// wireBinding is the body of a bind.
+// wireBinding is the JSON body of a bind request.
 type wireBinding struct {
 	ServiceID    string          `json:"service_id"`
 	PlanID       string          `json:"plan_id"`
@@ -76,7 +76,7 @@ type wireResource struct {
 	Route     string `json:"route,omitempty"`
 }
 
-// wireDone is what a broker answers when it did, or began, what it was asked.
+// wireDone is the JSON body of a successful or accepted response.
 type wireDone struct {
 	DashboardURL    *string         `json:"dashboard_url"`
 	Operation       string          `json:"operation"`
@@ -93,12 +93,12 @@ func bindingPath(instance, binding string) string {
 	return instancePath(instance) + "/service_bindings/" + url.PathEscape(binding)
 }
 
-// ids are the broker's own names of what a request is about.
+// ids returns the query parameters with the broker's ids of an offering and a plan.
 func ids(offering, plan string) url.Values {
 	return url.Values{"service_id": {offering}, "plan_id": {plan}}
 }
 
-// Instance creates, updates or deletes one.
+// Instance creates, updates or deletes a service instance.
 func (h *Broker) Instance(ctx context.Context, r services.InstanceRequest) (services.Progress, error) {
 	q := brokerRequest{path: instancePath(r.Instance), query: url.Values{"accepts_incomplete": {"true"}}, by: r.By}
 	body := wireInstance{
@@ -127,7 +127,7 @@ func (h *Broker) Instance(ctx context.Context, r services.InstanceRequest) (serv
 	return p, err
 }
 
-// Binding creates or deletes one.
+// Binding creates or deletes a binding.
 func (h *Broker) Binding(ctx context.Context, r services.BindingRequest) (services.Progress, error) {
 	q := brokerRequest{path: bindingPath(r.Instance, r.Binding), query: url.Values{"accepts_incomplete": {"true"}}, by: r.By}
 	if r.Action == services.Delete {
@@ -158,7 +158,7 @@ func (h *Broker) Binding(ctx context.Context, r services.BindingRequest) (servic
 	return p, err
 }
 
-// done reads the answer of a broker to a create, update or delete.
+// done parses the response to a create, update or delete request.
 func (r response) done(a services.Action) (p services.Progress, d wireDone, err error) {
 	switch {
 	case r.status == http.StatusOK, r.status == http.StatusCreated && a == services.Create:
@@ -186,7 +186,7 @@ func (r response) done(a services.Action) (p services.Progress, d wireDone, err 
 	return p, d, nil
 }
 
-// dashboard is an address that a browser may be sent to, or nothing.
+// dashboard returns s if it is a URL that a browser can open, otherwise "".
 func dashboard(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(s) > services.MaxURL {
@@ -195,7 +195,7 @@ func dashboard(s string) string {
 	return s
 }
 
-// bound reads what a binding gives.
+// bound returns the data of a binding from a response.
 func (d wireDone) bound(r response) (services.BindingData, error) {
 	b := services.BindingData{Credentials: d.Credentials, VolumeMounts: d.VolumeMounts, Parameters: d.Parameters}
 	if d.SyslogDrainURL != nil {
@@ -226,13 +226,14 @@ func (d wireDone) bound(r response) (services.BindingData, error) {
 	}
 }
 
-// isObject tells whether raw is a JSON object, or nothing.
+// isObject reports whether raw is a JSON object or empty.
 func isObject(raw json.RawMessage) bool {
 	_, err := services.CheckObject("", raw)
 	return err == nil
 }
 
-// LastOperation tells how far that is which an earlier call left in progress.
+// LastOperation returns the progress of an operation that an earlier call left in
+// progress.
 func (h *Broker) LastOperation(ctx context.Context, r services.LastOperationRequest) (services.Progress, error) {
 	q := brokerRequest{method: http.MethodGet, path: instancePath(r.Instance), query: ids(r.Offering, r.Plan), by: r.By}
 	if r.Binding != "" {
@@ -290,7 +291,7 @@ func (h *Broker) FetchBinding(ctx context.Context, r services.BindingRequest) (s
 	return d.bound(answer)
 }
 
-// FetchInstance returns what the broker knows of an instance.
+// FetchInstance returns the broker's data of an instance.
 func (h *Broker) FetchInstance(ctx context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
 	answer, err := h.send(ctx, brokerRequest{
 		method: http.MethodGet, path: instancePath(r.Instance), query: ids(r.Offering, r.Plan), by: r.By,
@@ -315,7 +316,7 @@ func (h *Broker) FetchInstance(ctx context.Context, r services.InstanceRequest) 
 	return t, nil
 }
 
-// Catalog is what the broker has.
+// Catalog returns the broker's catalog.
 func (h *Broker) Catalog(ctx context.Context) ([]services.CatalogOffering, error) {
 	answer, err := h.send(ctx, brokerRequest{method: http.MethodGet, path: "/v2/catalog", limit: maxCatalog})
 	if err != nil {
@@ -327,7 +328,7 @@ func (h *Broker) Catalog(ctx context.Context) ([]services.CatalogOffering, error
 	return parseCatalog(answer)
 }
 
-// seconds bounds how long a broker may ask an operation to be polled.
+// seconds limits the polling time that a broker can request for an operation.
 func seconds(n int64) time.Duration {
 	const most = int64(services.DefaultMaxPolling / time.Second)
 	return time.Duration(min(max(n, 0), most)) * time.Second

@@ -1,6 +1,6 @@
-// Package servicestest has a service broker for tests. It speaks the Open Service
-// Broker API 2.17, remembers what it was asked and what it has, and does what a test
-// tells it, also wrongly.
+// Package servicestest provides a service broker for tests. It implements the Open
+// Service Broker API 2.17 and records requests, instances and bindings. Tests can make
+// it fail or violate the specification.
 package servicestest
 
 import (
@@ -27,21 +27,21 @@ const (
 	Fetch       = "fetch"
 )
 
-// Behaviour is how the broker takes a kind of request. The zero value does what it
-// is asked and says so.
+// Behaviour is how the broker handles a kind of request. With the zero value it handles
+// the request correctly.
 type Behaviour struct {
-	Times  int  // how often, before it does the next thing; 0: always
-	Async  int  // answers 202, and is in progress for so many looks
-	Fails  bool // and then says that it failed
-	Undone bool // does not do what it is asked, whatever it answers
-	Status int  // answers that; 0: the right one
+	Times  int  // how often, before the next Behaviour is used; 0: always
+	Async  int  // responds 202, and stays in progress for this number of polls
+	Fails  bool // reports a failure afterwards
+	Undone bool // does not change anything, whatever it responds
+	Status int  // the status of the response (0: the correct one)
 	Body   string
 	Header map[string]string
-	Hang   bool // never answers
-	Drop   bool // breaks the connection off
+	Hang   bool // never responds
+	Drop   bool // closes the connection without a response
 }
 
-// Request is one that the broker got.
+// Request is a request that the broker received.
 type Request struct {
 	Kind   string
 	Method string
@@ -51,16 +51,16 @@ type Request struct {
 	Body   json.RawMessage
 }
 
-// Broker is a service broker. Make one with New.
+// Broker is a service broker. Create one with New.
 type Broker struct {
 	Username, Password string
 
 	mu        sync.Mutex
-	catalog   string                 // guarded by mu, as all below
+	catalog   string                 // guarded by mu, like all fields below
 	does      map[string][]Behaviour // by kind
-	instances map[string]bool        // guids of what it has
+	instances map[string]bool        // guids of existing instances
 	bindings  map[string]string      // credentials by guid
-	later     map[string]*inProgress // by path of what is being made
+	later     map[string]*inProgress // by path of the resource
 	requests  []Request
 }
 
@@ -70,7 +70,7 @@ type inProgress struct {
 	gone  bool // a delete
 }
 
-// New returns a broker with the catalog, a JSON text.
+// New returns a broker with this catalog (JSON).
 func New(catalog string) *Broker {
 	return &Broker{
 		Username: "user", Password: "pass", catalog: catalog,
@@ -78,49 +78,49 @@ func New(catalog string) *Broker {
 	}
 }
 
-// On says how it takes a kind of request from now on: one after the other, the last
-// one for ever.
+// On sets how the broker handles a kind of request from now on. Several behaviours
+// apply one after the other; the last one stays in effect.
 func (b *Broker) On(kind string, does ...Behaviour) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.does[kind] = does
 }
 
-// SetCatalog gives it another catalog.
+// SetCatalog replaces the catalog.
 func (b *Broker) SetCatalog(catalog string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.catalog = catalog
 }
 
-// Instances returns the guids of the instances that it has, sorted.
+// Instances returns the guids of all instances, sorted.
 func (b *Broker) Instances() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(maps.Keys(b.instances))
 }
 
-// Bindings returns the guids of the bindings that it has, sorted.
+// Bindings returns the guids of all bindings, sorted.
 func (b *Broker) Bindings() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(maps.Keys(b.bindings))
 }
 
-// Requests returns the requests of a kind that it got; of all for "".
+// Requests returns the received requests of a kind, or all requests for "".
 func (b *Broker) Requests(kind string) []Request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(b.requests), func(r Request) bool { return kind != "" && r.Kind != kind })
 }
 
-// Client returns a client whose every request comes here, without a network: also
-// in virtual time.
+// Client returns a client that sends every request to this broker without a network. It
+// works in virtual time.
 func (b *Broker) Client() *http.Client { return &http.Client{Transport: transport{b}} }
 
 type transport struct{ to http.Handler }
 
-// RoundTrip hands the request over.
+// RoundTrip passes the request to the handler.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	rec, done := httptest.NewRecorder(), make(chan error, 1)
 	in := r.Clone(r.Context())
@@ -147,7 +147,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP handles a request.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, ok := kindOf(r)
 	user, password, _ := r.BasicAuth()
@@ -179,10 +179,10 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, answer) // whoever left does not want it
+	_, _ = io.WriteString(w, answer) // the client has disconnected
 }
 
-// kindOf tells what a request is.
+// kindOf returns the kind of a request.
 func kindOf(r *http.Request) (string, bool) {
 	path := strings.TrimPrefix(r.URL.Path, "/v2/")
 	if path == "catalog" {
@@ -206,7 +206,7 @@ func kindOf(r *http.Request) (string, bool) {
 	return kind, ok
 }
 
-// take writes a request down, does it and returns the answer.
+// take records a request, handles it and returns the response.
 func (b *Broker) take(kind string, r *http.Request, body []byte) (int, string, Behaviour) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -227,7 +227,7 @@ func (b *Broker) take(kind string, r *http.Request, body []byte) (int, string, B
 	return status, answer, does
 }
 
-// next is how the request is to be taken.
+// next returns the behaviour for the request.
 func (b *Broker) next(kind string) Behaviour {
 	all := b.does[kind]
 	if len(all) == 0 {
@@ -242,7 +242,7 @@ func (b *Broker) next(kind string) Behaviour {
 	return first
 }
 
-// do does what the request asks. Asking twice is asking once.
+// do handles the request. Repeating a request has no further effect.
 func (b *Broker) do(kind, path string, does Behaviour) (int, string) {
 	guid := path[strings.LastIndex(path, "/")+1:]
 	switch kind {
@@ -293,7 +293,7 @@ func (b *Broker) remove(path, guid string, does Behaviour) (int, string) {
 	return http.StatusOK, "{}"
 }
 
-// look tells how far something is.
+// look returns the response to a poll.
 func (b *Broker) look(path string) (int, string) {
 	guid := path[strings.LastIndex(path, "/")+1:]
 	running := b.later[path]

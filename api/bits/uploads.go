@@ -1,0 +1,149 @@
+package bits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+
+	"github.com/dewrun/dew/api/rest"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/pool"
+)
+
+// uploadForm is how files are uploaded.
+var uploadForm = rest.Bytes("multipart/form-data")
+
+// upload is the form of an upload, its file on disk.
+type upload struct {
+	matched []pool.Resource
+	bits    *os.File // nil: everything matched
+	size    int64
+}
+
+// readUpload reads a form part by part: nothing of the file is held in memory.
+// What it returns is to be closed, also after an error.
+func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
+	u := &upload{}
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return u, rest.Unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+	}
+	for n := 0; ; n++ {
+		part, err := parts.NextPart()
+		switch {
+		case errors.Is(err, io.EOF) && n > 0:
+			return u, nil
+		case errors.Is(err, io.EOF):
+			return u, rest.Unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
+		case err != nil:
+			return u, rest.ReadError(err)
+		}
+		if err := h.readPart(u, part); err != nil {
+			return u, err
+		}
+	}
+}
+
+func (h *Handlers) readPart(u *upload, part *multipart.Part) error {
+	switch part.FormName() {
+	case v3.UploadResources:
+		b, err := io.ReadAll(io.LimitReader(part, rest.MaxBody+1))
+		if err != nil {
+			return rest.ReadError(err)
+		}
+		if len(b) > rest.MaxBody {
+			return rest.ErrTooLarge
+		}
+		rs, err := rest.DecodeBytes[[]v3.Resource](b)
+		u.matched = resources(rs)
+		return err
+	case v3.UploadBits:
+		if u.bits != nil {
+			return rest.Unprocessable("the upload has the part %s twice", v3.UploadBits)
+		}
+		return h.readBits(u, part)
+	}
+	return rest.Unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
+}
+
+func (h *Handlers) readBits(u *upload, part io.Reader) error {
+	f, err := os.CreateTemp(h.UploadDir, "upload-*.zip")
+	if err != nil {
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	u.bits = f
+	// Without a name it goes with the daemon, whatever ends it.
+	if err := os.Remove(f.Name()); err != nil {
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	from := &tracked{r: part}
+	u.size, err = io.Copy(f, from)
+	switch {
+	case from.err != nil && !errors.Is(from.err, io.EOF):
+		return rest.ReadError(from.err)
+	case err != nil:
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	return nil
+}
+
+// oneFile takes the part of a form that has the bits, on disk and without a name.
+func (h *Handlers) oneFile(r *http.Request) (f *os.File, name string, err error) {
+	if err := h.Platform.Packages.Space(); err != nil {
+		return nil, "", err
+	}
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return nil, "", rest.Unprocessable("the body must be multipart/form-data with the part %s", v3.UploadBits)
+	}
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil, "", rest.Unprocessable("the upload has no part %s", v3.UploadBits)
+		}
+		if err != nil {
+			return nil, "", rest.ReadError(err)
+		}
+		if part.FormName() != v3.UploadBits {
+			continue
+		}
+		u := &upload{}
+		if err := h.readBits(u, part); err != nil {
+			u.close()
+			return nil, "", err
+		}
+		return u.bits, part.FileName(), nil
+	}
+}
+
+// tracked remembers the error of its reader: whether the client or the disk
+// failed makes another answer.
+type tracked struct {
+	r   io.Reader
+	err error
+}
+
+func (t *tracked) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.err = err
+	return n, err
+}
+
+func (u *upload) give(ctx context.Context, packages *droplet.Packages, guid string) (droplet.Package, error) {
+	if u.bits == nil {
+		return packages.Upload(ctx, guid, u.matched, nil, 0)
+	}
+	return packages.Upload(ctx, guid, u.matched, u.bits, u.size)
+}
+
+// close gives up the file. What was given to the packages is theirs by now.
+func (u *upload) close() {
+	if u.bits != nil {
+		u.bits.Close()
+	}
+}

@@ -1,0 +1,165 @@
+package folders
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lockPatience bounds the wait for the lock of a dewd that is not running any
+	// more. SIGKILL does not release a lock at once: a thread that waits for the disk
+	// first finishes its write, and a child holds the lock until it has called exec.
+	lockPatience = 10 * time.Second
+	// lockInterval is the time between two attempts.
+	lockInterval = 50 * time.Millisecond
+	// lockLooks is how often in a row the holder must be seen running before the
+	// lock is refused. The kernel shows a process that is being killed as running for
+	// a moment: after it took the signal, before it begins to exit.
+	lockLooks = 3
+)
+
+// errHeld says that another daemon has a folder.
+var errHeld = errors.New("has it")
+
+// lockFile takes the lock of a file and writes the pid into it. The lock goes
+// with the process, however it ends. It waits for a holder that is exiting, and
+// refuses at once if the holder runs.
+func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = waitLock(ctx, f, log)
+	if err == nil && !isAt(path, f) {
+		err = fmt.Errorf("the holder of %s removed it: %w", path, os.ErrNotExist) // its lock keeps nobody out
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// isAt tells whether the path leads to the open file.
+func isAt(path string, f *os.File) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
+	running, waiting := 0, false
+	for began := time.Now(); ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		pid := readPID(io.NewSectionReader(f, 0, 20))
+		if Runs(pid, f) {
+			running++
+		} else {
+			running = 0
+		}
+		if running == lockLooks || time.Since(began) > lockPatience {
+			return fmt.Errorf("dewd with pid %s %w", pid, errHeld)
+		}
+		if running == 0 && !waiting {
+			waiting = true
+			log.Info("waiting for the lock of a dewd that is exiting", "file", f.Name(), "pid", pid, "limit", lockPatience)
+		}
+		select {
+		case <-time.After(lockInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Runs tells whether the process has the file open and is not being killed. The pid
+// alone is not enough: another process may have got the number since.
+func Runs(pid string, f *os.File) bool {
+	proc := filepath.Join("/proc", pid)
+	mine, err := f.Stat()
+	if err != nil || exiting(filepath.Join(proc, "status")) {
+		return false
+	}
+	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		return false
+	}
+	for _, fd := range fds {
+		if theirs, err := os.Stat(filepath.Join(proc, "fd", fd.Name())); err == nil && os.SameFile(mine, theirs) {
+			return true
+		}
+	}
+	return false
+}
+
+// exiting reads the status file of a process: a zombie, or one that SIGKILL is
+// pending for, does not come back. One that cannot be read is gone.
+func exiting(status string) bool {
+	const kill = 1 << (unix.SIGKILL - 1)
+	file, err := os.Open(status)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "State":
+			if strings.HasPrefix(value, "Z") || strings.HasPrefix(value, "X") {
+				return true
+			}
+		case "SigPnd", "ShdPnd":
+			if set, err := strconv.ParseUint(value, 16, 64); err == nil && set&kill != 0 {
+				return true
+			}
+		}
+	}
+	return lines.Err() != nil
+}
+
+func readPID(r io.Reader) string {
+	b, err := io.ReadAll(io.LimitReader(r, 20))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return pid
+	}
+	return "unknown"
+}
+
+// HolderOf is the pid of the daemon that has the lock, empty if the lock is free.
+func HolderOf(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	// A shared lock is enough to ask, and two who ask do not see each other.
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return ""
+	}
+	return readPID(f)
+}

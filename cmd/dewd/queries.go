@@ -1,0 +1,88 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/dewrun/dew/api/access"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+)
+
+// appQueries answers what builds, logs and drains ask about apps.
+type appQueries struct {
+	registry *registry.Registry
+	log      *slog.Logger
+}
+
+// name is the name of an app, or its GUID if it was deleted.
+func (q appQueries) name(guid string) string {
+	a, err := q.registry.App(guid)
+	if err != nil {
+		return guid
+	}
+	return a.Name
+}
+
+// host is the host name of an app in the lines of its drains.
+func (q appQueries) host(guid string) string {
+	a, err := q.registry.App(guid)
+	if err != nil {
+		return guid
+	}
+	space, serr := q.registry.Space(a.Space)
+	org, oerr := q.registry.Org(space.Org)
+	if serr != nil || oerr != nil {
+		return a.Name
+	}
+	return org.Name + "." + space.Name + "." + a.Name
+}
+
+// buildpacks are the names of the buildpacks of all apps.
+func (q appQueries) buildpacks() ([]string, error) {
+	apps, err := q.registry.Apps()
+	var all []string
+	for _, a := range apps {
+		all = append(all, a.Buildpacks...)
+	}
+	return all, err
+}
+
+// stagingEnv are the variables that a user has set for an app, and those that all
+// builds have.
+func (q appQueries) stagingEnv(guid string) (map[string]string, error) {
+	a, err := q.registry.App(guid)
+	if err != nil {
+		return nil, err
+	}
+	return q.registry.WithGroup(app.StagingGroup, a.Env)
+}
+
+// dropletsInUse are the droplets that instances and tasks start from; nil if they cannot
+// be read.
+func (q appQueries) dropletsInUse(tx *store.Tx) map[string]bool {
+	used, err := q.registry.With(tx).DropletsInUse()
+	if err != nil {
+		q.log.Error("cannot read which droplets are in use", "err", err)
+		return nil
+	}
+	return used
+}
+
+// accountEvents records changes of accounts as audit events.
+type accountEvents struct {
+	events *registry.Events
+	log    *slog.Logger
+}
+
+// record stores which principal changed which account.
+func (r accountEvents) record(kind string, who auth.Principal, target, name string) {
+	err := r.events.Record(app.Event{
+		Type: kind, Actor: access.Actor(who),
+		Target: app.Target{GUID: target, Type: "account", Name: name},
+	})
+	if err != nil {
+		r.log.Error("cannot record a change of accounts", "kind", kind, "account", name, "err", err)
+	}
+}

@@ -1,0 +1,216 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Desired is what an instance that starts now should be.
+type Desired struct {
+	App      app.App
+	Process  app.Process
+	sidecars []app.Sidecar // by name
+	Droplet  droplet.Droplet
+	stack    stack.Stack
+	space    app.Space // zero where the app's is not known
+	org      app.Org
+	uris     []string        // of its routes; never nil
+	routed   []int           // ports that destinations of its process type name
+	Server   *runtime.Server // what it is when it is no app's
+	bindings droplet.Bindings
+}
+
+// ports are the ports of the process, its default first, then those that its
+// destinations name.
+func (d Desired) ports() []int {
+	ports := slices.Clone(d.Process.Ports)
+	if len(ports) == 0 && d.Droplet.Run != nil {
+		ports = slices.Clone(d.Droplet.Run.Ports)
+	}
+	if len(ports) == 0 {
+		ports = []int{DefaultPort}
+	}
+	for _, port := range d.routed {
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+// Instance reads what the instance of a slot should be now. A *StartError says that it cannot
+// be started in its desired state; the part read so far comes with every error.
+func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
+	var sidecars []app.Sidecar
+	if d.App, d.Process, sidecars, err = p.c.Registry.DesiredAt(id.Process, id.Generation); err != nil {
+		if d, ok, serr := p.desiredServer(id.Process); ok || serr != nil {
+			return d, serr
+		}
+		return d, fmt.Errorf("cannot read the desired state: %w", err)
+	}
+	d.sidecars = byName(sidecars)
+	if err := p.addPlace(&d); err != nil {
+		return Desired{}, fmt.Errorf("cannot read the desired state: %w", err)
+	}
+	if d.App.Droplet != "" {
+		d.Droplet, err = p.c.Droplets.Get(d.App.Droplet)
+		if errors.Is(err, droplet.ErrNotFound) {
+			return d, refuse(d, fmt.Sprintf("its droplet %s is gone: push the app again", d.App.Droplet))
+		}
+		if err != nil {
+			return d, fmt.Errorf("cannot read the droplet: %w", err)
+		}
+	}
+	if err := p.addBindings(&d); err != nil {
+		return d, err
+	}
+	if d.stack, err = p.c.Stacks(cmp.Or(d.Droplet.Stack, d.App.Stack)); err != nil {
+		return d, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
+	}
+	return d, nil
+}
+
+// addBindings finds the services that an instance sees: those that its droplet was made
+// with, or the app's own of this moment.
+func (p *Planner) addBindings(d *Desired) (err error) {
+	if p.c.Bindings == nil {
+		d.bindings = d.Droplet.Bindings
+		return nil
+	}
+	if d.bindings, err = p.c.Bindings(d.App.GUID); err != nil {
+		return fmt.Errorf("cannot read the service bindings: %w", err)
+	}
+	if err := d.bindings.Check(); err != nil {
+		return refuse(*d, err.Error())
+	}
+	return nil
+}
+
+// addPlace finds out where the app is: its space, the addresses that lead to it, and
+// the variables that all apps have.
+func (p *Planner) addPlace(d *Desired) (err error) {
+	d.uris = []string{}
+	if d.App.Env, err = p.c.Registry.WithGroup(app.RunningGroup, d.App.Env); err != nil {
+		return err
+	}
+	if d.space, err = p.c.Registry.Space(d.App.Space); errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if d.org, err = p.c.Registry.Org(d.space.Org); err != nil {
+		return err
+	}
+	routes, err := p.c.Registry.RoutesOf(d.App.GUID)
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		domain, err := p.c.Registry.Domain(r.Domain)
+		if err != nil {
+			return err
+		}
+		d.uris = append(d.uris, r.URL(domain.Name))
+		for _, to := range r.Destinations {
+			if to.App == d.App.GUID && to.ProcessType == d.Process.Type && to.Port != 0 {
+				d.routed = append(d.routed, to.Port)
+			}
+		}
+	}
+	return nil
+}
+
+// Kind is the kind of its container.
+func (d Desired) Kind() runtime.Kind {
+	if d.Server != nil {
+		return runtime.KindService
+	}
+	return runtime.KindInstance
+}
+
+// Source is the source of the lines of its main process.
+func (d Desired) Source() string {
+	if d.Server != nil {
+		return serverSource(*d.Server)
+	}
+	return runtime.ProcessSource(d.Process.Type, "")
+}
+
+// refuse is the error for a desired state that cannot become an instance.
+func refuse(d Desired, reason string) *runtime.StartError {
+	return &runtime.StartError{Source: d.Source(), Reason: reason}
+}
+
+// InstanceSpec makes the Spec of an instance of a slot that is to be d, with an address.
+func (p *Planner) InstanceSpec(d Desired, slot runtime.SlotID, id runtime.InstanceID, addr netip.Prefix) (runtime.Spec, error) {
+	spec, err := d.instanceSpec(slot, p.c.Cell, identity{
+		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: time.Now(),
+	})
+	spec.Address = addr
+	return spec, err
+}
+
+// instanceSpec makes the plain value that the engine starts: id and address are filled
+// in, nothing is left to look up.
+func (d Desired) instanceSpec(slot runtime.SlotID, cell string, me identity) (runtime.Spec, error) {
+	if d.Server != nil {
+		return serverSpec(*d.Server, slot, cell, d.stack, me.id), nil
+	}
+	mem, err := splitMemory(d.Process.MemoryMB, d.sidecars)
+	if err != nil {
+		return runtime.Spec{}, refuse(d, err.Error())
+	}
+	if err := d.Droplet.CheckMemory(d.Process.Type, d.sidecars); err != nil {
+		return runtime.Spec{}, refuse(d, err.Error())
+	}
+	command, err := d.Droplet.Command(d.Process)
+	if err != nil {
+		return runtime.Spec{}, refuse(d, err.Error())
+	}
+	s := runtime.Spec{
+		Kind:     runtime.KindInstance,
+		Instance: me.id,
+		Slot:     slot,
+		App:      d.App.GUID,
+		Type:     d.Process.Type,
+		Version:  d.Process.Version,
+		Cell:     cell,
+		Droplet:  d.Droplet.GUID,
+		Stack:    d.stack,
+		Image:    d.Droplet.Image,
+		Memory:   int64(mem.total) * mebibyte,
+		Disk:     int64(d.Process.DiskMB) * mebibyte,
+		LogRate:  d.Process.LogRate,
+		Ports:    slices.Clone(d.ports()),
+	}
+	env, err := instanceEnvironment(d, me, mem.main)
+	if err != nil {
+		return runtime.Spec{}, err
+	}
+	s.Processes = append(s.Processes, runtime.ProcessSpec{
+		Exec: runtime.MainExec, Source: d.Source(), Command: command,
+		Dir: homeDir, Env: env, Memory: int64(mem.main) * mebibyte,
+	})
+	for n, c := range d.sidecars {
+		env, err := instanceEnvironment(d, me, mem.memoryLimit(mem.sidecars[n]))
+		if err != nil {
+			return runtime.Spec{}, err
+		}
+		s.Processes = append(s.Processes, runtime.ProcessSpec{
+			Exec: runtime.SidecarExec(n), Name: c.Name, Source: runtime.ProcessSource(d.Process.Type, c.Name), Command: c.Command,
+			Dir: homeDir, Env: env, Memory: int64(mem.sidecars[n]) * mebibyte,
+		})
+	}
+	d.applyImage(s.Processes)
+	return s, nil
+}

@@ -1,0 +1,21 @@
+package rollout
+
+import (
+	"math"
+	"testing"
+
+	"github.com/dewrun/dew/app"
+)
+
+// However many somebody allows to start at a time, a canary that is continued goes on.
+func TestAnyNumberInFlight(t *testing.T) {
+	t.Parallel()
+	d := app.Deployment{
+		State: app.Deploying, Instances: 1, Original: 3, Target: 3,
+		Options: app.DeploymentOptions{MaxInFlight: math.MaxInt}, Others: []app.Share{{Instances: 3}},
+	}
+	Advance(&d, app.Process{Generation: 1, Instances: 3}, Situation{Known: map[int]Counts{1: {Ready: 1}, 0: {Ready: 3}}})
+	if d.Instances != 3 {
+		t.Errorf("%d new instances are desired, want all 3", d.Instances)
+	}
+}

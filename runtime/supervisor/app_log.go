@@ -1,0 +1,51 @@
+package supervisor
+
+import (
+	"log/slog"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// appLog writes lines of the platform about one slot into the log of its app.
+type appLog struct {
+	logs         AppLogs
+	log          *slog.Logger
+	index        int
+	loggedErrors map[string]bool // since the last start that worked; owned by Run
+}
+
+// logCell writes a line of the platform about an instance into the app's log.
+func (l *appLog) logCell(of runtime.Spec, stream logstream.Stream, text string) {
+	l.append(of.App, logstream.Envelope{
+		Source: logstream.Source{Type: sourceCell, Index: l.index, InstanceID: string(of.Instance)},
+		Stream: stream,
+		Text:   []byte(text),
+	})
+}
+
+// maxLoggedErrors bounds what say remembers: errors whose text changes each time must
+// not grow a map for ever.
+const maxLoggedErrors = 16
+
+// logStartError writes an error into the app's log the first time it is met since the last
+// start that worked.
+func (l *appLog) logStartError(guid, text string) {
+	if l.loggedErrors[text] || len(l.loggedErrors) >= maxLoggedErrors {
+		return
+	}
+	l.loggedErrors[text] = true
+	l.log.Warn("cannot start instance, trying again", "app", guid, "err", text)
+	if guid != "" {
+		l.logCell(runtime.Spec{App: guid}, logstream.Err, text)
+	}
+}
+
+func (l *appLog) append(guid string, es ...logstream.Envelope) {
+	if len(es) == 0 {
+		return
+	}
+	if err := l.logs.Append(guid, es...); err != nil {
+		l.log.Error("cannot write to the app's log", "app", guid, "lines", len(es), "err", err)
+	}
+}

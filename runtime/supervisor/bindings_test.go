@@ -1,0 +1,78 @@
+package supervisor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// services is VCAP_SERVICES of the newest instance's processes.
+func (w *world) services() []string {
+	w.t.Helper()
+	var out []string
+	for _, p := range w.fake.Last().Spec().Processes {
+		i := slices.IndexFunc(p.Env, func(kv string) bool { return strings.HasPrefix(kv, "VCAP_SERVICES=") })
+		out = append(out, strings.TrimPrefix(p.Env[i], "VCAP_SERVICES="))
+	}
+	return out
+}
+
+// withDroplet gives the app of a process a droplet that was made with services.
+func (w *world) withDroplet(process, json string) {
+	w.t.Helper()
+	p, err := w.registry.Process(process)
+	w.must(err)
+	w.must(w.shelf.Put(droplet.Droplet{GUID: "d1", App: p.App, Bindings: droplet.Bindings{JSON: json}}))
+	_, err = w.registry.UpdateApp(p.App, func(a *app.App) error { a.Droplet = "d1"; return nil })
+	w.must(err)
+}
+
+// anew ends an app's instances and starts others.
+func (w *world) anew(guid string) {
+	w.t.Helper()
+	w.state(guid, app.Stopped)
+	w.pass(time.Minute)
+	w.state(guid, app.Started)
+}
+
+// Instances see the services that their droplet was made with, whatever the app
+// is bound to by now.
+func TestInstancesSeeFrozenServices(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.daemon()
+		process := w.push("serve", "agent")
+		w.withDroplet(process, `{"db":[]}`)
+		w.anew(process)
+		if got := w.services(); !slices.Equal(got, []string{`{"db":[]}`, `{"db":[]}`}) {
+			t.Errorf("VCAP_SERVICES = %v", got)
+		}
+	})
+}
+
+// Where bindings count at every start, the droplet's do not.
+func TestInstancesSeeLiveServices(t *testing.T) {
+	inWorld(t, func(w *world) {
+		live := `{"live":[]}`
+		w.bindings = func(string) (droplet.Bindings, error) { return droplet.Bindings{JSON: live}, nil }
+		w.daemon()
+		process := w.push("serve")
+		w.withDroplet(process, `{"db":[]}`)
+		if got := w.services(); !slices.Equal(got, []string{`{"live":[]}`}) {
+			t.Errorf("VCAP_SERVICES = %v", got)
+		}
+		live = `{"other":[]}`
+		w.anew(process)
+		if got := w.services(); !slices.Equal(got, []string{`{"other":[]}`}) {
+			t.Errorf("after a restart VCAP_SERVICES = %v", got)
+		}
+		live = `["no services"]`
+		w.anew(process)
+		if got := w.logs.matching("is no JSON object"); len(got) == 0 {
+			t.Errorf("nobody was told: %v", w.logs.lines())
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// dropLimit is far more than it takes to remove what is kept of an app.
+const dropLimit = 2 * time.Minute
+
+// Crashed lists what is kept of crashed instances of a process, newest first.
+func (s *Supervisor) Crashed(process string) []runtime.CrashFiles {
+	return slices.DeleteFunc(s.AllCrashed(), func(files runtime.CrashFiles) bool { return files.Slot.Process != process })
+}
+
+// AllCrashed lists what is kept of crashed instances of all processes, newest
+// first.
+func (s *Supervisor) AllCrashed() []runtime.CrashFiles {
+	if keeper, ok := s.c.Engine.(runtime.CrashKeeper); ok {
+		return keeper.CrashFiles()
+	}
+	return nil
+}
+
+// ExecCrashed opens a session on a copy of the files of an instance that crashed,
+// with the environment of the named sidecar, or of main where the name is empty.
+func (s *Supervisor) ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar string, spec runtime.ExecSpec) (runtime.Session, error) {
+	keeper, ok := s.c.Engine.(runtime.CrashKeeper)
+	if !ok {
+		return nil, fmt.Errorf("crashed instance %s: %w", id, runtime.ErrNoInstance)
+	}
+	select {
+	case <-s.settled: // before, a sweep would take the copy for a stray one
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return keeper.ExecCrashFiles(ctx, id, sidecar, spec)
+}
+
+// keepFiles makes the deletion of a crashed instance keep its files.
+func keepFiles(in *Instance) {
+	if k, ok := in.container.(runtime.KeepableContainer); ok {
+		k.KeepFiles(in.record.CrashedAt)
+	}
+}
+
+// dropCrashed removes what is kept of a process that is no more, beside what else
+// there is to do.
+func (s *Supervisor) dropCrashed(ctx context.Context, process string) {
+	keeper, ok := s.c.Engine.(runtime.CrashKeeper)
+	if !ok || len(s.Crashed(process)) == 0 {
+		return
+	}
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, dropLimit)
+		defer cancel()
+		// The next daemon tries again; one that leaves has nothing to complain of.
+		if err := keeper.DropCrashFiles(ctx, process); err != nil && !errors.Is(err, context.Canceled) {
+			s.c.Logger.Error("cannot remove what is kept of crashed instances", "process", process, "err", err)
+		}
+	})
+}

@@ -1,0 +1,209 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Instance is one life of a slot: the container and what is known of its end. Its
+// slot's goroutine owns it.
+type Instance struct {
+	spec      runtime.Spec
+	container runtime.Container
+	check     app.HealthCheck
+	ready     app.HealthCheck // the readiness check
+	phase     runtime.Phase
+	adopted   time.Time // when it was taken over from an earlier daemon; zero: started here
+	earlier   uint64    // the newest line of its app when it was adopted
+
+	exits  []runtime.Exit // as they became known
+	closed bool           // no more exits will come
+	reaped map[string]bool
+	record *runtime.ExitRecord // once it has crashed
+	stored bool                // the record is on disk
+	probes sync.WaitGroup
+}
+
+func newInstance(c runtime.Container) *Instance {
+	return &Instance{spec: c.Spec(), container: c, phase: runtime.PhaseStarting, reaped: map[string]bool{}}
+}
+
+// process is what the instance was told about exec. It returns false for the
+// container's own first process, which stands for the whole of it.
+func (in *Instance) process(exec string) (runtime.ProcessSpec, bool) {
+	for _, p := range in.spec.Processes {
+		if p.Exec == exec {
+			return p, true
+		}
+	}
+	source := runtime.ProcessSource(in.spec.Type, "")
+	if len(in.spec.Processes) > 0 {
+		source = in.spec.Processes[0].Source
+	}
+	return runtime.ProcessSpec{Exec: exec, Source: source}, false
+}
+
+// alive are the execs whose end is not known.
+func (in *Instance) alive() []string {
+	var out []string
+	for _, p := range in.spec.Processes {
+		if !in.ended(p.Exec) {
+			out = append(out, p.Exec)
+		}
+	}
+	return out
+}
+
+func (in *Instance) ended(exec string) bool {
+	return slices.ContainsFunc(in.exits, func(e runtime.Exit) bool { return e.Exec == exec })
+}
+
+// addExit notes an exit and gives it what the engine need not know. It returns
+// false for one that was known already.
+func (in *Instance) addExit(e runtime.Exit) (runtime.Exit, bool) {
+	if in.ended(e.Exec) {
+		return e, false
+	}
+	p, _ := in.process(e.Exec)
+	e.Name, e.Source = p.Name, p.Source
+	e.Cause = cmp.Or(e.Cause, runtime.CauseExited)
+	if e.OOM && e.Cause == runtime.CauseExited {
+		e.Cause = runtime.CauseOutOfMemory
+	}
+	if now := time.Now(); e.At.IsZero() || e.At.After(now) {
+		e.At = now // a clock that was set back must not postpone the next start
+	}
+	in.exits = append(in.exits, e)
+	return e, true
+}
+
+// phaseOf is the phase in which e happened.
+func (in *Instance) phaseOf(e runtime.Exit) runtime.Phase {
+	if !in.adopted.IsZero() && e.At.Before(in.adopted) {
+		return runtime.PhaseUnwatched
+	}
+	return in.phase
+}
+
+// clockSlack is how far the clock may have been set back between the end of a
+// process and the line about it.
+const clockSlack = 10 * time.Minute
+
+// beforeAdoption selects the lines that an earlier daemon can have written about
+// e. It returns false for an instance that this daemon started.
+func (in *Instance) beforeAdoption(e runtime.Exit) (logstream.Filter, bool) {
+	if in.adopted.IsZero() || in.earlier == 0 {
+		return logstream.Filter{}, false
+	}
+	f := logstream.Filter{NoGaps: true, Since: in.spec.StartedAt, Last: in.earlier}
+	// A verdict about living processes can be older than the present one.
+	if from := e.At.Add(-clockSlack); e.Ended() && from.After(f.Since) {
+		f.Since = from
+	}
+	return f, true
+}
+
+// launchOf is phaseOf, but the first second counts as starting even where nothing
+// is asked before an instance counts as healthy: a command that is not there is a
+// failed start under every kind of check.
+func (in *Instance) launchOf(e runtime.Exit) runtime.Phase {
+	if e.At.Sub(in.spec.StartedAt) < startGrace {
+		return runtime.PhaseStarting
+	}
+	return in.phaseOf(e)
+}
+
+// startGrace is long enough for a shell that finds no command, on a busy machine.
+const startGrace = time.Second
+
+// noteExit keeps what Exits gave. A channel that is closed while processes should
+// live has lost them.
+func (in *Instance) noteExit(e runtime.Exit, open bool) []runtime.Exit {
+	if open {
+		if e, fresh := in.addExit(e); fresh {
+			return []runtime.Exit{e}
+		}
+		return nil
+	}
+	in.closed = true
+	var lost []runtime.Exit
+	for _, exec := range in.alive() {
+		e, _ := in.addExit(runtime.Exit{Exec: exec, Code: -1, Cause: runtime.CauseRuntimeLost, At: time.Now()})
+		lost = append(lost, e)
+	}
+	return lost
+}
+
+// save stores the record as it is now.
+func (in *Instance) save(exits *runtime.ExitLog) error {
+	if in.stored {
+		return exits.Replace(*in.record)
+	}
+	r, err := exits.Add(*in.record)
+	if err != nil {
+		return err
+	}
+	*in.record, in.stored = r, true
+	return nil
+}
+
+// delete removes the container, within a limit.
+func (in *Instance) delete(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return in.container.Delete(ctx)
+}
+
+// adoptInstance takes over a container of an earlier daemon.
+func adoptInstance(c runtime.Container, logs AppLogs, log *slog.Logger) *Instance {
+	in := newInstance(c)
+	in.adopted = time.Now()
+	last, err := logs.Last(in.spec.App)
+	if err != nil {
+		log.Error("cannot read the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
+	}
+	in.earlier = last
+	return in
+}
+
+// reap reads the last lines of an ended process. One that takes too long is
+// asked again before the instance is deleted.
+func (in *Instance) reap(ctx context.Context, exec string, limit time.Duration, log *slog.Logger) []logstream.Envelope {
+	if _, ok := in.process(exec); !ok {
+		in.reaped[exec] = true
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	lines, err := in.container.Reap(ctx, exec)
+	if err != nil {
+		log.Warn("cannot read the last lines yet", "instance", in.spec.Instance, "exec", exec, "err", err)
+		return lines
+	}
+	in.reaped[exec] = true
+	return lines
+}
+
+// signal sends sig to what lives. A failure is no reason to stop here: what
+// follows is stronger.
+func (in *Instance) signal(ctx context.Context, sig syscall.Signal, limit time.Duration, log *slog.Logger) {
+	alive := in.alive()
+	if len(alive) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := in.container.Signal(ctx, sig, alive...); err != nil && !errors.Is(err, context.Canceled) {
+		log.Warn("cannot signal processes", "instance", in.spec.Instance, "signal", sig, "execs", alive, "err", err)
+	}
+}

@@ -1,0 +1,111 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// notRunning is the ErrNoInstance of an index at which no instance runs now.
+type notRunning int
+
+func (n notRunning) Error() string {
+	return fmt.Sprintf("instance %d is not running. It may be restarting: try again in a moment", int(n))
+}
+
+func (notRunning) Is(target error) bool { return target == runtime.ErrNoInstance }
+
+// Dial connects from inside the network namespace of a running instance.
+func (s *Supervisor) Dial(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error) {
+	for _, sl := range s.all() {
+		if c := sl.currentContainer(); c != nil && c.Spec().Instance == id {
+			return c.Dial(ctx, network, address)
+		}
+	}
+	return nil, fmt.Errorf("instance %s: %w", id, runtime.ErrNoInstance)
+}
+
+// Signal sends sig to every process of the named sidecar, or of main where the
+// name is empty, of the instance with that index.
+func (s *Supervisor) Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
+	c, err := s.containerAt(process, index)
+	if err != nil {
+		return err
+	}
+	exec, err := execOf(c.Spec(), sidecar)
+	if err != nil {
+		return err
+	}
+	return c.Signal(ctx, sig, exec)
+}
+
+// Exec opens a session beside a process of a running instance.
+func (s *Supervisor) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error) {
+	container, err := s.containerAt(t.Process, t.Index)
+	if err != nil {
+		return nil, err
+	}
+	exec, err := execOf(container.Spec(), t.Sidecar)
+	if err != nil {
+		return nil, err
+	}
+	return container.Exec(ctx, exec, spec)
+}
+
+// execOf is the exec of a sidecar, or of main where the name is empty.
+func execOf(s runtime.Spec, sidecar string) (string, error) {
+	var names []string
+	for _, p := range s.Processes {
+		if p.Name == sidecar {
+			return p.Exec, nil
+		}
+		if p.Name != "" {
+			names = append(names, "'"+p.Name+"'")
+		}
+	}
+	return "", fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, runtime.ErrNoInstance, strings.Join(append(names, "main"), ", "))
+}
+
+// RestartInstance replaces one instance by a new one of the desired state. Requests
+// that are under way at it may end first; no new one comes to it.
+func (s *Supervisor) RestartInstance(process string, index int) error {
+	for _, sl := range s.at(process, index) {
+		sl.RestartGently()
+		return nil
+	}
+	return notRunning(index)
+}
+
+// Shutdown ends all instances, as a stop does, and all tasks, and starts no more. The
+// desired state stays: the next daemon runs it again.
+func (s *Supervisor) Shutdown(ctx context.Context) error {
+	s.close()
+	for _, sl := range s.all() {
+		sl.Stop()
+	}
+	s.tasks.end()
+	left := func() int { return len(s.all()) + s.tasks.left() }
+	for n := left(); n > 0; n = left() {
+		if !wait(ctx, shutdownLook) {
+			return fmt.Errorf("cannot end all instances, %d are left: %w", n, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// shutdownLook is how often Shutdown looks whether all is down.
+const shutdownLook = 10 * time.Millisecond
+
+// Usage tells what the instance with that index takes. It returns false where
+// nothing runs, or nothing could be read.
+func (s *Supervisor) Usage(ctx context.Context, process string, index int) (runtime.Usage, bool) {
+	for _, sl := range s.at(process, index) {
+		return sl.usage(ctx, sl.log)
+	}
+	return runtime.Usage{}, false
+}

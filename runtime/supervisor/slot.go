@@ -1,0 +1,305 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// Sources of the platform's own lines.
+const (
+	sourceAPI  = "API"
+	sourceCell = "CELL"
+)
+
+// Slot keeps one instance of a process alive.
+type Slot struct {
+	id     runtime.SlotID
+	sup    *Supervisor
+	inst   *Instance // owned by Run
+	tries  int       // starts in a row that the container service did not make; owned by Run
+	panics int       // in a row; owned by Run
+	stray  bool      // its place has a newer instance: it ends its own and tells nobody
+
+	serverKillDelay time.Duration // of a server between SIGTERM and SIGKILL; 0: the policy's; owned by Run
+
+	orders
+	view
+	appLog
+}
+
+// step is one part of a slot's loop; it returns the next, nil at the end.
+type step func(ctx context.Context) step
+
+func newSlot(s *Supervisor, id runtime.SlotID, adopted runtime.Container) *Slot {
+	sl := &Slot{
+		id:     id,
+		sup:    s,
+		orders: orders{stop: make(chan struct{}), restart: make(chan struct{}, 1), nudge: make(chan struct{}, 1)},
+		view:   view{status: runtime.Status{Slot: id, State: runtime.Down, Since: time.Now()}},
+	}
+	sl.appLog = appLog{logs: s.c.Logs, log: s.c.Logger.With("process", id.Process, "index", id.Index), index: id.Index, loggedErrors: map[string]bool{}}
+	if adopted != nil {
+		sl.inst = adoptInstance(adopted, s.c.Logs, s.c.Logger)
+		sl.setContainer(adopted)
+	}
+	return sl
+}
+
+// Status is a copy of what is known.
+func (s *Slot) Status() runtime.Status {
+	st := s.snapshot()
+	if st.State == runtime.Running || st.State == runtime.Starting {
+		if err := s.sup.c.Engine.Outage(); err != nil {
+			st.Details = "unknown: " + err.Error()
+		}
+	}
+	return st
+}
+
+// Run keeps the slot alive until Stop, or until ctx ends. The two differ: Stop
+// ends the processes; the end of ctx leaves the container for the next daemon to
+// adopt. A panic costs this slot a pause and nobody else anything.
+func (s *Slot) Run(ctx context.Context) {
+	for !s.run(ctx) {
+		s.panics++
+		s.sup.count(func(st *runtime.Stats) { st.Panics++ })
+		// Not even Stop shortens this: what is to be ended is ended after the pause.
+		if !wait(ctx, s.sup.policy.retry(s.panics)) {
+			return
+		}
+	}
+}
+
+// run goes from step to step. It returns false after a panic.
+func (s *Slot) run(ctx context.Context) (done bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("slot panicked, it is begun again", "panic", v, "stack", string(stackOf(v)))
+			// Not a move: where it was when it broke is no place to go on from.
+			s.change(func(st *runtime.Status) {
+				st.State, st.Since, st.Ready, st.Details = runtime.Down, time.Now(), false, "internal error, see the log of the daemon"
+			})
+		}
+	}()
+	for next := step(s.begin); next != nil; {
+		next = next(ctx)
+	}
+	return true
+}
+
+// begin looks at what is there: an instance that an earlier daemon, or a panic,
+// left, or nothing.
+func (s *Slot) begin(ctx context.Context) step {
+	if s.inst == nil {
+		return s.pause
+	}
+	in := s.inst
+	s.publish(func(st *runtime.Status) { describe(st, in.spec) })
+	if in.record == nil {
+		s.loadRecord(in)
+	}
+	switch {
+	case s.stopping():
+		return s.end
+	case in.record != nil || len(in.exits) > 0:
+		return s.crash
+	}
+	s.move(runtime.Starting, "")
+	in.phase = runtime.PhaseStarting
+	s.check(in)
+	return s.watch
+}
+
+// loadRecord finds the record of a crash that was written but not acted upon to the
+// end: the same death is not told twice.
+func (s *Slot) loadRecord(in *Instance) {
+	r, ok, err := s.sup.exits.Newest(s.id)
+	if err != nil {
+		s.log.Error("cannot read exit records", "err", err)
+		return
+	}
+	if ok && r.Instance == in.spec.Instance {
+		in.record, in.stored = &r, true
+	}
+}
+
+// check reads how to ask an adopted instance for its health.
+func (s *Slot) check(in *Instance) {
+	p, err := s.sup.planner.Process(s.id)
+	if err != nil {
+		s.log.Error("cannot read health check, only the processes are watched", "err", err)
+		return
+	}
+	in.check, in.ready = p.HealthCheck, p.Readiness
+}
+
+// pause waits for the time that the newest exit record names.
+func (s *Slot) pause(ctx context.Context) step {
+	r, ok, err := s.sup.exits.Newest(s.id)
+	if err != nil {
+		// Without it nobody knows whether a start is due: none is better than a loop.
+		s.log.Error("cannot read exit records, trying again before the next start", "err", err)
+		if !s.sleep(ctx, s.sup.policy.MaxRetry) {
+			return s.leave(ctx)
+		}
+		return s.pause
+	}
+	if !ok || r.Forgiven {
+		return s.start
+	}
+	s.move(runtime.Crashed, r.Description)
+	s.publish(func(st *runtime.Status) {
+		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
+		st.App, st.Type, st.Version = r.App, r.Type, r.Version
+	})
+	var due <-chan time.Time // never, when given up
+	if !r.GivenUp {
+		// Never longer than the longest wait: the clock may have been set back.
+		t := time.NewTimer(min(time.Until(r.NextStart), s.sup.policy.MaxBackoff))
+		defer t.Stop()
+		due = t.C
+	}
+	for s.upToDate(r.Version) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.stop:
+			return s.down
+		case <-s.restart:
+			s.forgive()
+			return s.start
+		case <-s.nudge:
+		case <-due:
+			s.sup.count(func(st *runtime.Stats) { st.Restarts[r.First.Cause]++ })
+			return s.start
+		}
+	}
+	s.forgive()
+	return s.start
+}
+
+// upToDate tells whether version is the desired one. Where the desired state, or
+// the version, is not known nothing is replaced.
+func (s *Slot) upToDate(version string) bool {
+	if version == "" {
+		return true
+	}
+	p, err := s.sup.planner.Process(s.id)
+	return err != nil || p.Keeps(version)
+}
+
+// leave ends the loop after an interrupted wait: for good when the slot was
+// stopped, silently when the daemon leaves.
+func (s *Slot) leave(ctx context.Context) step {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return s.down
+}
+
+// down is the end of a slot that has no instance any more.
+func (s *Slot) down(context.Context) step {
+	s.forgive()
+	s.move(runtime.Down, "")
+	return nil
+}
+
+// forgive makes the crash count start over.
+func (s *Slot) forgive() {
+	if s.stray {
+		return // the count belongs to the slot in its place
+	}
+	if err := s.sup.exits.Forgive(s.id); err != nil {
+		s.log.Error("cannot reset crash count", "err", err)
+		return
+	}
+	s.publish(func(st *runtime.Status) { st.CrashCount, st.NextStart, st.GivenUp = 0, time.Time{}, false })
+}
+
+// sleep waits for d. It returns false when the slot is stopped or ctx ends
+// before. A restart does not wait either: what it asks for begins now.
+func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.restart:
+		s.forgive()
+		return true
+	case <-s.stop:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// move goes to another state and tells the listener. Details say why, where that
+// is not plain.
+func (s *Slot) move(to runtime.State, details string) {
+	s.publish(func(st *runtime.Status) {
+		mustMove(st.State, to)
+		if st.State != to {
+			s.log.Info("state moved", "from", st.State, "to", to, "instance", st.Instance)
+			st.Since = time.Now()
+		}
+		st.State, st.Details = to, details
+		st.Ready = st.Ready && to == runtime.Running
+		if to == runtime.Starting || to == runtime.Down {
+			st.NextStart, st.GivenUp = time.Time{}, false
+		}
+		if to == runtime.Down {
+			st.Instance, st.Address = "", netip.Addr{}
+		}
+	})
+}
+
+// publish changes what others see.
+func (s *Slot) publish(change func(st *runtime.Status)) {
+	s.change(change)
+	if s.stray {
+		return
+	}
+	st := s.Status()
+	if s.sup.c.OnChange != nil {
+		s.sup.c.OnChange(st)
+	}
+	s.setRouted(st.Ready)
+	s.sup.deployments.slotChanged(s.id.Process)
+}
+
+func describe(st *runtime.Status, spec runtime.Spec) {
+	st.Instance, st.App, st.Type, st.Version = spec.Instance, spec.App, spec.Type, spec.Version
+	st.Address, st.Ports = spec.Address.Addr(), spec.Ports
+	st.HealthUnknown, st.ReadinessUnknown = runtime.Unknown{}, runtime.Unknown{}
+}
+
+// nextStates are the legal moves; one that is not here is a bug. Down leads to
+// Crashed and Stopping because a daemon that comes back finds slots in the midst
+// of a back-off, ended instances, and instances that are no longer desired.
+var nextStates = map[runtime.State][]runtime.State{
+	runtime.Down:     {runtime.Starting, runtime.Crashed, runtime.Stopping},
+	runtime.Starting: {runtime.Running, runtime.Crashed, runtime.Stopping, runtime.Down},
+	runtime.Running:  {runtime.Crashed, runtime.Stopping},
+	runtime.Crashed:  {runtime.Starting, runtime.Stopping, runtime.Down},
+	runtime.Stopping: {runtime.Down},
+}
+
+// mayMove tells whether a slot in state from may go to state to. Staying is no
+// move.
+func mayMove(from, to runtime.State) bool {
+	return from == to || slices.Contains(nextStates[from], to)
+}
+
+// mustMove panics on an illegal move: the slot's border recovers, so one bug
+// costs one slot.
+func mustMove(from, to runtime.State) {
+	if !mayMove(from, to) {
+		panic(fmt.Sprintf("illegal move from %s to %s", from, to))
+	}
+}

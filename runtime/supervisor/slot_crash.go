@@ -1,0 +1,372 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// maxDeletes is how often a deletion that fails is tried again before the rest
+// is left to the sweep at the next start.
+const maxDeletes = 5
+
+// crash writes down who ended first, before anything is done about it.
+func (s *Slot) crash(ctx context.Context) step {
+	in := s.inst
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case s.stopping():
+		return s.end // what ends while it is being stopped did not crash
+	case in.record != nil:
+		s.move(runtime.Crashed, in.record.Description)
+		return s.finishCrash
+	case !in.adopted.IsZero() && !s.upToDate(in.spec.Version):
+		return s.replace // an earlier daemon was already replacing it
+	}
+	s.move(runtime.Crashed, "") // routes are withdrawn now, the reason follows
+	s.collectExits(in)
+	e, order := runtime.FirstExit(in.exits, s.sup.policy.Together)
+	e = runtime.ClassifyExit(e, in.launchOf(e))
+	s.move(runtime.Crashed, e.Description())
+	s.writeCrash(ctx, in, e, order)
+	return s.finishCrash
+}
+
+// collectExits waits until everything that ended together with the first exit has been
+// reported, and not longer. What ended before this daemon was there is given the
+// same time from now on.
+func (s *Slot) collectExits(in *Instance) {
+	from := in.exits[0].At
+	if from.Before(in.adopted) {
+		from = time.Now()
+	}
+	t := time.NewTimer(time.Until(from.Add(s.sup.policy.Together)))
+	defer t.Stop()
+	over := false
+	for len(in.alive()) > 0 {
+		select {
+		case e, ok := <-in.container.Exits():
+			in.noteExit(e, ok)
+			continue
+		default: // what is known already goes before the end of the wait
+		}
+		if over {
+			return
+		}
+		select {
+		case e, ok := <-in.container.Exits():
+			in.noteExit(e, ok)
+		case <-t.C:
+			over = true
+		}
+	}
+}
+
+// failHealth ends an instance although its processes live.
+func (s *Slot) failHealth(ctx context.Context, e runtime.Exit) step {
+	s.move(runtime.Crashed, e.Description())
+	s.writeCrash(ctx, s.inst, e, "")
+	return s.finishCrash
+}
+
+// writeCrash appends the last lines of the process that ended first and the record in
+// one batch, then stores the record. From here on the end of ctx changes nothing:
+// the engine forgets a process once it is reaped, so the record is finished.
+func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, order runtime.Order) {
+	r := s.record(in, e, order)
+	var lines []logstream.Envelope
+	if in.container != nil && e.Ended() {
+		lines = in.reap(ctx, e.Exec, s.sup.policy.ReapLimit, s.log)
+	}
+	line := logstream.Envelope{
+		Source: logstream.Source{Type: sourceAPI},
+		Stream: logstream.Out,
+		Text:   []byte(r.Line()),
+	}
+	batch := append(lines, line)
+	announced := s.exitLineWritten(ctx, in, e)
+	if announced {
+		batch = lines
+	}
+	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
+		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
+		if !announced { // whatever is wrong with the lines, the record stands
+			s.append(r.App, line)
+		}
+	} else {
+		r.Mark(e.Exec, batch[:len(lines)])
+	}
+	s.log.Info("instance crashed", "app", r.App, "instance", r.Instance, "cause", e.Cause,
+		"description", r.Description, "count", r.CrashCount)
+	s.sup.count(func(st *runtime.Stats) { st.Crashes[e.Cause]++ })
+	in.record = &r
+	if err := in.save(s.sup.exits); err != nil {
+		s.log.Error("cannot store exit record, trying again before the next start", "instance", r.Instance, "err", err)
+	}
+	s.publish(func(st *runtime.Status) {
+		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
+	})
+}
+
+// exitLineWritten tells whether the line of this crash is in the log already: a daemon
+// can be killed between its line and its store. Only an adopted instance can have
+// one, among the lines that were there when this daemon adopted it.
+func (s *Slot) exitLineWritten(ctx context.Context, in *Instance, e runtime.Exit) bool {
+	f, ok := in.beforeAdoption(e)
+	if !ok {
+		return false
+	}
+	f.Source, f.Contains = sourceAPI, `payload: {"instance":"`+string(in.spec.Instance)+`"`
+	// dewd finishes a record it has begun, even if it stops meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.CallLimit)
+	defer cancel()
+	found, err := s.sup.c.Logs.Contains(ctx, in.spec.App, f)
+	if err != nil {
+		s.log.Error("cannot read back the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
+	}
+	return found
+}
+
+// record makes the record of a crash that e names.
+func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime.ExitRecord {
+	last, _, err := s.sup.exits.Newest(s.id)
+	if err != nil {
+		s.log.Error("cannot read exit records, the crash count starts over", "err", err)
+	}
+	p := s.sup.policy
+	r := runtime.ExitRecord{
+		Slot: s.id, App: in.spec.App, Type: in.spec.Type, Instance: in.spec.Instance,
+		Cell: in.spec.Cell, Version: in.spec.Version, Droplet: in.spec.Droplet,
+		Reason: runtime.ReasonCrashed, Description: e.Description(), Phase: in.phaseOf(e),
+		First: e, ProbableSignal: e.Signal(), Order: order,
+		CrashCount: last.CrashesInARow() + 1, CrashedAt: e.At,
+	}
+	if p.givesUp(r.CrashCount) {
+		r.GivenUp = true
+	} else {
+		r.NextStart = e.At.Add(p.backoff(r.CrashCount))
+	}
+	for _, other := range in.exits {
+		if other.Exec != e.Exec {
+			r.Follow(other, p.Together)
+		}
+	}
+	return r
+}
+
+// storeRecord stores the record for as long as it takes: nothing starts before it is on
+// disk. It returns false when the slot was stopped, or the daemon leaves.
+func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
+	for n := 1; ; n++ {
+		err := in.save(s.sup.exits)
+		if err == nil {
+			return true
+		}
+		s.log.Error("cannot store exit record", "instance", in.spec.Instance, "err", err)
+		if !s.sleep(ctx, s.sup.policy.retry(n)) {
+			return false
+		}
+	}
+}
+
+// finishCrash ends the other processes, completes the record and removes the rest.
+func (s *Slot) finishCrash(ctx context.Context) step {
+	in := s.inst
+	if !s.endProcesses(ctx, in) {
+		return nil
+	}
+	in.record.Complete = len(in.alive()) == 0
+	if !s.storeRecord(ctx, in) && ctx.Err() != nil {
+		return nil
+	}
+	keepFiles(in)
+	if !s.remove(ctx, in) {
+		return nil
+	}
+	if s.stopping() {
+		return s.down
+	}
+	return s.pause
+}
+
+// end stops the slot because somebody asked. It never leaves a record.
+func (s *Slot) end(ctx context.Context) step {
+	if !s.stopInstance(ctx) {
+		return nil
+	}
+	return s.down
+}
+
+// replace stops the instance and starts one in the desired state of now.
+func (s *Slot) replace(ctx context.Context) step {
+	if !s.stopInstance(ctx) {
+		return nil
+	}
+	s.forgive()
+	s.move(runtime.Down, "")
+	return s.start
+}
+
+// stopInstance ends the instance. It returns false when the daemon leaves before.
+func (s *Slot) stopInstance(ctx context.Context) bool {
+	in := s.inst
+	s.move(runtime.Stopping, "")
+	if s.mustDrain() && !s.drainRequests(ctx, in) || !s.endProcesses(ctx, in) {
+		return false
+	}
+	if in.record != nil { // an earlier daemon wrote it and did not get to its end
+		in.record.Complete = len(in.alive()) == 0
+		if err := in.save(s.sup.exits); err != nil {
+			s.log.Error("cannot complete exit record", "instance", in.spec.Instance, "err", err)
+		}
+	}
+	return s.remove(ctx, in)
+}
+
+// endProcesses asks the living processes to end, then kills them, then gives up. It
+// returns false when the daemon leaves before.
+func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
+	if len(in.alive()) > 0 {
+		s.logCell(in.spec, logstream.Out, "Stopping instance "+string(in.spec.Instance))
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if ctx.Err() == nil {
+			in.signal(ctx, sig, s.sup.policy.CallLimit, s.log)
+		}
+		if !s.awaitExits(ctx, in) {
+			return false
+		}
+	}
+	if alive := in.alive(); len(alive) > 0 {
+		s.log.Error("processes do not end, the instance is deleted all the same",
+			"instance", in.spec.Instance, "execs", alive)
+	}
+	for _, e := range in.exits {
+		s.flush(ctx, in, e.Exec)
+	}
+	return ctx.Err() == nil
+}
+
+// awaitExits takes the ends of processes for as long as a kill delay. It returns
+// false when the daemon leaves.
+func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
+	t := time.NewTimer(s.killDelay())
+	defer t.Stop()
+	stop := s.stop
+	for len(in.alive()) > 0 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-stop:
+			stop = nil
+			s.move(runtime.Stopping, "") // from now on it is an asked end
+		case e, ok := <-in.container.Exits():
+			for _, e := range in.noteExit(e, ok) {
+				s.followed(ctx, in, e)
+			}
+		case <-t.C:
+			return true
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// followed notes the end of a process that was not the first.
+func (s *Slot) followed(ctx context.Context, in *Instance, e runtime.Exit) {
+	if in.record != nil && !in.record.Has(e.Exec) {
+		in.record.Follow(e, s.sup.policy.Together)
+	}
+	s.flush(ctx, in, e.Exec)
+}
+
+// flush appends the last lines of an ended process, once.
+func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
+	if in.reaped[exec] || ctx.Err() != nil {
+		return
+	}
+	lines := in.reap(ctx, exec, s.sup.policy.ReapLimit, s.log)
+	s.append(in.spec.App, lines...)
+	if in.record != nil {
+		in.record.Mark(exec, lines)
+	}
+}
+
+// remove deletes the container and gives its address back. It returns false when the
+// daemon leaves before.
+func (s *Slot) remove(ctx context.Context, in *Instance) bool {
+	s.setContainer(nil) // nobody shall dial what is going away
+	in.probes.Wait()    // an open connection would hold the network namespace
+	s.logCell(in.spec, logstream.Out, "Destroying container")
+	for n := 1; ; n++ {
+		err := in.delete(ctx, s.sup.policy.CallLimit)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		s.log.Error("cannot delete instance", "instance", in.spec.Instance, "try", n, "err", err)
+		if n >= maxDeletes && !errors.Is(err, runtime.ErrUnavailable) {
+			s.inst = nil // its address stays taken until the next daemon has swept it
+			return true
+		}
+		if !wait(ctx, s.sup.policy.retry(n)) {
+			return false
+		}
+	}
+	if err := s.sup.addresses.Release(in.spec.Instance); err != nil {
+		s.log.Error("cannot release address", "instance", in.spec.Instance, "err", err)
+	}
+	s.inst = nil
+	s.logCell(in.spec, logstream.Out, "Successfully destroyed container")
+	return true
+}
+
+// wait pauses for d and returns false when ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// drainLook is how often a slot looks whether requests are under way.
+const drainLook = 20 * time.Millisecond
+
+// drainRequests waits until no request is under way at an instance that others stand in for,
+// which no route leads to any more. It returns false when the daemon leaves.
+func (s *Slot) drainRequests(ctx context.Context, in *Instance) bool {
+	if s.sup.c.Busy == nil {
+		return true
+	}
+	limit := time.Now().Add(s.sup.policy.DrainLimit)
+	t := time.NewTicker(drainLook)
+	defer t.Stop()
+	// A request that was on its way when the route was withdrawn may be seen only at
+	// the second look.
+	for idle := 0; s.mustDrain() && len(in.alive()) > 0 && idle < 2 && time.Now().Before(limit); {
+		select {
+		case <-ctx.Done():
+			return false
+		case e, ok := <-in.container.Exits():
+			for _, e := range in.noteExit(e, ok) {
+				s.followed(ctx, in, e)
+			}
+		case <-t.C:
+			idle++
+			if s.sup.c.Busy(in.spec.Instance) {
+				idle = 0
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,349 @@
+package supervisor_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// A sidecar that ends takes the instance with it: last lines and record in one
+// batch, record stored, the others ended, then a new instance.
+func TestSidecarEndCrashesTheInstance(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		container := w.fake.Last()
+		container.Print(sideA, "my last words")
+		container.Print(main, "goodbye")
+		at := time.Now()
+		container.End(sideA, 137)
+		w.pass(time.Second)
+
+		r := w.record(p)
+		source := "APP/PROC/WEB/SIDECAR/CONFIG SERVER A"
+		if r.Description != source+": Exited with status 137" || r.CrashCount != 1 || !r.CrashedAt.Equal(at) ||
+			r.Phase != runtime.PhaseRunning || r.ProbableSignal != 9 || r.Order != "" || !r.Complete ||
+			r.Instance != container.Spec().Instance || r.Cell != "cell-1" || !r.NextStart.Equal(at) {
+			t.Errorf("record = %+v", r)
+		}
+		if r.First.Cause != runtime.CauseExited || r.First.Memory.Limit != 32<<20 || r.First.Memory.Peak == 0 {
+			t.Errorf("first = %+v, want cause exited with its memory", r.First)
+		}
+		var followers []string
+		for _, f := range r.Followers {
+			followers = append(followers, fmt.Sprintf("%s %d %s", f.Exec, f.Code, f.Cause))
+		}
+		if diff := cmp.Diff(followers, []string{"main 143 peer_exited", sideB + " 143 peer_exited"}); diff != "" {
+			t.Errorf("followers (-got +want):\n%s", diff)
+		}
+		batch := w.logs.batchOf("my last words")
+		if len(batch) != 2 || string(batch[1].Text) != r.Line() ||
+			batch[1].Source != (logstream.Source{Type: "API"}) || batch[1].Stream != logstream.Out {
+			t.Errorf("batch = %v, want the last line and the record", batch)
+		}
+		if want := []runtime.Lines{
+			{Exec: sideA, From: batch[0].Seq, To: batch[0].Seq},
+			{Exec: main, From: w.logs.batchOf("goodbye")[0].Seq, To: w.logs.batchOf("goodbye")[0].Seq},
+		}; !slices.Equal(r.Lines, want) {
+			t.Errorf("sequence ranges = %v, want %v", r.Lines, want)
+		}
+		if diff := cmp.Diff(w.fake.Calls(), []string{
+			"reap " + sideA, "signal terminated main " + sideB, "reap main", "reap " + sideB, "delete",
+		}); diff != "" {
+			t.Errorf("calls (-got +want):\n%s", diff)
+		}
+		st := w.wantState(p, runtime.Running)
+		if st.Instance == container.Spec().Instance {
+			t.Error("the new instance has the id of the old one")
+		}
+		w.wantStarts(2)
+		w.wantLeases(1)
+	})
+}
+
+// Any exit counts, of main and of a sidecar, also a clean one.
+func TestAnyExitCounts(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		n := 0
+		for _, exec := range []string{main, sideA} {
+			for _, code := range []int{0, 3, 137, 139, 143} {
+				w.pass(10 * time.Minute) // long enough for the count to start over
+				w.fake.Last().End(exec, code)
+				w.pass(time.Second)
+				n++
+				rs := w.records(p)
+				if len(rs) != n {
+					t.Fatalf("%s %d: %d records, want %d", exec, code, len(rs), n)
+				}
+				r := rs[n-1]
+				if r.First.Exec != exec || r.CrashCount != 1 || !strings.HasSuffix(r.Description, fmt.Sprintf(": Exited with status %d", code)) {
+					t.Errorf("%s %d: count %d, description %q", exec, code, r.CrashCount, r.Description)
+				}
+				w.wantStarts(n + 1)
+			}
+		}
+	})
+}
+
+// The record does not wait for the others, and the next instance does.
+func TestRecordDoesNotWaitForTheOthers(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		container := w.fake.Last()
+		container.Deafen(main, syscall.SIGTERM)
+		container.End(sideA, 1)
+		w.pass(5 * ms)
+		w.wantRecords(p, 1)
+		st := w.wantState(p, runtime.Crashed)
+		if !strings.Contains(st.Details, "SIDECAR/CONFIG SERVER A: Exited with status 1") || st.Ready {
+			t.Errorf("status = %+v, want the description, not ready", st)
+		}
+		if w.record(p).Complete {
+			t.Error("the record is complete although main lives")
+		}
+		w.pass(10*time.Second - ms)
+		w.wantStarts(1)
+		w.pass(ms)
+		w.wantStarts(2)
+		r := w.record(p)
+		if len(r.Followers) != 1 || r.Followers[0].Code != 137 || !r.Complete {
+			t.Errorf("followers = %+v, want main killed", r.Followers)
+		}
+	})
+}
+
+// Exits closer than 5 ms have no order: one record with both, a sidecar first.
+func TestExitsTogether(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		gap   time.Duration
+		first string
+		order runtime.Order
+	}{
+		{0, sideA, runtime.OrderTogether},
+		{3 * ms, sideA, runtime.OrderTogether},
+		{20 * ms, main, ""},
+	} {
+		inWorld(t, func(w *world) {
+			p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
+			w.daemon()
+			w.pass(time.Minute)
+			container := w.fake.Last()
+			for _, e := range []string{main, sideA, sideB} {
+				container.Deafen(e, syscall.SIGTERM)
+			}
+			container.End(main, 1)
+			time.Sleep(c.gap)
+			container.End(sideA, 2)
+			w.pass(time.Minute)
+			r := w.record(p)
+			if r.First.Exec != c.first || r.Order != c.order || len(r.Followers) != 2 {
+				t.Errorf("gap %v: first %s, order %q, %d followers, want %s, %q, 2", c.gap, r.First.Exec, r.Order, len(r.Followers), c.first, c.order)
+			}
+			if c.order == runtime.OrderTogether && r.Followers[0].Cause != runtime.CauseExited {
+				t.Errorf("gap %v: the other one's cause is %s, want its own", c.gap, r.Followers[0].Cause)
+			}
+			w.wantRecords(p, 1)
+			w.wantStarts(2)
+		})
+	}
+}
+
+// The record comes 5 ms after the death, not later.
+func TestRecordComesAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		container := w.fake.Last()
+		died := time.Now()
+		w.pass(2 * ms) // it becomes known a little late
+		container.EndAt(sideA, 1, died)
+		w.pass(0)
+		if st := w.wantState(p, runtime.Crashed); st.Ready { // routes do not wait for the record
+			t.Error("a crashed instance is ready")
+		}
+		w.pass(2 * ms)
+		w.wantRecords(p, 0)
+		w.pass(ms)
+		w.wantRecords(p, 1)
+	})
+}
+
+// An exit that becomes known long after the record does not change the line, but
+// the stored record says that the order was another one.
+func TestEarlierExitKnownLate(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		container := w.fake.Last()
+		container.Deafen(sideA, syscall.SIGTERM)
+		w.pass(time.Minute)
+		died := time.Now()
+		w.pass(20 * ms)
+		container.End(main, 1)
+		w.pass(40 * ms)
+		container.EndAt(sideA, 2, died)
+		w.pass(time.Second)
+		if r := w.record(p); r.First.Exec != main || r.Order != runtime.OrderLate || r.Followers[0].Cause != runtime.CauseExited {
+			t.Errorf("first %s, order %q, follower %s, want main, late, exited", r.First.Exec, r.Order, r.Followers[0].Cause)
+		}
+	})
+}
+
+// Out of memory is said of the leaf that had it and of no other.
+func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.fake.Last().OOM(sideA)
+		w.pass(time.Second)
+		r := w.record(p)
+		if !strings.HasSuffix(r.Description, "SIDECAR/CONFIG SERVER A: Exited with status 137 (out of memory)") ||
+			r.First.Cause != runtime.CauseOutOfMemory || r.First.Memory.Peak != 32<<20 || r.Followers[0].OOM {
+			t.Errorf("record = %+v", r)
+		}
+		if got := w.sup.Stats(); got.Crashes[runtime.CauseOutOfMemory] != 1 || got.Restarts[runtime.CauseOutOfMemory] != 1 || got.Starts != 2 {
+			t.Errorf("stats = %+v, want one restart for memory", got)
+		}
+	})
+}
+
+// When the container's own first process or its shim is gone, that is the cause.
+func TestContainerEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		end   func(w *world)
+		cause runtime.Cause
+		text  string
+	}{
+		{func(w *world) { w.fake.Last().EndInit() }, runtime.CauseInitExited, "Container ended: its first process exited"},
+		{func(w *world) { w.fake.Last().Lose() }, runtime.CauseRuntimeLost, "Container lost: its shim is gone"},
+		{func(w *world) { w.fake.Last().CloseExits() }, runtime.CauseRuntimeLost, "Container lost: its shim is gone"},
+	} {
+		inWorld(t, func(w *world) {
+			p := w.push("sleep 1000", "sleep 1000")
+			w.daemon()
+			c.end(w)
+			w.pass(10 * time.Second) // what is not known to have ended cannot be reaped in time
+			r := w.record(p)
+			if r.First.Cause != c.cause || !strings.Contains(r.Description, c.text) {
+				t.Errorf("cause %s, description %q, want %s, %q", r.First.Cause, r.Description, c.cause, c.text)
+			}
+			if r.First.Cause == runtime.CauseInitExited && (r.First.Exec != runtime.InitExec || len(r.Followers) != 2) {
+				t.Errorf("first %s, %d followers, want the first process and two that followed", r.First.Exec, len(r.Followers))
+			}
+			if strings.Contains(strings.Join(w.fake.Calls(), ","), "reap init") {
+				t.Error("the first process was reaped, it has no output")
+			}
+			if got := w.logs.matching("Stopping instance"); len(got) != 0 {
+				t.Errorf("lines = %v, want none: nobody was left to be stopped", got)
+			}
+			w.wantStarts(2)
+			w.wantLeases(1)
+		})
+	}
+}
+
+// A reap that takes too long costs the record its last lines, not the log: they
+// come after it.
+func TestSlowReapDoesNotLoseTheRecord(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		container := w.fake.Last()
+		container.Print(sideA, "slow words")
+		container.Deafen(main, syscall.SIGTERM)
+		release := container.HoldReap(sideA)
+		container.End(sideA, 1)
+		w.pass(5*ms + 2*time.Second - ms)
+		w.wantRecords(p, 0)
+		w.pass(ms)
+		w.wantRecords(p, 1)
+		release()
+		w.pass(time.Minute)
+		w.wantRecords(p, 1)
+		lines := w.logs.lines()
+		record := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "App instance exited") })
+		words := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "slow words") })
+		if words < record {
+			t.Errorf("lines = %v, want the slow words after the record", lines)
+		}
+		if !strings.Contains(w.slog.String(), "cannot read the last lines yet") {
+			t.Error("the slow reap is not in the daemon's log")
+		}
+		w.wantStarts(2)
+	})
+}
+
+// What the log refuses does not take the record along.
+func TestRecordSurvivesLinesThatTheLogRefuses(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.logs.refuse = func(es []logstream.Envelope) error {
+			if len(es) > 1 {
+				return errBoom
+			}
+			return nil
+		}
+		container := w.fake.Last()
+		container.Print(main, "bad line")
+		container.End(main, 1)
+		w.pass(time.Second)
+		w.wantRecords(p, 1)
+	})
+}
+
+// Processes that survive SIGKILL hold nothing up for ever.
+func TestProcessThatDoesNotDie(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.fake.Last().Deafen(main, syscall.SIGTERM, syscall.SIGKILL)
+		w.fake.Last().End(sideA, 1)
+		w.pass(20 * time.Second)
+		w.wantStarts(1)
+		w.pass(10 * ms)
+		w.wantStarts(2)
+		if !strings.Contains(w.slog.String(), "processes do not end") {
+			t.Error("giving up is not in the daemon's log")
+		}
+		if w.record(p).Complete {
+			t.Error("the record is complete although main was never seen to end")
+		}
+	})
+}
+
+// A clock that was set back does not postpone the next start.
+func TestExitFromTheFuture(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.fake.Last().EndAt(main, 1, time.Now().Add(time.Hour))
+		w.pass(time.Second)
+		w.wantRecords(p, 1)
+		w.wantStarts(2)
+	})
+}

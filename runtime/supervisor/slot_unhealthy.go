@@ -1,0 +1,117 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dewrun/dew/health"
+	"github.com/dewrun/dew/runtime"
+)
+
+// unhealthy decides what a failed health check means. A process that has ended is the
+// reason, however late its end is reported: the check only saw it first. Otherwise
+// the instance is unhealthy and ends. While the container service does not answer
+// it is not known which of the two is true: the instance leaves its routes and
+// stays as it is.
+func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
+	_, failure := r.get()
+	if ctx.Err() != nil {
+		return nil
+	}
+	in := s.inst
+	recheck := false
+	for n := 1; ; n++ {
+		next, interrupted, err := s.interruptible(ctx, in, in.container.Settle)
+		switch {
+		case interrupted:
+			return next
+		case err == nil && !recheck:
+			return s.failHealth(ctx, unhealthyExit(in, failure))
+		case err == nil: // a long time may have passed: it may be well again
+			next, interrupted, err = s.interruptible(ctx, in, in.probe)
+			if interrupted {
+				return next
+			}
+			switch outcomeOf(err) {
+			case runtime.CheckPassed:
+				return s.watch
+			case runtime.CheckFailed:
+				recheck = false
+				continue
+			}
+		}
+		if n == 1 {
+			s.log.Warn("health check failed, and it is not known which processes live", "instance", in.spec.Instance, "check", failure, "err", err)
+			s.publish(func(st *runtime.Status) { st.Ready = false })
+		}
+		recheck = true
+		next, interrupted, _ = s.interruptible(ctx, in, func(ctx context.Context) error {
+			wait(ctx, s.sup.policy.retry(n))
+			return nil
+		})
+		if interrupted {
+			return next
+		}
+	}
+}
+
+// probe asks for health once.
+func (in *Instance) probe(ctx context.Context) error {
+	return probeOf(in, in.check)(ctx, cmp.Or(max(in.check.InvocationTimeout, 0), health.DefaultTimeout))
+}
+
+// interruptible calls fn and returns its error, unless something that matters more
+// happens to the slot before: then it returns the step that follows.
+func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.Context) error) (next step, interrupted bool, err error) {
+	call, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in.probes.Add(1)
+	answer := async(func() (struct{}, error) {
+		defer in.probes.Done()
+		return struct{}{}, fn(call)
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, true, nil
+		case <-s.stop:
+			return s.end, true, nil
+		case <-s.restart:
+			return s.replace, true, nil
+		case <-s.nudge:
+			if !s.upToDate(in.spec.Version) {
+				return s.replace, true, nil
+			}
+		case e, ok := <-in.container.Exits():
+			in.noteExit(e, ok)
+			return s.crash, true, nil
+		case r := <-answer:
+			select {
+			case e, ok := <-in.container.Exits(): // it can be there since before the answer
+				in.noteExit(e, ok)
+				return s.crash, true, nil
+			default:
+			}
+			_, err := r.get()
+			return nil, false, err
+		}
+	}
+}
+
+// unhealthyExit is the failed check as the exit that names the crash.
+func unhealthyExit(in *Instance, err error) runtime.Exit {
+	main, _ := in.process(runtime.MainExec)
+	e := runtime.Exit{
+		Exec: runtime.MainExec, Source: main.Source, Code: -1, Cause: runtime.CauseUnhealthy, At: time.Now(),
+		Detail: err.Error(),
+		Memory: runtime.Memory{Limit: main.Memory},
+	}
+	if s, ok := errors.AsType[*health.Unhealthy](err); ok && s.Phase == health.Starting {
+		e.Cause = runtime.CauseStartTimeout
+		e.Detail = fmt.Sprintf("never healthy after %s: %v", s.After, s.Err)
+	}
+	return e
+}

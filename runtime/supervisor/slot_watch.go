@@ -1,0 +1,124 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/health"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/plan"
+)
+
+// readiness is a turn of the readiness check.
+type readiness struct {
+	ready bool
+	err   error
+}
+
+// watch waits for whatever happens to the instance next.
+func (s *Slot) watch(ctx context.Context) step {
+	in := s.inst
+	probing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	healthy := make(chan struct{}, 1)
+	sick := s.checks(in).monitor(probing, healthy)
+	routable := make(chan readiness)
+	var asking <-chan result[struct{}]
+	var steady <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.stop:
+			return s.end
+		case <-s.restart:
+			return s.replace
+		case <-s.nudge:
+			if !s.upToDate(in.spec.Version) {
+				return s.replace
+			}
+		case e, ok := <-in.container.Exits():
+			in.noteExit(e, ok)
+			return s.crash
+		case <-healthy:
+			s.healthy(in)
+			if in.ready.Type == app.CheckNone {
+				s.routable(in, readiness{ready: true})
+			} else {
+				asking = s.watchReadiness(probing, in, routable)
+			}
+			t := time.NewTimer(s.sup.policy.HealthyReset)
+			defer t.Stop() // once per life: healthy is told once
+			steady = t.C
+		case r := <-routable:
+			s.routable(in, r)
+		case r := <-asking: // only when it panicked, or as ctx ends
+			r.mustNotPanic()
+			asking = nil
+		case <-steady:
+			s.panics = 0
+			s.forgive()
+		case r := <-sick:
+			return s.unhealthy(ctx, r)
+		}
+	}
+}
+
+// watchReadiness asks whether routes may lead to the instance. It never ends it.
+func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
+	c := s.checks(in).readiness()
+	if c.Ready {
+		s.publish(func(st *runtime.Status) { st.Ready = true })
+	}
+	in.probes.Add(1)
+	return async(func() (struct{}, error) {
+		defer in.probes.Done()
+		health.Watch(ctx, probeOf(in, in.ready), c, func(ready bool, err error) {
+			select {
+			case to <- readiness{ready, err}:
+			case <-ctx.Done():
+			}
+		})
+		return struct{}{}, nil
+	})
+}
+
+// probeOf is the question that the check asks, nil where it asks none.
+func probeOf(in *Instance, check app.HealthCheck) health.Probe {
+	port := check.Port
+	if port == 0 && len(in.spec.Ports) > 0 {
+		port = in.spec.Ports[0]
+	}
+	addr := netip.AddrPortFrom(in.spec.Address.Addr(), uint16(cmp.Or(port, plan.DefaultPort)))
+	probe := health.ProbeOf(check, in.container.Dial, addr)
+	if probe == nil {
+		return nil
+	}
+	return unlessPaused(in, check.Type, probe)
+}
+
+// unlessPaused takes a failed probe of a paused instance for no answer: dew itself
+// has stopped its processes, so that no line is lost.
+func unlessPaused(in *Instance, check string, probe health.Probe) health.Probe {
+	return func(ctx context.Context, timeout time.Duration) error {
+		paused := in.container.Paused()
+		err := probe(ctx, timeout)
+		if err != nil && (paused || in.container.Paused()) {
+			return &health.Unchecked{Check: check, Reason: "the instance is paused until its output is stored", Err: err}
+		}
+		return err
+	}
+}
+
+// healthy notes that the instance works.
+func (s *Slot) healthy(in *Instance) {
+	in.phase = runtime.PhaseRunning
+	s.move(runtime.Running, "")
+	if health.HasProbe(in.check.Type) {
+		s.logCell(in.spec, logstream.Out, "Container became healthy")
+	}
+}

@@ -1,0 +1,161 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Stager stages in containers beside those of the apps. Unlike an instance, the
+// container of a build ends with its daemon: the next one stages again.
+type Stager struct {
+	sup   *Supervisor
+	every time.Duration // between two measurements
+}
+
+var _ droplet.Builder = (*Stager)(nil)
+
+// stagingDeleteLimit is far more than it takes to end and remove a container.
+const stagingDeleteLimit = time.Minute
+
+// Stager makes builds run where this supervisor's instances do.
+func (s *Supervisor) Stager() *Stager { return &Stager{sup: s, every: 2 * time.Second} }
+
+// Build runs a staging to its end.
+func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx context.Context, code int, f droplet.Files) error) (err error) {
+	select {
+	case <-g.sup.settled: // before, a sweep would take the container for a stray one
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, s.Timeout, stagingFailed("it took longer than %s", s.Timeout))
+	defer cancel()
+	id := runtime.NewInstanceID()
+	addr, err := g.sup.addresses.Take(id)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.sup.addresses.Release(id)) }()
+	spec, err := g.sup.planner.Staging(s, id, addr)
+	if err != nil {
+		return err
+	}
+	task, err := g.startContainer(limited, spec)
+	if err != nil {
+		return stagingCause(limited, err)
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), stagingDeleteLimit)
+		defer cancel()
+		if derr := task.Delete(clean); derr != nil {
+			// In nobody's way: what is left is swept.
+			g.sup.c.Logger.Error("cannot remove the container of a build", "build", s.Build, "err", derr)
+		}
+	}()
+	code, err := g.watch(limited, task, s)
+	if err != nil {
+		return stagingCause(limited, err)
+	}
+	return stagingCause(limited, done(limited, code, task))
+}
+
+// stagingCause prefers the reason why a context ended to what came of it.
+func stagingCause(ctx context.Context, err error) error {
+	if why, ok := errors.AsType[*droplet.StagingError](context.Cause(ctx)); ok && err != nil {
+		return why
+	}
+	return err
+}
+
+func stagingFailed(format string, args ...any) *droplet.StagingError {
+	return &droplet.StagingError{Kind: droplet.StagingFailed, Reason: fmt.Sprintf(format, args...)}
+}
+
+// startContainer starts the container, for as long as it takes until there is a container
+// service that can.
+func (g *Stager) startContainer(ctx context.Context, spec runtime.Spec) (runtime.StagingContainer, error) {
+	for n := 1; ; n++ {
+		c, err := g.sup.c.Engine.Start(ctx, spec)
+		if err == nil {
+			return g.asStagingContainer(ctx, c)
+		}
+		if refused, ok := errors.AsType[*runtime.StartError](err); ok {
+			return nil, stagingFailed("its container cannot start: %s", refused.Reason)
+		}
+		if ctx.Err() != nil || !errors.Is(err, runtime.ErrUnavailable) {
+			return nil, err
+		}
+		g.sup.c.Logger.Warn("cannot start the container of a build, trying again", "build", spec.Build, "err", err)
+		if !wait(ctx, g.sup.policy.retry(n)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (g *Stager) asStagingContainer(ctx context.Context, c runtime.Container) (runtime.StagingContainer, error) {
+	if st, ok := c.(runtime.StagingContainer); ok {
+		return st, nil
+	}
+	return nil, errors.Join(errors.New("this engine cannot stage"), c.Delete(context.WithoutCancel(ctx)))
+}
+
+// watch waits until the command has ended and all that it printed is in the log,
+// and ends it when it takes too much.
+func (g *Stager) watch(ctx context.Context, t runtime.StagingContainer, s droplet.Staging) (int, error) {
+	tick := time.NewTicker(g.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case e := <-t.Exits():
+			last, err := t.Reap(ctx, runtime.MainExec)
+			if err == nil {
+				err = g.sup.c.Logs.Append(s.App, last...)
+			}
+			if err != nil {
+				return 0, fmt.Errorf("cannot keep the last lines of a build: %w", err)
+			}
+			return stagingResult(e, s)
+		case <-tick.C:
+			if err := checkStagingLimits(ctx, t, s); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// stagingResult tells a command that ended by itself from one that was ended.
+func stagingResult(e runtime.Exit, s droplet.Staging) (int, error) {
+	switch {
+	case e.OOM:
+		return 0, stagingFailed("it ran out of memory: staging has %dM", s.MemoryMB)
+	case e.Cause != runtime.CauseExited && e.Cause != "":
+		return 0, stagingFailed("its container was lost: %s", cmp.Or(e.Detail, string(e.Cause)))
+	}
+	return e.Code, nil
+}
+
+// checkStagingLimits refuses to let a build fill the disk.
+func checkStagingLimits(ctx context.Context, t runtime.StagingContainer, s droplet.Staging) error {
+	if s.Space != nil {
+		if err := s.Space(); err != nil {
+			return stagingFailed("%v", err)
+		}
+	}
+	bytes, files, err := t.Written(ctx)
+	switch {
+	case err != nil:
+		return nil // asked again soon
+	case bytes > int64(s.DiskMB)*(1<<20):
+		return stagingFailed("disk quota exceeded: staging has %dM", s.DiskMB)
+	case s.MaxFiles > 0 && files > s.MaxFiles:
+		return stagingFailed("disk quota exceeded: staging has %d files", s.MaxFiles)
+	}
+	return nil
+}

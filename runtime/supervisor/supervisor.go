@@ -1,0 +1,425 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/address"
+	"github.com/dewrun/dew/runtime/plan"
+	"github.com/dewrun/dew/store"
+)
+
+// AppLogs is where lines of an app go. It may set the sequence numbers of the
+// lines it was given.
+type AppLogs interface {
+	Append(app string, es ...logstream.Envelope) error
+	// Contains tells whether an app's log has a line that f wants.
+	Contains(ctx context.Context, app string, f logstream.Filter) (bool, error)
+	// Last is the number of an app's newest line, 0 where it has none.
+	Last(app string) (uint64, error)
+}
+
+// Config is what a Supervisor needs.
+type Config struct {
+	Engine    runtime.Engine
+	Registry  *registry.Registry
+	Droplets  *droplet.Droplets
+	Stacks    func(name string) (stack.Stack, error) // by name; empty is the default
+	Logs      AppLogs
+	DB        *store.DB
+	Cell      string       // id of this machine
+	Subnet    netip.Prefix // of the instances; its first address is the bridge's
+	PublicURL string       // of the API, as apps see it
+	Policy    Policy
+	Logger    *slog.Logger
+	// Bindings are the services that an app is bound to now; instances that start
+	// see them. Nil: they see those that their droplet was made with.
+	Bindings func(app string) (droplet.Bindings, error)
+	// Events is the audit, for what happens to instances and leaves no record of its
+	// own. It may be nil.
+	Events *registry.Events
+	// Ready is called once, when everything that an earlier daemon left is taken
+	// over. It may be nil.
+	Ready func()
+	// OnChange is told of every change of a slot, one slot's in order, from the
+	// slot's own goroutine: it must be quick. It may be nil.
+	OnChange func(runtime.Status)
+	// Busy tells whether requests are under way at an instance that no route leads to
+	// any more. Nil: nobody knows, and nobody waits for them.
+	Busy func(id runtime.InstanceID) bool
+	// Gone is told when a process that exists no more has no slot left, from the
+	// supervisor's own goroutine: it must be quick. It may be nil.
+	Gone func(process string)
+}
+
+// Supervisor holds the wanted slots of every process.
+type Supervisor struct {
+	c         Config
+	policy    Policy
+	exits     *runtime.ExitLog
+	addresses *address.Book
+	servers   *runtime.ServerStore
+	planner   *plan.Planner
+	tasks     *taskRunner
+	changed   guidSet       // processes to be synced
+	settled   chan struct{} // closed when what an earlier daemon left is sorted out
+	running   sync.WaitGroup
+
+	slotSet
+	counters
+	unadopted unadoptedSet // what could not be taken over yet
+
+	deployments *deployments
+}
+
+// New makes a Supervisor. Nothing happens before Run.
+func New(c Config) (*Supervisor, error) {
+	for name, missing := range map[string]bool{
+		"Engine": c.Engine == nil, "Registry": c.Registry == nil, "Droplets": c.Droplets == nil,
+		"Stacks": c.Stacks == nil, "Logs": c.Logs == nil, "DB": c.DB == nil, "Logger": c.Logger == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("cannot make a supervisor without %s", name)
+		}
+	}
+	book, err := address.NewBook(c.DB, c.Subnet)
+	if err != nil {
+		return nil, err
+	}
+	policy := c.Policy.WithDefaults()
+	servers := runtime.NewServerStore(c.DB)
+	s := &Supervisor{
+		c:         c,
+		policy:    policy,
+		exits:     runtime.NewExitLog(c.DB, policy.CrashRecords),
+		addresses: book,
+		servers:   servers,
+		planner: plan.New(plan.Config{
+			Registry: c.Registry, Droplets: c.Droplets, Stacks: c.Stacks, Bindings: c.Bindings,
+			Servers: servers, Subnet: book.Subnet(), Cell: c.Cell, PublicURL: c.PublicURL,
+		}),
+		changed:   newGUIDSet(),
+		settled:   make(chan struct{}),
+		slotSet:   slotSet{slots: map[runtime.SlotID]*Slot{}},
+		counters:  counters{stats: runtime.Stats{Crashes: map[runtime.Cause]uint64{}, Restarts: map[runtime.Cause]uint64{}, Checks: map[runtime.Outcome]uint64{}}},
+		unadopted: unadoptedSet{byID: map[runtime.InstanceID]runtime.Unadopted{}},
+	}
+	s.deployments = &deployments{
+		registry: c.Registry, exits: s.exits, policy: policy, log: c.Logger, slots: s.of, sync: s.Sync,
+		states: map[string]app.DeploymentState{},
+	}
+	s.tasks = newTaskRunner(s)
+	return s, nil
+}
+
+// Run takes over what an earlier daemon left, then runs the desired state,
+// until ctx ends. Then it lets go: the instances stay for the next daemon. It
+// returns an error only when it could not begin.
+func (s *Supervisor) Run(ctx context.Context) error {
+	defer s.running.Wait()
+	containers, err := s.adopt(ctx)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := s.settle(ctx, containers); err != nil {
+		return err
+	}
+	if containers, err = s.resumeTasks(ctx, containers); err != nil {
+		return err
+	}
+	s.takeOver(ctx, containers)
+	close(s.settled)
+	if err := s.syncAll(); err != nil {
+		return err
+	}
+	s.running.Go(func() { s.retryUnadopted(ctx) })
+	if s.c.Ready != nil {
+		s.c.Ready()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.changed.wake:
+			for _, process := range s.changed.take() {
+				s.reconcile(ctx, process)
+			}
+		}
+	}
+}
+
+// Sync brings the process to its desired state, soon. It never waits, and may be called
+// with any guid at any time.
+func (s *Supervisor) Sync(process string) {
+	s.changed.add(process)
+}
+
+// Settled is closed when what an earlier daemon left is taken over: before, nobody
+// can tell from Instances that something is gone.
+func (s *Supervisor) Settled() <-chan struct{} { return s.settled }
+
+// Restart replaces all instances of the process by new ones and forgets their
+// crashes. The instances of a process whose version is no longer kept are
+// replaced without it, see app.Process.Keeps.
+func (s *Supervisor) Restart(process string) {
+	for _, sl := range s.of(process) {
+		sl.Restart()
+	}
+}
+
+// Instances is a copy of what is known about the slots of a process, by generation
+// and index. The guid may be that of one generation, see app.GenerationGUID.
+func (s *Supervisor) Instances(process string) []runtime.Status {
+	var out []runtime.Status
+	for _, sl := range s.of(process) {
+		out = append(out, sl.Status())
+	}
+	return out
+}
+
+// Apps are the guids of the apps that have a slot, also one that is on its way
+// out, or a task, and of all servers.
+func (s *Supervisor) Apps() map[string]bool {
+	out := map[string]bool{}
+	vs, err := s.Servers()
+	if err != nil { // those that run are among the slots
+		s.c.Logger.Error("cannot tell which servers there are", "err", err)
+	}
+	for _, v := range vs {
+		out[v.GUID] = true
+	}
+	s.tasks.apps(out)
+	for _, sl := range s.all() {
+		out[sl.Status().App] = true
+	}
+	return out
+}
+
+// Exits gives the exit records, for those who read them.
+func (s *Supervisor) Exits() *runtime.ExitLog { return s.exits }
+
+// adopt asks the engine for what is there, for as long as it takes to answer.
+func (s *Supervisor) adopt(ctx context.Context) ([]runtime.Container, error) {
+	for n := 1; ; n++ {
+		containers, err := s.c.Engine.Adopt(ctx)
+		if some := (*runtime.AdoptError)(nil); errors.As(err, &some) {
+			s.setAside(some.Left)
+			return containers, nil
+		}
+		switch {
+		case err == nil:
+			return containers, nil
+		case ctx.Err() != nil:
+			return nil, nil
+		case !errors.Is(err, runtime.ErrUnavailable):
+			return nil, fmt.Errorf("cannot adopt instances: %w", err)
+		}
+		s.c.Logger.Warn("cannot adopt instances, trying again", "err", err)
+		if !wait(ctx, s.policy.retry(n)) {
+			return nil, nil
+		}
+	}
+}
+
+// settle clears away what belongs to none of the tasks. It must be done before
+// any slot begins: a sweep would take a new instance for a stray one.
+func (s *Supervisor) settle(ctx context.Context, containers []runtime.Container) error {
+	keep := make(map[runtime.InstanceID]bool, len(containers))
+	addresses := make(map[runtime.InstanceID]netip.Addr, len(containers))
+	for _, c := range containers {
+		spec := c.Spec()
+		keep[spec.Instance] = true
+		addresses[spec.Instance] = spec.Address.Addr()
+	}
+	for _, u := range s.unadopted.all() {
+		keep[u.Instance], addresses[u.Instance] = true, u.Address
+	}
+	if err := s.c.Engine.Sweep(ctx, keep); err != nil && ctx.Err() == nil {
+		// What could not be removed is in nobody's way: the next start tries again.
+		s.c.Logger.Error("cannot sweep", "err", err)
+	}
+	return s.addresses.Settle(addresses)
+}
+
+// takeOver gives every container to a slot: the newest of each slot to the one that
+// keeps it alive, older ones to slots that only end them.
+func (s *Supervisor) takeOver(ctx context.Context, containers []runtime.Container) {
+	sorted := slices.Clone(containers)
+	slices.SortStableFunc(sorted, func(a, b runtime.Container) int { return b.Spec().StartedAt.Compare(a.Spec().StartedAt) })
+	for _, c := range sorted {
+		spec := c.Spec()
+		sl := newSlot(s, spec.Slot, c)
+		s.c.Logger.Info("instance adopted", "app", spec.App, "process", spec.Slot.Process, "instance", spec.Instance)
+		if !s.enter(sl, &s.unadopted) {
+			s.c.Logger.Warn("slot has a newer instance, this one is ended", "process", spec.Slot.Process,
+				"index", spec.Slot.Index, "instance", spec.Instance)
+			sl.stray = true
+			sl.Stop()
+		}
+		if w, err := s.wanted(spec.Slot.Process); err == nil && !w.has(spec.Slot) {
+			sl.Stop()
+		}
+		s.begin(ctx, sl)
+	}
+}
+
+// syncAll marks every process that is desired, or that left records behind.
+func (s *Supervisor) syncAll() error {
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return fmt.Errorf("cannot read the apps: %w", err)
+	}
+	for _, a := range apps {
+		ps, err := s.c.Registry.Processes(a.GUID)
+		if err != nil {
+			return fmt.Errorf("cannot read the processes of %s: %w", a.Name, err)
+		}
+		for _, p := range ps {
+			s.Sync(p.GUID)
+		}
+	}
+	servers, err := s.Servers()
+	if err != nil {
+		return err
+	}
+	for _, v := range servers {
+		s.Sync(v.GUID)
+	}
+	gone, err := s.exits.Processes()
+	if err != nil {
+		return err
+	}
+	for _, process := range gone {
+		s.Sync(process)
+	}
+	for _, files := range s.AllCrashed() {
+		s.Sync(files.Slot.Process)
+	}
+	return nil
+}
+
+// wantedSlots is how many slots a process should have.
+type wantedSlots struct {
+	process    string
+	known      bool        // the process exists
+	counts     map[int]int // by generation
+	desired    app.Process // zero for a server
+	deployment *app.Deployment
+}
+
+func (w wantedSlots) has(id runtime.SlotID) bool {
+	return id.Process == w.process && id.Index < w.counts[id.Generation]
+}
+
+// some tells whether anything is to run.
+func (w wantedSlots) some() bool {
+	for _, n := range w.counts {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted reads how many slots the process should have: none when it does not
+// exist or its app is stopped.
+func (s *Supervisor) wanted(process string) (wantedSlots, error) {
+	w := wantedSlots{process: process}
+	found, err := s.c.Registry.Wanted(process)
+	if errors.Is(err, app.ErrNotFound) {
+		return w.ofServer(s.servers)
+	}
+	if err != nil {
+		return w, fmt.Errorf("cannot read process %s: %w", process, err)
+	}
+	w.known, w.counts, w.desired, w.deployment = true, found.Counts, found.Process, found.Deployment
+	return w, nil
+}
+
+// reconcile begins the slots that are missing and stops those that are too many.
+func (s *Supervisor) reconcile(ctx context.Context, process string) {
+	w, err := s.wanted(process)
+	if err != nil {
+		s.c.Logger.Error("cannot sync process, trying again", "process", process, "err", err)
+		time.AfterFunc(s.policy.FirstRetry, func() { s.Sync(process) })
+		return
+	}
+	have := s.of(process)
+	for _, sl := range have {
+		switch {
+		case w.has(sl.id):
+			sl.Nudge()
+		case w.some():
+			sl.Retire()
+		default:
+			sl.Stop()
+		}
+	}
+	for generation, n := range w.counts {
+		for i := range n {
+			sl := newSlot(s, runtime.SlotID{Process: process, Generation: generation, Index: i}, nil)
+			if s.enter(sl, &s.unadopted) {
+				s.begin(ctx, sl)
+			}
+		}
+	}
+	s.deployments.advance(w)
+	if !w.known && len(have) == 0 {
+		if err := s.exits.Remove(process); err != nil {
+			s.c.Logger.Error("cannot remove exit records", "process", process, "err", err)
+		}
+		s.dropCrashed(ctx, process)
+		if s.c.Gone != nil {
+			s.c.Gone(process)
+		}
+	}
+}
+
+// begin runs the slot until it is down, or ctx ends.
+func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
+	s.running.Go(func() {
+		sl.Run(ctx)
+		if ctx.Err() != nil {
+			return // what it last knew stays to be seen
+		}
+		s.leave(sl)
+		s.Sync(sl.id.Process)
+	})
+}
+
+// counters count what happens in a Supervisor.
+type counters struct {
+	mu    sync.Mutex
+	stats runtime.Stats // guarded by mu
+}
+
+// Stats is a copy of the counts.
+func (c *counters) Stats() runtime.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.stats
+	st.Crashes, st.Restarts, st.Checks = maps.Clone(st.Crashes), maps.Clone(st.Restarts), maps.Clone(st.Checks)
+	return st
+}
+
+func (c *counters) count(add func(st *runtime.Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	add(&c.stats)
+}

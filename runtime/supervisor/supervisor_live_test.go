@@ -1,0 +1,94 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// A signal reaches the one that is named, in the instance that is named.
+func TestSignalReachesTheNamed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		if err := w.sup.Signal(t.Context(), p, 0, "nobody", syscall.SIGKILL); !errors.Is(err, runtime.ErrNoInstance) {
+			t.Errorf("signal to an unknown sidecar: %v, want ErrNoInstance", err)
+		}
+		if err := w.sup.Signal(t.Context(), p, 7, "", syscall.SIGKILL); !errors.Is(err, runtime.ErrNoInstance) {
+			t.Errorf("signal to an unknown instance: %v, want ErrNoInstance", err)
+		}
+		w.wantRecords(p, 0)
+		w.must(w.sup.Signal(t.Context(), p, 0, "config server a", syscall.SIGKILL))
+		w.pass(time.Second)
+		if r := w.record(p); r.First.Exec != sideA || r.First.Code != 137 {
+			t.Errorf("first = %+v, want the sidecar with 137", r.First)
+		}
+	})
+}
+
+// One instance is replaced, the other stays.
+func TestRestartInstance(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		before := w.status(p).Instance
+		w.must(w.sup.RestartInstance(p, 0))
+		w.pass(time.Minute)
+		if after := w.wantState(p, runtime.Running).Instance; after == before {
+			t.Error("the instance is the same")
+		}
+		w.wantRecords(p, 0)
+		if err := w.sup.RestartInstance(p, 3); !errors.Is(err, runtime.ErrNoInstance) {
+			t.Errorf("restart of an unknown instance: %v, want ErrNoInstance", err)
+		}
+	})
+}
+
+// A shutdown ends everything and changes no desired state.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.must(w.sup.Shutdown(context.Background()))
+		w.wantNothing()
+		w.sup.Sync(p)
+		w.pass(time.Minute)
+		w.wantStarts(1)
+		w.wantRecords(p, 0)
+		w.leave()
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+	})
+}
+
+// CPU is the rate since the last question; what is gone takes nothing.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.pass(10 * time.Second)
+		w.fake.Last().Take(runtime.Consumption{CPU: 5 * time.Second, Memory: 7, Disk: 9, Parts: []runtime.PartUsage{{Memory: 3}, {Sidecar: "agent", Memory: 4}}})
+		u, ok := w.sup.Usage(t.Context(), p, 0)
+		if !ok || u.CPU < 0.4 || u.CPU > 0.5 || u.Memory != 7 || u.Disk != 9 || len(u.Parts) != 2 || u.Parts[1].Sidecar != "agent" {
+			t.Errorf("usage = %+v, %v, want half a core", u, ok)
+		}
+		w.pass(10 * time.Second)
+		w.fake.Last().Take(runtime.Consumption{CPU: 15 * time.Second})
+		if u, _ := w.sup.Usage(t.Context(), p, 0); u.CPU != 1 {
+			t.Errorf("usage = %+v, want one core", u)
+		}
+		w.fake.Last().End(main, 1)
+		if _, ok := w.sup.Usage(t.Context(), p, 1); ok {
+			t.Error("an instance that is not there takes something")
+		}
+	})
+}

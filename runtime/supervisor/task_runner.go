@@ -1,0 +1,155 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// measureTasks is how often the writable layer of a task is measured.
+const measureTasks = 5 * time.Second
+
+// taskRunner runs the one-off tasks of apps, each once, in a container of its own:
+//
+//	PENDING ── container started ──▶ RUNNING ── main ended ──▶ last lines, result kept, container removed
+//	   └──────────── CANCELING ◀────────┘  SIGTERM, SIGKILL ──▶ the same
+//
+// The record in the registry is the desired state and the result; one goroutine owns a
+// run. Like an instance, a task outlives its daemon: the next one takes it over.
+type taskRunner struct {
+	sup     *Supervisor
+	changed guidSet // tasks to be looked at
+
+	mu           sync.Mutex // guards the fields below
+	runs         map[string]*taskRun
+	shuttingDown bool // no task begins any more
+}
+
+func newTaskRunner(s *Supervisor) *taskRunner {
+	return &taskRunner{sup: s, changed: newGUIDSet(), runs: map[string]*taskRun{}}
+}
+
+// SyncTask brings a task to its desired state, soon: it begins, or ends. It never
+// waits, and may be called with any guid at any time.
+func (s *Supervisor) SyncTask(guid string) {
+	s.tasks.changed.add(guid)
+}
+
+// resumeTasks begins with the tasks among what an earlier daemon left, and with
+// those that are desired. It returns the containers that are not of tasks.
+func (s *Supervisor) resumeTasks(ctx context.Context, found []runtime.Container) ([]runtime.Container, error) {
+	var others []runtime.Container
+	for _, c := range found {
+		spec := c.Spec()
+		if spec.Kind != runtime.KindTask {
+			others = append(others, c)
+			continue
+		}
+		s.c.Logger.Info("task adopted", "app", spec.App, "task", spec.Task, "instance", spec.Instance)
+		s.tasks.begin(ctx, newTaskRun(s.tasks, spec.Task, c))
+	}
+	active, err := s.c.Registry.ActiveTasks()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range active {
+		s.SyncTask(t.GUID)
+	}
+	s.running.Go(func() { s.tasks.run(ctx) })
+	return others, nil
+}
+
+// run looks at what changed until ctx ends. What runs stays for the next daemon.
+func (k *taskRunner) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.changed.wake:
+			for _, guid := range k.changed.take() {
+				k.sync(ctx, guid)
+			}
+		}
+	}
+}
+
+// sync begins a task that has no run yet, and ends the run of one that is
+// canceled or gone.
+func (k *taskRunner) sync(ctx context.Context, guid string) {
+	t, err := k.sup.c.Registry.Task(guid)
+	gone := errors.Is(err, app.ErrNotFound)
+	if err != nil && !gone {
+		k.sup.c.Logger.Error("cannot read task, trying again", "task", guid, "err", err)
+		time.AfterFunc(k.sup.policy.FirstRetry, func() { k.sup.SyncTask(guid) })
+		return
+	}
+	if r := k.of(guid); r != nil {
+		if gone || t.State == app.TaskCanceling {
+			r.Stop()
+		}
+		return
+	}
+	if !gone && !t.State.Ended() && !k.sup.unadopted.holdsTask(guid) {
+		k.begin(ctx, newTaskRun(k, guid, nil))
+	}
+}
+
+func (k *taskRunner) of(guid string) *taskRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.runs[guid]
+}
+
+// begin runs r until it is over, or ctx ends.
+func (k *taskRunner) begin(ctx context.Context, r *taskRun) {
+	k.mu.Lock()
+	if k.shuttingDown && r.container == nil {
+		k.mu.Unlock()
+		return
+	}
+	k.runs[r.guid] = r
+	k.mu.Unlock()
+	k.sup.running.Go(func() {
+		r.run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		k.mu.Lock()
+		delete(k.runs, r.guid)
+		k.mu.Unlock()
+		if k.sup.c.Gone != nil {
+			k.sup.c.Gone(r.guid) // the last that was left of a deleted app may have gone
+		}
+		k.sup.SyncTask(r.guid)
+	})
+}
+
+// apps adds the apps whose tasks run.
+func (k *taskRunner) apps(to map[string]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.runs {
+		to[r.appGUID()] = true
+	}
+}
+
+// end ends all runs and lets none begin any more.
+func (k *taskRunner) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.shuttingDown = true
+	for _, r := range k.runs {
+		r.Stop()
+	}
+}
+
+// left is how many runs are not over.
+func (k *taskRunner) left() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.runs)
+}
