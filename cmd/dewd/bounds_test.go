@@ -33,12 +33,12 @@ type exception struct {
 var exceptions = map[string]exception{
 	"api/v3": {bounds{files: 43}, "one small file for the JSON of each resource"},
 
-	"auth":     {bounds{lines: 4860}, "the OAuth server uses unexported parts of users, clients and tokens"},
+	"auth":     {bounds{lines: 4900}, "the OAuth server uses unexported parts of users, clients and tokens"},
 	"registry": {bounds{lines: 4960}, "the subjects share their writes in one transaction"},
 
 	"droplet": {bounds{lines: 4250}, "staging uses unexported parts of packages, buildpacks and droplets"},
 
-	"logstream":     {bounds{lines: 4880}, "readers and the writer share the unexported format of segments"},
+	"logstream":     {bounds{lines: 4900}, "readers and the writer share the unexported format of segments"},
 	"logstream.Log": {bounds{methods: 63}, "reading, writing, retention and recovery share one lock over one list of segments"},
 
 	"runtime/supervisor.Slot": {bounds{methods: 45}, "the steps of one loop; its orders, view, checks and log are types of their own"},
