@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
@@ -104,7 +103,6 @@ type worker struct {
 var (
 	_ services.Broker          = (*Broker)(nil)
 	_ services.InstanceFetcher = (*Broker)(nil)
-	_ Host                     = (*supervisor.Supervisor)(nil)
 )
 
 // errSuperseded cancels an operation because the desired state changed.
