@@ -70,17 +70,31 @@ func helpCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{help}
 }
 
-// noSuchCommand is the error for an unknown command. It suggests the nearest name.
+// noSuchCommand is the error for an unknown command. It suggests the nearest name, but
+// never a command that deletes or stops something.
 func noSuchCommand(a *cli.App, asked string) error {
 	var names []string
 	for _, cmd := range a.VisibleCommands() {
-		names = append(names, cmd.Names()...)
+		if !isDestructive(cmd.Name) {
+			names = append(names, cmd.Names()...)
+		}
 	}
 	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no command %q", asked), Advice: "dew lists the everyday commands, dew help lists all"}
 	if near := command.Nearest(asked, names); near != "" {
 		f.Err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
 	}
 	return f
+}
+
+// isDestructive reports whether a command deletes data or stops something. A user who
+// mistypes another command must not be led to it.
+func isDestructive(name string) bool {
+	for _, prefix := range []string{"delete", "purge", "unbind", "unset", "unshare", "unmap", "disable", "cleanup"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"shutdown", "kill", "stop", "terminate-task", "cancel-deployment", "service-restore", "rollback"}, name)
 }
 
 // globalUsageError is an error in the flags before the command.

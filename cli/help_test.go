@@ -77,6 +77,11 @@ func TestEveryday(t *testing.T) {
 	}
 	runDew(t.Context(), "help", "--generate-bash-completion").must(t, 0, "restart-app-instance\n")
 	runDew(t.Context(), "help", "psuh").must(t, 2, `there is no command "psuh": did you mean "push"?`, "dew help lists all")
+	for _, typo := range []string{"delet", "shutdwn", "kil", "purge-service-instanc"} {
+		if r := runDew(t.Context(), typo); r.status != 2 || strings.Contains(r.talk+r.err.Error(), "did you mean") {
+			t.Errorf("%s: status %d, %v; a destructive command must not be suggested", typo, r.status, r.err)
+		}
+	}
 }
 
 // What is wrong with a command line comes with the usage line of the command.

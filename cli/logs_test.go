@@ -98,6 +98,7 @@ func TestLogsRawNoPlatform(t *testing.T) {
 // What asks for stored lines ends; everything else follows, and -f always.
 func TestLogsEnd(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
+	d.sidecars = []v3.Sidecar{{Name: "x"}}
 	for args, follows := range map[string]bool{
 		"":                        true,
 		"-n 5":                    true,
@@ -160,6 +161,7 @@ func TestLogsGrep(t *testing.T) {
 // Every flag says what it means to the daemon.
 func TestLogsQuery(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
+	d.sidecars = []v3.Sidecar{{Name: "agent"}}
 	d.dew("logs", "shop", "--recent", "--process", "worker", "--sidecar", "agent", "--instance", "0", "--stream", "err",
 		"--since", "2026-01-02T03:04:05Z", "--until", "2026-01-02T03:04:06.5Z", "--since-last-start").must(t, 0)
 	want := url.Values{
@@ -206,4 +208,16 @@ func TestLogsNoCrash(t *testing.T) {
 	d = newDaemon(t)
 	d.withOther("shop")
 	d.dew("logs", "shop", "--crash", "1").must(t, 0, "Crash 1 of shop has no lines")
+}
+
+// The logs of a sidecar that the app does not have are an error that names the sidecars,
+// unless the log still has lines of it.
+func TestLogsOfUnknownSidecar(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("logs", "shop", "--recent", "--sidecar", "nope").must(t, 1, "app shop has no sidecars")
+	d.sidecars = []v3.Sidecar{{Name: "config-server"}, {Name: "agent"}}
+	d.dew("logs", "shop", "--recent", "--sidecar", "nope").must(t, 1, `app shop has no sidecar "nope"; its sidecars: "config-server", "agent"`)
+	d.dew("logs", "shop", "--recent", "--sidecar", "config-servr").must(t, 1, `did you mean "config-server"?`)
+	d.say("APP/PROC/WEB/SIDECAR/OLD", "0", "still here")
+	d.dew("logs", "shop", "--recent", "--sidecar", "old").must(t, 0, "still here")
 }

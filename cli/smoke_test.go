@@ -35,7 +35,7 @@ func TestSmokeMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "smoke.yml, line 1: chekcs: is not a key that is known here"},
+		{nil, "smoke.yml, line 1: chekcs: is not a known key: did you mean checks?"},
 		{[]string{"nowhere", "elsewhere"}, "cannot find what to test"},
 		{[]string{"--timeout", "-1s"}, "--timeout: -1s is less than 0"},
 		{[]string{"--bundle", "x", "--no-bundle"}, "--bundle and --no-bundle cannot be used together"},

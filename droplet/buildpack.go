@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/spelling"
 )
 
 // The built-in buildpacks, as manifests name them.
@@ -70,6 +71,7 @@ func builtInGUID(name string) string {
 type BuildpackError struct {
 	Name   string // without secrets
 	Reason string // empty: there is none of that name
+	Near   string // the name that Name may be a misspelling of
 }
 
 // The first words are the platform's: clients know them.
@@ -78,8 +80,12 @@ func (e *BuildpackError) Error() string {
 	if why == "" {
 		why = "there is no such buildpack"
 	}
-	return fmt.Sprintf("Buildpack must be an existing admin buildpack or a valid git URI. \"%s\" cannot be used, because %s here: "+
-		"leave it out, or use %s, which runs the files as they were pushed", e.Name, why, BinaryBuildpack)
+	hint := "."
+	if e.Near != "" {
+		hint = ": did you mean " + e.Near + "?"
+	}
+	return fmt.Sprintf("Buildpack must be an existing admin buildpack or a valid git URI. \"%s\" cannot be used, because %s here%s "+
+		"To let dew detect the buildpack, name none. To run the files as they are, use %s", e.Name, why, hint, BinaryBuildpack)
 }
 
 // CheckBuildpacks returns a *BuildpackError for the first name that can be none:
@@ -90,7 +96,11 @@ func CheckBuildpacks(used []string, names ...Buildpack) error {
 		if isCustom(name) || slices.ContainsFunc(names, func(b Buildpack) bool { return b.called(name) }) {
 			continue
 		}
-		return &BuildpackError{Name: WithoutSecret(name)}
+		known := make([]string, len(names))
+		for i, b := range names {
+			known[i] = b.Name
+		}
+		return &BuildpackError{Name: WithoutSecret(name), Near: spelling.Nearest(name, known)}
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ func TestBuildpacks(t *testing.T) {
 		}
 	}
 	for bad, why := range map[string]string{
+		"rubby_buildpack":               `there is no such buildpack here: did you mean ruby_buildpack?`,
 		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because there is no such buildpack here`,
 		"":                              `"" cannot be used`,
 		"ftp://me:secret@example.com/b": `"ftp://me:xxxxx@example.com/b" cannot be used`,

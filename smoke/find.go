@@ -151,7 +151,7 @@ func (f *Folder) readSpec(file string) error {
 		return &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot read what to check: %w", err)}
 	}
 	if f.Spec, err = Parse(file, text); err != nil {
-		return &Failure{Status: StatusUsage, Err: err, Todo: "docs/smoke.md tells what a " + File + " may say; dew smoke init writes a first one"}
+		return &Failure{Status: StatusUsage, Err: err, Todo: "docs/smoke.md lists the keys of " + File + "; dew smoke init writes an example"}
 	}
 	f.HasSpec = true
 	return nil

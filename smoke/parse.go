@@ -12,6 +12,7 @@ import (
 
 	"github.com/ohler55/ojg/jp"
 
+	"github.com/dewrun/dew/spelling"
 	"github.com/dewrun/dew/yamlfile"
 )
 
@@ -53,7 +54,11 @@ func (d *decoder) fields(key string, n *yamlfile.Node, keys []yamlfile.Key) {
 		return
 	}
 	n.ReadFields(below(key, ""), keys, func(path string, line int) {
-		d.fail(path, line, "is not a key that is known here: there are %s", names(keys))
+		hint := ""
+		if near := spelling.Nearest(path[strings.LastIndex(path, ".")+1:], yamlfile.Names(keys)); near != "" {
+			hint = ": did you mean " + near + "?"
+		}
+		d.fail(path, line, "is not a known key%s (the keys here are %s)", hint, names(keys))
 	})
 }
 

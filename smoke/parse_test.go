@@ -86,8 +86,8 @@ func TestParseNothing(t *testing.T) {
 // Every mistake is reported with file, line and key, and with the allowed values.
 func TestParseMistakes(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, needs, build,"},
-		{"checks:\n- http:\n    pathh: /", "f/smoke.yml, line 3: checks[0].http.pathh: is not a key"},
+		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a known key: did you mean checks? (the keys here are alone, needs, build,"},
+		{"checks:\n- http:\n    pathh: /", "f/smoke.yml, line 3: checks[0].http.pathh: is not a known key: did you mean path?"},
 		{"checks:\n- {name: x}", "line 2: checks[0]: checks nothing: it needs one of http, log, kill, ssh, mail, run"},
 		{"checks:\n- {run: x, ssh: y}", "checks[0]: has run and ssh at once"},
 		{"checks:\n- {http: GET /, exit: {}}", "checks[0].exit: goes with kill, ssh or run"},

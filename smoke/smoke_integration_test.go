@@ -526,7 +526,7 @@ func TestSmokeMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, needs, build,"},
+		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a known key: did you mean checks? (the keys here are alone, needs, build,"},
 		{[]string{"smoke", "nowhere"}, 2, "cannot find what to test"},
 		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force needs dew smoke init"},
 		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml is there already"},

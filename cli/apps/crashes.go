@@ -271,5 +271,6 @@ func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Cl
 	if len(names) == 0 {
 		return fmt.Errorf("process %s has no sidecars", p.Type)
 	}
-	return fmt.Errorf("process %s has no sidecar %q; its sidecars: %s", p.Type, name, strings.Join(names, ", "))
+	missing := fmt.Errorf("process %s has no sidecar %q; its sidecars: %s", p.Type, name, strings.Join(names, ", "))
+	return command.SuggestNearest(missing, name, sidecars, func(s v3.Sidecar) string { return s.Name })
 }

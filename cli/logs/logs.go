@@ -283,6 +283,9 @@ func (o options) apps(ctx context.Context, ask *client.Client) ([]v3.App, error)
 	var apps []v3.App
 	for _, name := range o.Names {
 		a, err := command.FindApp(ctx, ask, name)
+		if err == nil && o.Query.Sidecar != "" {
+			err = checkSidecar(ctx, a, o.Query.Sidecar, ask)
+		}
 		if err != nil {
 			return nil, err
 		}
