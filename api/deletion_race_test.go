@@ -59,7 +59,7 @@ func TestRefusedJob(t *testing.T) {
 	p := &platform.Platform{Explain: rest.ToError}
 	always := platform.UntilEmpty(func() error { return platform.ErrInhabited })
 	for err, want := range map[error]app.JobError{
-		always: {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "Apps and spaces are made faster than they can be deleted: try again when nobody does"},
+		always: {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "New apps or spaces keep appearing. Try again once nothing is being created"},
 		fmt.Errorf("db: %w", &services.Refused{Status: 409, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"}): {Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"},
 	} {
 		got := (*app.JobError)(nil)

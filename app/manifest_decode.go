@@ -103,7 +103,7 @@ func (d *decoder) manifest(root *yamlfile.Node) (m Manifest) {
 	for i, n := range apps.Items {
 		a := d.application(n, i)
 		if first, ok := names[a.Name]; ok && a.Name != "" {
-			d.fail("name", a.Line("name"), "is the name of the app in line %d too: every app is listed once", first)
+			d.fail("name", a.Line("name"), "is the name of the app in line %d as well: list every app once", first)
 		}
 		names[a.Name] = a.Line("name")
 		m.Applications = append(m.Applications, a)
@@ -287,7 +287,7 @@ func (d *decoder) processes(key string, v *yamlfile.Node) (out []ManifestProcess
 		var m ManifestProcess
 		d.mapping(at+".", n, append(d.processKeys(&m), yamlfile.Key{Name: "type", Read: func(k string, v *yamlfile.Node) { d.text(k, v, &m.Type) }}))
 		if first, ok := seen[name]; ok && name != "" {
-			d.fail(at+".type", n.Line, "is the type of the process in line %d too: every type is listed once", first)
+			d.fail(at+".type", n.Line, "is the type of the process in line %d as well: list every type once", first)
 		}
 		seen[name] = n.Line
 		out = append(out, m)

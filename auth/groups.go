@@ -137,7 +137,7 @@ func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
 		return nil
 	})
 	if errors.Is(err, errMember) {
-		return reply{}, &problem{status: http.StatusNotFound, code: "member_not_found", description: "The user is no member of the group, or everybody is"}
+		return reply{}, &problem{status: http.StatusNotFound, code: "member_not_found", description: "The user is not a member of the group, or all users are"}
 	}
 	return reply{body: groupMember{Value: u.GUID, Type: "USER", Origin: u.Origin}}, err
 }

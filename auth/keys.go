@@ -104,7 +104,7 @@ func readKey(path string) (key, error) {
 		return key{}, fmt.Errorf("cannot read key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return key{}, fmt.Errorf("cannot use key %s: others may read it: chmod 600 it, or remove it if somebody has", path)
+		return key{}, fmt.Errorf("cannot use key %s: other users can read it: run chmod 600 on it, or delete it if another user has read it", path)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {

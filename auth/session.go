@@ -137,7 +137,7 @@ func (s *tokens) sweep() error {
 func drop[T any](b *store.Bucket[T], keep func(v T) (key string, ok bool)) error {
 	all, err := b.All()
 	if err != nil {
-		return fmt.Errorf("cannot look for what is over: %w", err)
+		return fmt.Errorf("cannot find expired sessions: %w", err)
 	}
 	for _, v := range all {
 		key, ok := keep(v)

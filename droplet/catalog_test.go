@@ -241,7 +241,7 @@ func TestChooseFolder(t *testing.T) {
 	write(".git/config", "secret", 0o600)
 	for up := dir; up != "/"; up = filepath.Dir(up) {
 		if fi, err := os.Stat(up); err != nil || fi.Mode()&0o001 == 0 {
-			t.Skipf("not everybody may enter %s", up)
+			t.Skipf("not all users can enter %s", up)
 		}
 	}
 	first, err := c.choose([]string{dir}, stack.Stack{}, nil)
@@ -262,7 +262,7 @@ func TestChooseFolder(t *testing.T) {
 	}
 	write("bin/private", "x", 0o600)
 	var bad *BuildpackError
-	if _, err := c.choose([]string{dir}, stack.Stack{}, nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), "not everybody may read bin/private") {
+	if _, err := c.choose([]string{dir}, stack.Stack{}, nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), "not all users can read bin/private") {
 		t.Errorf("a private file: %v", err)
 	}
 	if _, err := c.choose([]string{"/nowhere/at/all"}, stack.Stack{}, nil); !errors.As(err, &bad) {

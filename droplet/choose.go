@@ -224,7 +224,7 @@ func packFolder(dir string, out io.Writer) error {
 			return err
 		}
 		if fi.Mode()&0o001 == 0 {
-			return fmt.Errorf("not everybody may enter %s (chmod o+x)", up)
+			return fmt.Errorf("not all users can enter %s (chmod o+x)", up)
 		}
 		if up == "/" {
 			break
@@ -265,7 +265,7 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	case fi.IsDir() && d.Name() == ".git":
 		return fs.SkipDir
 	case fi.IsDir() && fi.Mode()&0o005 != 0o005, fi.Mode().IsRegular() && fi.Mode()&0o004 == 0:
-		return fmt.Errorf("not everybody may read %s in it (chmod -R o+rX)", p)
+		return fmt.Errorf("not all users can read %s in it (chmod -R o+rX)", p)
 	case fi.IsDir():
 		h.Typeflag = tar.TypeDir
 		return f.tar.WriteHeader(h)

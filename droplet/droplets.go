@@ -110,7 +110,7 @@ func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(s.path(sha))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is not in %s: push or restage the app to make it anew", ErrNoImage, sha, s.dir)
+		return nil, fmt.Errorf("%w: %s is not in %s: push or restage the app to create it again", ErrNoImage, sha, s.dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open image: %w", err)

@@ -78,7 +78,7 @@ func (c *Crashes) Enabled(guid string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cannot read whether crashes of app %s are told: %w", guid, err)
+		return false, fmt.Errorf("cannot read whether to send mails about crashes of app %s: %w", guid, err)
 	}
 	return true, nil
 }

@@ -105,7 +105,7 @@ func checkRights(table map[string]right, answered []string) error {
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(table)) {
 		if !slices.Contains(answered, pattern) {
-			return fmt.Errorf("nobody answers %q, which has a right", pattern)
+			return fmt.Errorf("%q has a permission, but no handler", pattern)
 		}
 	}
 	return nil

@@ -173,7 +173,7 @@ func UntilEmpty(remove func() error) error {
 			return err
 		}
 	}
-	return Refuse("Apps and spaces are made faster than they can be deleted: try again when nobody does")
+	return Refuse("New apps or spaces keep appearing. Try again once nothing is being created")
 }
 
 // clearOrg removes the spaces of an org.

@@ -255,7 +255,7 @@ func (sb ServiceBindings) untilNone(ctx context.Context, begin func() ([]service
 			return err
 		}
 	}
-	return Refuse("Services are made and bound faster than they can be deleted: try again when nobody does")
+	return Refuse("New services or bindings keep appearing. Try again once nothing is being created")
 }
 
 func (sb ServiceBindings) awaitAll(ctx context.Context, os []services.Operation) error {

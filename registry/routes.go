@@ -210,7 +210,7 @@ func checkHost(ps *app.Violations, key, host string) {
 func checkPlace(ps *app.Violations, d app.Domain, rt app.Route) {
 	if !d.TCP() {
 		if rt.Port != 0 {
-			ps.Add("port", "must be left out in the domain %s, whose routes are told apart by name", d.Name)
+			ps.Add("port", "must be left out in the domain %s, whose routes have a host and no port", d.Name)
 		}
 		return
 	}

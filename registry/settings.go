@@ -30,7 +30,7 @@ var flags = []app.Flag{
 	{Name: app.FlagSpaceEnv, Enabled: true},
 	{Name: app.FlagSpaceBrokers, Enabled: true},
 	{Name: app.FlagTaskCreation, Enabled: true},
-	{Name: "unset_roles_by_username", Enabled: true, Fixed: "roles are taken away by their guid"},
+	{Name: "unset_roles_by_username", Enabled: true, Fixed: "delete a role by its guid"},
 	{Name: app.FlagUserOrgCreation},
 }
 

@@ -186,7 +186,7 @@ func checkTask(t app.Task) error {
 		ps.Add("log_rate_limit_in_bytes_per_second", "must be -1 to %d bytes, not %d", int64(app.MaxMB)<<20, *rate)
 	}
 	if t.User != "" && t.User != app.TaskUser {
-		ps.Add("user", "must be '%s', not '%s': nobody else runs tasks", app.TaskUser, yamlfile.Shorten(t.User))
+		ps.Add("user", "must be '%s', not '%s': tasks always run as this user", app.TaskUser, yamlfile.Shorten(t.User))
 	}
 	if t.Droplet == "" {
 		ps.Add("droplet_guid", "must name a droplet: the app has none")

@@ -138,7 +138,7 @@ func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
 			return res, context.Cause(req.Context())
 		}
 		if res.StatusCode == http.StatusSwitchingProtocols {
-			return nil, errors.New("the instance switches to a protocol that nobody asked for")
+			return nil, errors.New("the instance switches to a protocol that the client did not request")
 		}
 		trace := httptrace.ContextClientTrace(req.Context())
 		if trace == nil || trace.Got1xxResponse == nil {

@@ -66,7 +66,7 @@ func (r *Router) services() (map[string]boundService, error) {
 	for guid, service := range all {
 		u, err := url.Parse(service.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			r.log.Error("the URL of a route service cannot be used: its route answers nobody", "route", guid)
+			r.log.Error("the URL of a route service cannot be used: its route has no running app", "route", guid)
 			u = nil
 		}
 		out[guid] = boundService{u, service.Restricted}

@@ -88,7 +88,7 @@ func findBelow(root string) ([]Folder, error) {
 		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot look through %s: %w", root, err)}
 	}
 	if len(all) == 0 {
-		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("there is no %s below %s, but for those that are to be alone", File, root), Todo: "dew smoke init DIR writes a first one"}
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("no %s found under %s (folders marked alone are skipped)", File, root), Todo: "To write one: dew smoke init DIR"}
 	}
 	return all, nil
 }

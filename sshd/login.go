@@ -165,7 +165,7 @@ func (s *Server) stillAllowed(g grant) error {
 		return errNobody
 	}
 	if err != nil {
-		s.log.Warn("cannot tell whether somebody may stay", "app", g.app.GUID, "err", err)
+		s.log.Warn("cannot check whether the user still has access", "app", g.app.GUID, "err", err)
 		return nil // the next check repeats it
 	}
 	return s.c.Allow(g.who, a)

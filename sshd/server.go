@@ -140,7 +140,7 @@ func New(c Config) (*Server, error) {
 		"Allow": c.Allow == nil, "Append": c.Append == nil, "Logger": c.Logger == nil,
 	} {
 		if missing {
-			return nil, fmt.Errorf("cannot make the ssh door without %s", name)
+			return nil, fmt.Errorf("cannot create the SSH server without %s", name)
 		}
 	}
 	signer, err := hostKey(c.HostKey)

@@ -237,7 +237,7 @@ func (w *world) session(c *ssh.Client) *ssh.Session {
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	if testkit.Until(testkit.True(ok)) != nil {
-		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, &w.said)
+		w.t.Fatalf("the condition was not met in time: %s\nthe server said:\n%s", what, &w.said)
 	}
 }
 

@@ -27,7 +27,7 @@ const firstPause, lastPause = time.Millisecond, 20 * time.Millisecond
 func Eventually(t testing.TB, what string, ok func() error) {
 	t.Helper()
 	if err := Until(ok); err != nil {
-		t.Fatalf("waited in vain: %s: %v", what, err)
+		t.Fatalf("the condition was not met in time: %s: %v", what, err)
 	}
 }
 
@@ -85,7 +85,7 @@ func Closed[T any](t testing.TB, what string, done <-chan T) {
 	select {
 	case <-done:
 	case <-time.After(Patience):
-		t.Fatalf("waited in vain: %s", what)
+		t.Fatalf("the condition was not met in time: %s", what)
 	}
 }
 

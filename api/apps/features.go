@@ -139,7 +139,7 @@ func presentSSH(a app.App) v3.AppFeature {
 // What it opens is decided there.
 func (h featureHandlers) createSSHCode(r *http.Request) (any, error) {
 	if h.SSH == nil {
-		return nil, rest.Unprocessable("this daemon has no ssh door: start it with --ssh ADDRESS")
+		return nil, rest.Unprocessable("this daemon has no SSH server: start it with --ssh ADDRESS")
 	}
 	code, err := h.Platform.Auth.Code(access.Principal(r.Context()))
 	if err != nil {
@@ -178,6 +178,6 @@ func (h *Handlers) RecordSSH(who auth.Principal, a app.App, index int, refused e
 		return w.Record(kind, a, map[string]any{"index": index})
 	})
 	if err != nil {
-		h.Platform.Log.Error("cannot record who came to the ssh door", "kind", kind, "app", a.GUID, "err", err)
+		h.Platform.Log.Error("cannot record an SSH login", "kind", kind, "app", a.GUID, "err", err)
 	}
 }

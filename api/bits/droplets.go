@@ -362,7 +362,7 @@ func (h dropletHandlers) setCurrentDroplet(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if body.Data == nil {
-		return nil, rest.Unprocessable("data must name a droplet: a current droplet cannot be taken away")
+		return nil, rest.Unprocessable("data must name a droplet: the current droplet can be replaced, but not removed")
 	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
 	a, err := h.Present.ChangeApp(r, "audit.app.droplet.mapped", request, func(w platform.Tx, a *app.App) error {

@@ -129,7 +129,7 @@ func DescribeAll(rows []Endpoint, choices map[string][]string) Object {
 		"schemas":   schemas,
 		"responses": Object{"Errors": Object{"description": "What is wrong, and whose fault it is.", "content": failed}},
 		"securitySchemes": Object{"token": Object{
-			"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of the UAA at /uaa. Nobody needs one at the socket of the daemon.",
+			"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of the UAA at /uaa. The socket of the daemon needs none.",
 		}},
 	}}
 }

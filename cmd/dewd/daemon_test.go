@@ -362,7 +362,7 @@ func (c *cell) eventually(what string, ok func() error) {
 		if c.cmd != nil {
 			c.kill(syscall.SIGQUIT) // it prints its goroutines
 		}
-		c.t.Fatalf("waited in vain: %s: %v\ndewd said:\n%s", what, err, c.said)
+		c.t.Fatalf("the condition was not met in time: %s: %v\ndewd said:\n%s", what, err, c.said)
 	}
 }
 

@@ -84,7 +84,7 @@ func (a *alone) settings() []setting {
 		{name: "SMTP_CRAMMD5_SECRET", flags: []string{"smtp-password-file"}, usage: "the secret of cram-md5", set: a.setCRAMSecret},
 		{name: "PORT", flags: []string{"listen"}, usage: "port of the service, at all addresses of the machine", set: a.setPort},
 		{name: "CORS_ORIGIN", otherwise: "*", usage: "which pages may read preferences", set: to(&a.CORSOrigin)},
-		{name: "DEFAULT_UAA_SCOPES", usage: "scopes that every user has, with commas: nobody can send to one of them", set: a.setScopes},
+		{name: "DEFAULT_UAA_SCOPES", usage: "scopes that every user has, separated by commas: dewd refuses notifications to them", set: a.setScopes},
 	}
 }
 
@@ -256,7 +256,7 @@ func (a *alone) help() string {
 	var b strings.Builder
 	b.WriteString("The service takes users, roles and tokens from a platform elsewhere and keeps its own state below --root.\n" +
 		"GET /healthz tells whether it works. It runs until SIGTERM or SIGINT; mails that wait are sent by the next one.\n" +
-		"These variables of the environment say the rest; a flag that says the same wins, and who gives --smtp gives the other --smtp flags, too.\n")
+		"These environment variables set the rest. A flag overrides its variable, and with --smtp only the --smtp flags count.\n")
 	for _, s := range a.settings() {
 		fmt.Fprintf(&b, "\n   %-25s %s", s.name, s.usage)
 		switch {

@@ -180,7 +180,7 @@ func (s *Stacks) Remove(guid string) error {
 }
 
 // errAbandoned cancels the making of a stack that nobody needs any more.
-var errAbandoned = errors.New("nobody needs the stack any more")
+var errAbandoned = errors.New("the stack is no longer needed")
 
 // underWayStack is a stack that is being made.
 type underWayStack struct {

@@ -88,7 +88,7 @@ func (s *Stacks) ofImage(digest string) (Stack, error) {
 	}
 	k, err := s.images.Get(digest)
 	if errors.Is(err, store.ErrNotFound) {
-		return Stack{}, fmt.Errorf("%w: image %.12s is gone: push or restage the app to fetch it anew", ErrNoImage, digest)
+		return Stack{}, fmt.Errorf("%w: image %.12s is gone: push or restage the app to fetch it again", ErrNoImage, digest)
 	}
 	if err != nil {
 		return Stack{}, fmt.Errorf("cannot read image %.12s: %w", digest, err)

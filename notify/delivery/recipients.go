@@ -11,7 +11,7 @@ var (
 	ErrNoUser  = errors.New("no such user")
 	ErrNoSpace = errors.New("no such space")
 	ErrNoOrg   = errors.New("no such organization")
-	ErrNoScope = errors.New("nobody knows this scope")
+	ErrNoScope = errors.New("there is no such scope")
 	// ErrPlatform is returned if the platform could not return a space or an
 	// organization. All other failures are plain errors.
 	ErrPlatform = errors.New("the platform does not answer as it should")

@@ -151,7 +151,7 @@ func (c Config) options(host string) (opts []gomail.Option, err error) {
 		return opts, nil
 	case AuthPlain:
 		if c.TLS == TLSNone && !loopback(host) {
-			return nil, errors.New("cannot send mails: plain authentication without TLS would show the password to everybody on the way (use starttls, tls or cram-md5)")
+			return nil, errors.New("cannot send mails: plain authentication without TLS would send the password unencrypted (use starttls, tls or cram-md5)")
 		}
 		opts = append(opts, gomail.WithSMTPAuth(gomail.SMTPAuthPlain))
 	case AuthCRAMMD5:

@@ -157,7 +157,7 @@ func receive[T any](ctx context.Context, b *testing.B, from <-chan T) T {
 	case v := <-from:
 		return v
 	case <-ctx.Done():
-		b.Fatal("waited in vain for the end of a process")
+		b.Fatal("the condition was not met in time for the end of a process")
 		panic("unreachable")
 	}
 }
@@ -172,6 +172,6 @@ func (c *crasher) next(ctx context.Context, b *testing.B) time.Time {
 			}
 		}
 	}
-	b.Fatal("waited in vain for the next instance")
+	b.Fatal("the condition was not met in time for the next instance")
 	return time.Time{}
 }

@@ -51,7 +51,7 @@ func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, erro
 	}
 	servers := nameservers(string(b))
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("the instance knows no %s, and no server to ask", host)
+		return nil, fmt.Errorf("the instance cannot resolve %s, and has no DNS server", host)
 	}
 	var tried atomic.Uint32 // both kinds of addresses are asked for at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

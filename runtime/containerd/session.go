@@ -147,7 +147,7 @@ func (s *session) connected(ctx context.Context) error {
 	}
 	rest, _ := io.ReadAll(io.LimitReader(s.err, 1<<10)) // as much of the reason as there is
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("nobody answers at the socket: %w", err)
+		return fmt.Errorf("no program listens on the socket: %w", err)
 	}
 	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(first)+string(rest)), "dew-init: "))
 }

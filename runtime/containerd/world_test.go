@@ -501,7 +501,7 @@ func (w *world) eventually(what string, ok func() error) {
 		if time.Now().After(deadline) {
 			w.warned.mu.Lock()
 			defer w.warned.mu.Unlock()
-			w.t.Fatalf("waited in vain: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
+			w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -280,7 +280,7 @@ func (s *suite) signalReachesOnlyTheNamed() {
 
 func (s *suite) signalMayBeIgnored() {
 	if s.ground.Lines == nil {
-		s.Skip("without a log nobody knows when the trap is set")
+		s.Skip("without a log the test cannot see when the trap is set")
 	}
 	spec := s.spec("trap '' TERM; echo ready; sleep 1000")
 	container := s.start(spec)

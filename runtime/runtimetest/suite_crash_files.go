@@ -140,7 +140,7 @@ func (s *suite) settles(ok func() bool) {
 	for !ok() {
 		select {
 		case <-s.ctx.Done():
-			s.Fatal("waited in vain")
+			s.Fatal("the condition was not met in time")
 		case <-time.After(time.Millisecond):
 		}
 	}

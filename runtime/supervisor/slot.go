@@ -79,7 +79,7 @@ func (s *Slot) Run(ctx context.Context) {
 func (s *Slot) run(ctx context.Context) (done bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.Error("slot panicked, it is begun again", "panic", v, "stack", string(stackOf(v)))
+			s.log.Error("slot panicked, restarting it", "panic", v, "stack", string(stackOf(v)))
 			// Not a move: where it was when it broke is no place to go on from.
 			s.change(func(st *runtime.Status) {
 				st.State, st.Since, st.Ready, st.Details = runtime.Down, time.Now(), false, "internal error, see the log of the daemon"

@@ -21,7 +21,7 @@ import (
 const (
 	taskCancelled = "task was cancelled"
 	taskShutDown  = "its daemon was shut down together with the apps"
-	taskLost      = "its container is gone, and nobody saw how it ended: the machine, or its container service, was restarted"
+	taskLost      = "its container is gone, and its exit status is unknown: the machine or containerd was restarted"
 	taskPanicked  = "internal error, see the log of the daemon"
 )
 

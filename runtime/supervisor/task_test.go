@@ -231,7 +231,7 @@ func TestTaskOutlivesDaemon(t *testing.T) {
 		"cancelling": {func(w *world, task app.Task) { w.sup = nil; w.cancelTask(task.GUID) }, app.TaskFailed, "task was cancelled"},
 		"it is gone": {func(w *world, _ app.Task) {
 			w.must(w.fake.Next().Sweep(context.Background(), nil))
-		}, app.TaskFailed, "its container is gone, and nobody saw how it ended: the machine, or its container service, was restarted"},
+		}, app.TaskFailed, "its container is gone, and its exit status is unknown: the machine or containerd was restarted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -149,7 +149,7 @@ func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (ser
 func boundOf(rec record, binding string) (services.BindingData, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return services.BindingData{}, fmt.Errorf("cannot give credentials: this dewd knows no %s", rec.Engine)
+		return services.BindingData{}, fmt.Errorf("cannot give credentials: this dewd has no service %s", rec.Engine)
 	}
 	c, err := json.Marshal(e.credentials(rec, binding))
 	if err != nil {

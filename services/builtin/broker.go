@@ -242,7 +242,7 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 	}
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return services.Progress{}, fmt.Errorf("cannot update %s: this dewd knows no %s", rec.GUID, rec.Engine)
+		return services.Progress{}, fmt.Errorf("cannot update %s: this dewd has no service %s", rec.GUID, rec.Engine)
 	}
 	next := rec.Shape
 	if r.Plan != "" {

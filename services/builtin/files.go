@@ -45,7 +45,7 @@ func makeDir(path string) error {
 func (b *servers) furnish(rec record, s shape) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return fmt.Errorf("this dewd knows no %s", rec.Engine)
+		return fmt.Errorf("this dewd has no service %s", rec.Engine)
 	}
 	for _, dir := range []string{b.home(rec.GUID), b.storeDir(rec.GUID), b.confDir(rec.GUID)} {
 		if err := makeDir(dir); err != nil {
@@ -89,7 +89,7 @@ func (b *servers) write(path, text string) error {
 func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return runtime.Server{}, fmt.Errorf("this dewd knows no %s", rec.Engine)
+		return runtime.Server{}, fmt.Errorf("this dewd has no service %s", rec.Engine)
 	}
 	z := e.size(s)
 	bind := func(source, target, mode string) stack.Mount {

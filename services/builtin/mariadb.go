@@ -47,7 +47,7 @@ port = %d
 max-connections = %d
 character-set-server = utf8mb4
 collation-server = utf8mb4_general_ci
-# Health checks connect and leave: nobody is to be shut out for that.
+# Health checks connect and disconnect: do not block their host for that.
 skip-name-resolve
 host-cache-size = 0
 log-warnings = 1

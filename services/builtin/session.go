@@ -92,7 +92,7 @@ func oneLine(s string) string {
 func (b *servers) statements(ctx context.Context, rec record, text string) (string, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return "", fmt.Errorf("this dewd knows no %s", rec.Engine)
+		return "", fmt.Errorf("this dewd has no service %s", rec.Engine)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, askLimit, errors.New("the server did not answer in time"))
 	defer cancel()
@@ -119,7 +119,7 @@ func (b *servers) ask(ctx context.Context, rec record, text string) error {
 func (b *servers) ready(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return fmt.Errorf("this dewd knows no %s", rec.Engine)
+		return fmt.Errorf("this dewd has no service %s", rec.Engine)
 	}
 	out, err := b.statements(ctx, rec, e.ping)
 	if err == nil && strings.TrimSpace(out) != e.pong {

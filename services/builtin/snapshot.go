@@ -300,7 +300,7 @@ func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 		return nil
 	}
 	if _, err := b.statements(ctx, rec, text); err != nil {
-		return fmt.Errorf("cannot make the users anew: %w", err)
+		return fmt.Errorf("cannot create the users again: %w", err)
 	}
 	return nil
 }
@@ -390,7 +390,7 @@ func (b *snapshots) recover(ctx context.Context, rec record) {
 			if err == nil {
 				return
 			}
-			b.c.Logger.Error("cannot take back what was left of a snapshot, trying again", "service_instance", rec.GUID, "err", err)
+			b.c.Logger.Error("cannot delete the rest of a snapshot, trying again", "service_instance", rec.GUID, "err", err)
 			if !wait(ctx, min(time.Duration(n)*time.Second, time.Minute)) {
 				return
 			}

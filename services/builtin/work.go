@@ -189,7 +189,7 @@ func (b *servers) step(guid, text string) {
 func (b *provisioner) create(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return fmt.Errorf("this dewd knows no %s", rec.Engine)
+		return fmt.Errorf("this dewd has no service %s", rec.Engine)
 	}
 	if err := b.room(0); err != nil {
 		return err

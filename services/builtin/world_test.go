@@ -296,7 +296,7 @@ func (w *world) log(guid string) string {
 func (w *world) eventually(what, guid string, ok func() error) {
 	w.t.Helper()
 	if err := testkit.Until(ok); err != nil {
-		w.t.Fatalf("waited in vain: %s: %v\n%s", what, err, w.log(guid))
+		w.t.Fatalf("the condition was not met in time: %s: %v\n%s", what, err, w.log(guid))
 	}
 }
 

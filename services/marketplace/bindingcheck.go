@@ -209,7 +209,7 @@ func (tx bindingRecords) isRouteService(i services.Instance) (bool, error) {
 // binding can replace it. It starts the deletion of anything the failed attempt left at
 // the broker.
 func (tx bindingRecords) replaceFailedBinding(bi services.Binding) error {
-	if err := tx.cancelOperations(bi.GUID, "the binding was created anew"); err != nil {
+	if err := tx.cancelOperations(bi.GUID, "the binding was created again"); err != nil {
 		return err
 	}
 	op, err := tx.bindingOperation(bi, services.Delete, app.Actor{})

@@ -222,7 +222,7 @@ func (tx instanceRecords) replaceFailedInstance(space, name string) error {
 	if err != nil || old == nil || old.Space != space || old.Type != services.Managed || !old.Last.Is(services.Create, services.Failed) {
 		return err
 	}
-	if err := tx.cancelOperations(old.GUID, "the service instance was created anew"); err != nil {
+	if err := tx.cancelOperations(old.GUID, "the service instance was created again"); err != nil {
 		return err
 	}
 	op, err := tx.instanceOperation(*old, services.Delete, app.Actor{})

@@ -206,7 +206,7 @@ func (w *worker) step(ctx context.Context, op operation, r *runner) (time.Durati
 		return 0, w.readCatalog(ctx, op)
 	case !time.Now().Before(op.Until):
 		if op.Orphan {
-			w.cfg.Logger.Warn("gave up to take back what a failed create may have left", "kind", op.Kind, "record", op.Record, "err", op.Description)
+			w.cfg.Logger.Warn("gave up deleting what a failed create may have left at the broker", "kind", op.Kind, "record", op.Record, "err", op.Description)
 		}
 		return 0, w.settle(op.GUID, func(tx records, op operation) error { return tx.expireOperation(op) })
 	case op.Kind == services.OfInstance && op.Action == services.Delete && !op.Orphan && !op.Asked:

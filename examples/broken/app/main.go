@@ -30,7 +30,7 @@ const (
 )
 
 // errCrash is the fault of the mode crash.
-var errCrash = errors.New("the last ticket is printed, and nobody thought of new paper")
+var errCrash = errors.New("out of paper: cannot print the next ticket")
 
 // modes are the faults by name.
 var modes = map[string]func(ctx context.Context, env func(string) string) error{
