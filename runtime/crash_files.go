@@ -5,36 +5,40 @@ import (
 	"time"
 )
 
-// CrashFiles is what is kept of an instance that crashed: its files as they were, and
-// what its processes were started with.
+// CrashFiles describes the stored files of a crashed instance. It has the files as they
+// were at the crash, and the settings that its processes were started with.
 type CrashFiles struct {
 	Instance  InstanceID `json:"instance"`
 	Slot      SlotID     `json:"slot"`
 	App       string     `json:"app"`  // guid
-	Type      string     `json:"type"` // of the process
+	Type      string     `json:"type"` // process type
 	CrashedAt time.Time  `json:"crashed_at"`
-	Size      int64      `json:"size"` // bytes that it had written
+	Size      int64      `json:"size"` // size of the files that it had written, in bytes
 }
 
-// KeptPerApp is of how many crashed instances of an app the files are kept.
+// KeptPerApp is the number of crashed instances per app whose files are stored.
 const KeptPerApp = 3
 
-// CrashKeeper is an Engine that keeps the files of crashed instances: of the newest of
-// each app, within its bounds. What it keeps outlives it, as instances do.
+// CrashKeeper is an Engine that stores the files of crashed instances: those of the
+// newest ones of each app, within its limits. The files outlive the daemon, as
+// instances do.
 type CrashKeeper interface {
-	// CrashFiles lists what is kept, newest first.
+	// CrashFiles lists the stored files, newest first.
 	CrashFiles() []CrashFiles
-	// ExecCrashFiles opens a session on a copy of such files, with what the named
-	// sidecar was started with, or main where the name is empty. None of the
-	// processes runs there, and there is no network. The copy goes when the session
-	// is closed. The error is ErrNoInstance where nothing, or no such sidecar, is kept.
+	// ExecCrashFiles opens a session on a copy of such files, with the settings of the
+	// named sidecar, or of main if the name is empty. None of the processes runs there,
+	// and there is no network. The copy is deleted when the session is closed. The
+	// error is ErrNoInstance if no files of that instance, or no such sidecar, are
+	// stored.
 	ExecCrashFiles(ctx context.Context, id InstanceID, sidecar string, s ExecSpec) (Session, error)
-	// DropCrashFiles removes what is kept of a process, and ends the sessions there.
+	// DropCrashFiles removes the stored files of a process and closes the sessions on
+	// them.
 	DropCrashFiles(ctx context.Context, process string) error
 }
 
 // KeepableContainer is a Container of a CrashKeeper.
 type KeepableContainer interface {
-	// KeepFiles makes Delete keep the files, for those who ask why it crashed.
+	// KeepFiles makes Delete store the files, so that users can find out why the
+	// instance crashed.
 	KeepFiles(crashed time.Time)
 }

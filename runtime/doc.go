@@ -1,8 +1,9 @@
-// Package runtime has the terms of what runs: the Spec of a container, the contract of
-// an Engine that starts containers and of the sessions in them, the Status of a slot,
-// the Exit of a process and the ExitRecord of a crash. It decides nothing:
+// Package runtime defines the types for running containers. For containers it has the
+// Spec, the interface of an Engine and that of its sessions. For their state it has the
+// Status of a slot, the Exit of a process and the ExitRecord of a crash. It makes no
+// decisions:
 //
-//	plan        makes a Spec from the desired state
-//	supervisor  keeps the desired instances alive: policy
+//	plan        creates a Spec from the desired state
+//	supervisor  keeps the desired instances running: policy
 //	containerd  is the Engine: how containers run
 package runtime

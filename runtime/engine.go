@@ -15,84 +15,88 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// Engine starts instances and finds them again. Package runtime/containerd is
-// the real one, runtimetest.Fake the one of unit tests; runtimetest.EngineSuite
-// is the contract that both keep.
+// Engine starts instances and finds them again. Package runtime/containerd has the real
+// implementation, and runtimetest.Fake is the one for unit tests.
+// runtimetest.EngineSuite tests the contract of both.
 type Engine interface {
-	// Start makes the container of s and starts all its processes. When it fails
-	// nothing of it stays behind. The error is a *StartError when trying again
-	// changes nothing, ErrUnavailable when the container service did not answer.
+	// Start creates the container of s and starts all its processes. If it fails, it
+	// leaves nothing behind. The error is a *StartError if a retry cannot succeed, and
+	// ErrUnavailable if the container service did not answer.
 	Start(ctx context.Context, s Spec) (Container, error)
-	// Adopt finds the instances that an earlier daemon left, living or ended, and
-	// removes what never came to run, and builds: these are begun again. Each is
-	// returned once. An *AdoptError names those that it could not take over; the
-	// others are taken over.
+	// Adopt finds the instances that an earlier daemon left, running or exited, and
+	// returns each once. It removes builds, and instances that never ran; both are
+	// started again. An *AdoptError names the instances that it could not take over; it
+	// takes over all others.
 	Adopt(ctx context.Context) ([]Container, error)
-	// Outage says why nothing is known about the instances at the moment; nil while
-	// the container service answers.
+	// Outage returns why the state of the instances is unknown at the moment. It is nil
+	// while the container service answers.
 	Outage() error
-	// Sweep removes everything of this daemon that belongs to no instance in keep.
+	// Sweep removes all resources of this daemon that belong to no instance in keep.
 	Sweep(ctx context.Context, keep map[InstanceID]bool) error
 }
 
-// Container is the container of one instance, task, build or Server. Reap is not
-// part of Exits, because an exit must be known at once and its last lines may take
-// a while to read.
+// Container is the container of one instance, task, build or Server. Reap is separate
+// from Exits, because an exit must be reported at once and reading its last lines can
+// take a while.
 type Container interface {
-	// Spec tells what the instance was started from. After Adopt it holds what
-	// identifies it and its processes, without their environment.
+	// Spec returns the spec that the instance was started from. After Adopt it has the
+	// identity of the instance and its processes, without their environment.
 	Spec() Spec
-	// Exits reports the end of every process once, in the order of their deaths as
-	// far as it can be known, as soon as it is known. It is closed after the last.
-	// Should the container's own first process end, an Exit of InitExec with
-	// CauseInitExited comes before those of the processes it took along.
+	// Exits reports the exit of every process once, as soon as it is known. The order
+	// is that of the exits, as far as it can be determined. The channel is closed after
+	// the last one. If the container's own first process exits, an Exit of InitExec
+	// with CauseInitExited comes first. The exits of the processes that it terminated
+	// follow.
 	Exits() <-chan Exit
-	// Settle returns once Exits holds the end of every process that has ended by
-	// now. The error is ErrUnavailable while the container service does not answer:
-	// then it is not known which processes live.
+	// Settle returns once Exits holds the exit of every process that has exited by now.
+	// The error is ErrUnavailable while the container service does not answer, because
+	// then it is unknown which processes are running.
 	Settle(ctx context.Context) error
-	// Reap waits until nothing of an ended process is left, its whole output is
-	// read, and returns the last lines, which are not in the log yet: the caller
+	// Reap waits until an exited process has left nothing running and its whole output
+	// is read. It returns the last lines, which are not in the log yet: the caller
 	// appends them. It returns the lines once; a second call returns none.
 	Reap(ctx context.Context, exec string) ([]logstream.Envelope, error)
-	// Signal sends sig to every process in the leaves of the named execs. Ended
-	// ones are passed over.
+	// Signal sends sig to every process in the leaves of the named execs. It skips
+	// exited ones.
 	Signal(ctx context.Context, sig syscall.Signal, execs ...string) error
 	// Dial connects from inside the instance's network namespace.
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
-	// Exec opens a session beside one of its processes. Sessions are no part of
-	// Exits, and what an earlier daemon left of them is ended by Adopt. The error is
-	// ErrEnding when the instance is, ErrNoInstance when that process is gone.
+	// Exec opens a session next to one of the instance's processes. Sessions do not
+	// appear in Exits, and Adopt stops the sessions of an earlier daemon. The error is
+	// ErrEnding if the instance is stopping, and ErrNoInstance if the process has
+	// exited.
 	Exec(ctx context.Context, exec string, s ExecSpec) (Session, error)
-	// Consumption tells what the whole instance has taken so far.
+	// Consumption returns the resources that the whole instance has used so far.
 	Consumption(ctx context.Context) (Consumption, error)
-	// Paused tells whether one of its processes stands still until its output is
-	// stored. It answers nobody meanwhile.
+	// Paused reports whether one of the processes is paused until its output is stored.
+	// A paused process answers no requests.
 	Paused() bool
-	// Delete ends what still lives and removes the instance. It may be repeated.
+	// Delete stops the processes that still run and removes the instance. It can be
+	// repeated.
 	Delete(ctx context.Context) error
 }
 
-// ErrUnavailable says that the container service did not answer: nothing is
-// known about the instance, and asking again later is the way out.
+// ErrUnavailable reports that the container service did not answer. The state of the
+// instance is unknown, and the caller should try again later.
 var ErrUnavailable = errors.New("container service unavailable")
 
-// ErrNoInstance says that there is nothing running where somebody asked.
+// ErrNoInstance reports that no such instance or process is running.
 var ErrNoInstance = errors.New("no such instance")
 
-// StartError says that an instance cannot start, whose fault it is and why.
+// StartError reports that an instance cannot start, which process is the cause, and
+// why.
 type StartError struct {
 	Exec   string // empty: the container itself
-	Source string // of the process, as in ProcessSpec; empty: the container itself
-	Reason string // one line, with the remedy where there is one
+	Source string // log source of the process, as in ProcessSpec; empty: the container itself
+	Reason string // one line, with the remedy if there is one
 	Err    error
 }
 
 func (e *StartError) Error() string { return "cannot start: " + e.Reason }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// AdoptError says which instances an engine found and could not take over. All other
-// instances are taken over: the engine returns their containers with this error.
+// AdoptError names the instances that an engine found and could not take over. The
+// engine takes over all other instances and returns their containers with this error.
 type AdoptError struct{ Left []Unadopted }
 
 func (e *AdoptError) Error() string {
@@ -103,18 +107,18 @@ func (e *AdoptError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unadopted is an instance that an engine could not take over. It may still run.
+// Unadopted is an instance that an engine could not take over. It can still be running.
 type Unadopted struct {
 	Instance InstanceID
-	App      string     // guid; empty where nobody knows
-	Slot     SlotID     // zero where nobody knows
-	Task     string     // guid of a one-off task; empty: it is none
-	Address  netip.Addr // invalid where nobody knows
+	App      string     // guid, empty if unknown
+	Slot     SlotID     // zero if unknown
+	Task     string     // guid of a one-off task, empty if it is not a task
+	Address  netip.Addr // invalid if unknown
 	Err      error
-	// Retry tries again to take the instance over. The container is nil if nothing is left
-	// of the instance.
+	// Retry tries again to take over the instance. The container is nil if nothing is
+	// left of the instance.
 	Retry func(ctx context.Context) (Container, error)
-	// Remove removes everything of the instance.
+	// Remove removes all resources of the instance.
 	Remove func(ctx context.Context) error
 }
 
@@ -122,14 +126,14 @@ func (u Unadopted) Error() string {
 	return fmt.Sprintf("cannot take over instance %s of app %s: %v", u.Instance, cmp.Or(u.App, "unknown"), u.Err)
 }
 
-// SourceStaging is the log source of what buildpacks print.
+// SourceStaging is the log source of the output of buildpacks.
 const SourceStaging = "STG"
 
 // StagingContainer is a Container of KindStaging.
 type StagingContainer interface {
 	Container
-	// Written tells how much is in the writable layer.
+	// Written returns the size of the writable layer.
 	Written(ctx context.Context) (bytes, files int64, err error)
-	// Pack writes a tar of files, once the processes have ended.
+	// Pack writes a tar of files after the processes have exited.
 	Pack(ctx context.Context, w io.Writer, p droplet.Packing) error
 }

@@ -9,42 +9,42 @@ import (
 	"syscall"
 )
 
-// ErrEnding says that an instance is on its way out and takes no more sessions.
+// ErrEnding reports that an instance is stopping and accepts no more sessions.
 var ErrEnding = errors.New("the instance is ending")
 
-// ExecTarget names the process whose surroundings a session shares.
+// ExecTarget names the process whose environment a session shares.
 type ExecTarget struct {
 	Process string // guid
 	Index   int
 	Sidecar string // name; empty: main
 }
 
-// ExecKind is what runs in a session.
+// ExecKind is the kind of program that runs in a session.
 type ExecKind string
 
 // The kinds of sessions.
 const (
-	ExecShell   ExecKind = "shell"   // the stack's shell, reading its input
-	ExecCommand ExecKind = "command" // Command, by the stack's shell
+	ExecShell   ExecKind = "shell"   // the stack's shell, which reads its input
+	ExecCommand ExecKind = "command" // Command, run by the stack's shell
 	ExecFiles   ExecKind = "files"   // an SFTP server on its input and output
-	ExecSocket  ExecKind = "socket"  // its input and output are those of the UNIX socket Command
+	ExecSocket  ExecKind = "socket"  // its input and output are connected to the UNIX socket Command
 )
 
-// ExecSpec is what a session runs.
+// ExecSpec describes the program that a session runs.
 type ExecSpec struct {
 	Kind    ExecKind
-	Command string    // a shell's command, or the path of a socket
-	Env     []string  // wins over the process's own
-	TTY     *Terminal // nil: three pipes
+	Command string    // command for a shell, or path of a socket
+	Env     []string  // overrides the process's own variables
+	TTY     *Terminal // nil: three pipes, no terminal
 }
 
-// Terminal is the terminal that a session gets.
+// Terminal is the terminal of a session.
 type Terminal struct {
 	Size  Size
-	Modes []TerminalMode // what differs from a new one's
+	Modes []TerminalMode // modes that differ from a new terminal's
 }
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal, in characters.
 type Size struct{ Columns, Rows uint16 }
 
 // TerminalMode is one setting of a terminal, in the numbers of RFC 4254.
@@ -53,38 +53,39 @@ type TerminalMode struct {
 	Value  uint32
 }
 
-// Session is a process beside those of an instance. It shares their user, file
-// system, network and memory, and is none of them: its end ends nothing else.
+// Session is a process next to those of an instance. It shares their user, file system,
+// network and memory, but its exit does not affect them.
 type Session interface {
-	// Streams are the ends of its input and output. Output is complete when it is
-	// read to its end, however long after the end of the process that is.
+	// Streams returns the ends of its input and output. The output stays readable to
+	// its end, even long after the process has exited.
 	Streams() Streams
-	// Resize gives its terminal another size.
+	// Resize changes the size of its terminal.
 	Resize(ctx context.Context, s Size) error
-	// Signal sends sig to everything that runs in it.
+	// Signal sends sig to every process of the session.
 	Signal(sig syscall.Signal) error
-	// Wait returns how it ended, as soon as it has. Output may still be unread.
+	// Wait returns the result of the session as soon as the process has exited. Output
+	// can still be unread.
 	Wait(ctx context.Context) (SessionEnd, error)
-	// Close ends what still runs in it, drops output that nobody read, and removes
-	// it. Every session must be closed; it may be repeated.
+	// Close kills the processes that still run in the session, drops unread output, and
+	// removes the session. Every session must be closed; Close can be repeated.
 	Close() error
 }
 
 // Streams are the ends of a session's input and output.
 type Streams struct {
-	In  io.WriteCloser // closing it is the end of its input
+	In  io.WriteCloser // closing it ends the session's input
 	Out io.Reader
-	Err io.Reader // at its end from the beginning where there is a terminal
+	Err io.Reader // empty if there is a terminal
 }
 
-// SessionEnd is how a session ended.
+// SessionEnd is the result of a session.
 type SessionEnd struct {
 	Code int    // 128+signal when killed
-	Why  string // not empty: not by itself, and this is why
+	Why  string // not empty: the process did not exit by itself, for this reason
 }
 
-// MergeEnv is base with the variables of over in place of its own of the same
-// names. What is no variable is left out.
+// MergeEnv returns base with the variables of over, which replace those of the same
+// names. It drops entries that are not variables.
 func MergeEnv(base, over []string) []string {
 	var out []string
 	at := map[string]int{}

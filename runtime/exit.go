@@ -7,62 +7,61 @@ import (
 	"time"
 )
 
-// Cause says why a process ended.
+// Cause is the reason why a process exited.
 type Cause string
 
 // The causes of an Exit.
 const (
-	CauseExited        Cause = "exited"         // by itself, or by a signal from somebody else
-	CauseOutOfMemory   Cause = "out_of_memory"  // the kernel killed in its leaf
+	CauseExited        Cause = "exited"         // by itself, or by a signal that did not come from dew
+	CauseOutOfMemory   Cause = "out_of_memory"  // the kernel killed a process in its leaf
 	CauseUnhealthy     Cause = "unhealthy"      // its health check failed
-	CauseStartTimeout  Cause = "start_timeout"  // it was not healthy in time
+	CauseStartTimeout  Cause = "start_timeout"  // it was not healthy before the timeout
 	CauseStartFailed   Cause = "start_failed"   // it never ran
-	CausePeerExited    Cause = "peer_exited"    // another process of the instance ended first
-	CauseCaptureFailed Cause = "capture_failed" // its output could no longer be taken
-	CauseInitExited    Cause = "init_exited"    // the container's own first process ended
-	CauseRuntimeLost   Cause = "runtime_lost"   // its shim is gone, and its status with it
+	CausePeerExited    Cause = "peer_exited"    // another process of the instance exited first
+	CauseCaptureFailed Cause = "capture_failed" // its output could no longer be captured
+	CauseInitExited    Cause = "init_exited"    // the container's own first process exited
+	CauseRuntimeLost   Cause = "runtime_lost"   // its shim is gone, and with it the exit status
 )
 
-// Exit is one process that ended.
+// Exit describes one process that exited.
 type Exit struct {
 	Exec   string    `json:"exec"`           // MainExec or SidecarExec(n)
-	Name   string    `json:"name,omitempty"` // of the sidecar
+	Name   string    `json:"name,omitempty"` // name of the sidecar
 	Source string    `json:"source"`         // "APP/PROC/WEB/SIDECAR/CONFIG SERVER"
-	Code   int       `json:"code"`           // 128+signal when killed; -1 when it is lost
-	OOM    bool      `json:"oom,omitempty"`  // in its own leaf, nobody else's
+	Code   int       `json:"code"`           // 128+signal when killed; -1 if unknown
+	OOM    bool      `json:"oom,omitempty"`  // in its own leaf only
 	Cause  Cause     `json:"cause"`
-	Detail string    `json:"detail,omitempty"` // for causes that need a sentence
+	Detail string    `json:"detail,omitempty"` // for causes that need an explanation
 	At     time.Time `json:"at"`
-	Exact  bool      `json:"exact,omitempty"` // At is the kernel's time, not the one of a later report
+	Exact  bool      `json:"exact,omitempty"` // At is the kernel's time, not that of a later report
 	Memory Memory    `json:"memory"`
 }
 
-// Memory is what a leaf used at its end, in bytes. Limit 0: only the
-// container's limit bounded it.
+// Memory is the memory usage of a leaf at its exit, in bytes. Limit 0 means that only
+// the container's limit applied.
 type Memory struct {
 	Limit int64 `json:"limit"`
 	Peak  int64 `json:"peak"`
 }
 
-// Order says how sure the order of the exits in a record is.
+// Order says how certain the order of the exits in a record is.
 type Order string
 
-// The orders of a record; the empty one is sure.
+// The values of Order. The empty value means that the order is certain.
 const (
-	OrderTogether Order = "together" // several ended too close to each other for the clocks
+	OrderTogether Order = "together" // several exited too close together for the clocks
 	OrderLate     Order = "late"     // an earlier exit became known only after the record was written
 )
 
-// clockError is how far the kernel's times of two deaths can be off.
+// clockError is the largest error between the kernel's times of two exits.
 const clockError = 200 * time.Microsecond
 
-// FirstExit chooses the exit that names the crash: the smallest time. Those that are
-// closer to it than together count as one moment, and then a leaf where the
-// kernel killed goes before one without. Among the rest the kernel's own times
-// decide where all have one, otherwise a sidecar goes before main. When the
-// container's own first process ended, it took all others along and their times
-// mean nothing: it goes before everything. The exit that names the crash has the
-// time of the whole moment, so that no follower is earlier.
+// FirstExit chooses the exit that names the crash: the earliest one. Exits that are
+// closer to it than together count as simultaneous. Among these, a leaf with an OOM
+// kill goes first. Otherwise the kernel's own times decide if all exits have one; if
+// not, a sidecar goes before main. If the container's own first process exited, it goes
+// before everything: it terminated all others, and their times mean nothing. The
+// returned exit has the earliest time, so that no follower is earlier.
 func FirstExit(exits []Exit, together time.Duration) (Exit, Order) {
 	earliest := earliestOf(exits)
 	e, order := firstOf(exits, earliest, together)
@@ -77,7 +76,7 @@ func firstOf(exits []Exit, earliest time.Time, together time.Duration) (Exit, Or
 	near := only(exits, func(e Exit) bool { return e.At.Sub(earliest) < together })
 	known := only(near, func(e Exit) bool { return e.Cause != CauseRuntimeLost })
 	switch {
-	case len(known) == 0: // no process is to blame, the container is
+	case len(known) == 0: // the container is the cause, not a process
 		return mainOf(near), ""
 	case len(near) == 1:
 		return known[0], ""
@@ -94,16 +93,15 @@ func earliestOf(exits []Exit) time.Time {
 	return slices.MinFunc(exits, func(a, b Exit) int { return a.At.Compare(b.At) }).At
 }
 
-// mainOf is the exit that stands for the whole container: main's where it is
-// there.
+// mainOf returns the exit that stands for the whole container: main's if there is one.
 func mainOf(exits []Exit) Exit {
 	return slices.MinFunc(exits, func(a, b Exit) int {
 		return cmp.Or(-compareBool(a.Exec == MainExec, b.Exec == MainExec), cmp.Compare(a.Exec, b.Exec))
 	})
 }
 
-// compareExits orders exits of one moment. It ends with the exec ids, so that
-// the answer does not depend on who was reported first.
+// compareExits orders simultaneous exits. It compares the exec ids last, so that the
+// result does not depend on the order of the reports.
 func compareExits(a, b Exit) int {
 	return cmp.Or(
 		-compareBool(a.OOM, b.OOM),
@@ -134,14 +132,14 @@ func only(exits []Exit, keep func(Exit) bool) []Exit {
 	return out
 }
 
-// Exit codes of a shell whose command could not run.
+// Exit codes of a shell that could not run its command.
 const (
 	codeNotExecutable = 126
 	codeNotFound      = 127
 )
 
-// ClassifyExit says what an exit of a starting instance means: a shell's "not found"
-// is a start that failed, and the record says why in words.
+// ClassifyExit sets the cause of an exit of a starting instance. A shell's "not found"
+// is a failed start, and the record says so in words.
 func ClassifyExit(e Exit, phase Phase) Exit {
 	if phase != PhaseStarting || e.Cause != CauseExited || e.OOM {
 		return e
@@ -155,8 +153,8 @@ func ClassifyExit(e Exit, phase Phase) Exit {
 	return e
 }
 
-// Description is the sentence that names the process and how it ended, as the
-// exit record carries it.
+// Description returns the sentence of the exit record that names the process and how it
+// exited.
 func (e Exit) Description() string {
 	return e.Source + ": " + e.ending()
 }
@@ -192,8 +190,8 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// Signal is the signal that probably ended the process, 0 for none. Only
-// probably: a program that exits with 137 looks the same.
+// Signal returns the signal that probably ended the process, or 0 for none. It is not
+// certain, because a program that exits with 137 looks the same.
 func (e Exit) Signal() int {
 	if e.Code > 128 && e.Code < 128+65 {
 		return e.Code - 128

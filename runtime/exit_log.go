@@ -9,20 +9,20 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ExitLog keeps the newest exit records of every slot. What it returned without
-// an error is on disk.
+// ExitLog stores the newest exit records of every slot. A method that returns no error
+// has written its changes to disk.
 type ExitLog struct {
 	db      *store.DB
 	records *store.Bucket[ExitRecord]
 	kept    uint64 // per slot
 }
 
-// DefaultCrashRecords is how many exit records a slot keeps by default: enough for the
-// visible history of a crash loop, little enough for thousands of slots.
+// DefaultCrashRecords is the default number of exit records per slot. It is enough for
+// the visible history of a crash loop, and small enough for thousands of slots.
 const DefaultCrashRecords = 100
 
-// NewExitLog opens the exit records in db, of which every slot keeps the newest;
-// kept 0: DefaultCrashRecords.
+// NewExitLog opens the exit records in db. It stores the newest kept records of every
+// slot; kept 0 means DefaultCrashRecords.
 func NewExitLog(db *store.DB, kept int) *ExitLog {
 	if kept <= 0 {
 		kept = DefaultCrashRecords
@@ -30,12 +30,12 @@ func NewExitLog(db *store.DB, kept int) *ExitLog {
 	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits"), kept: uint64(kept)}
 }
 
-// Add keeps a new record, gives it its number and drops the oldest beyond the
-// bound.
+// Add stores a new record, sets its number and deletes the oldest records over the
+// limit.
 func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 	err := l.db.Update(func(tx *store.Tx) error {
 		records := l.records.With(tx)
-		// A crash must not cost the reading of a hundred others.
+		// A crash must not require reading all records of the slot.
 		last, err := records.Last(slotPrefix(r.Slot))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
@@ -52,8 +52,8 @@ func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 	return r, nil
 }
 
-// trim drops the records that a new one leaves no room for. Numbers have no holes,
-// so one goes for each that comes, and more only after the bound was lowered.
+// trim deletes the records over the limit. Numbers have no gaps, so each new record
+// replaces one; more are deleted only after the limit was lowered.
 func (l *ExitLog) trim(records *store.Bucket[ExitRecord], added ExitRecord) error {
 	if added.Number <= l.kept {
 		return nil
@@ -70,8 +70,8 @@ func (l *ExitLog) trim(records *store.Bucket[ExitRecord], added ExitRecord) erro
 	return nil
 }
 
-// Replace keeps r in the place of the record with the same number. One that the
-// bound has dropped meanwhile stays dropped.
+// Replace overwrites the record that has the same number as r. A record that Add has
+// deleted since then stays deleted.
 func (l *ExitLog) Replace(r ExitRecord) error {
 	_, err := l.records.Update(recordKey(r.Slot, r.Number), func(v *ExitRecord) error {
 		*v = r
@@ -83,7 +83,7 @@ func (l *ExitLog) Replace(r ExitRecord) error {
 	return nil
 }
 
-// Forgive makes the count of the slot start over.
+// Forgive resets the crash count of the slot.
 func (l *ExitLog) Forgive(id SlotID) error {
 	r, ok, err := l.Newest(id)
 	if err != nil || !ok || r.Forgiven {
@@ -123,7 +123,7 @@ func (l *ExitLog) Processes() ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for _, r := range rs { // sorted by key: equal ones stand together
+	for _, r := range rs { // the records are sorted by key, so equal guids are adjacent
 		if len(out) == 0 || out[len(out)-1] != r.Slot.Process {
 			out = append(out, r.Slot.Process)
 		}
@@ -131,7 +131,7 @@ func (l *ExitLog) Processes() ([]string, error) {
 	return out, nil
 }
 
-// Remove drops the records of a process that is no more.
+// Remove deletes the records of a process that no longer exists.
 func (l *ExitLog) Remove(process string) error {
 	err := l.db.Update(func(tx *store.Tx) error {
 		records := l.records.With(tx)
@@ -152,8 +152,8 @@ func (l *ExitLog) Remove(process string) error {
 	return nil
 }
 
-// RemoveGenerations drops the records of those generations of a process that drop
-// names.
+// RemoveGenerations deletes the records of the generations of a process for which drop
+// returns true.
 func (l *ExitLog) RemoveGenerations(process string, drop func(generation int) bool) error {
 	rs, err := l.Process(process)
 	if err != nil {
@@ -185,7 +185,8 @@ func (l *ExitLog) read(prefix string) ([]ExitRecord, error) {
 	return rs, nil
 }
 
-// slotPrefix ends with a slash: without it slot 1 would find the records of 10.
+// slotPrefix returns the key prefix of a slot. It ends with a slash, because otherwise
+// slot 1 would find the records of slot 10.
 func slotPrefix(id SlotID) string {
 	return fmt.Sprintf("%s/%08d/%08d/", id.Process, id.Generation, id.Index)
 }
@@ -194,11 +195,11 @@ func recordKey(id SlotID, number uint64) string {
 	return fmt.Sprintf("%s%020d", slotPrefix(id), number)
 }
 
-// Listen calls fn with every record that is added or completed, after it is on
-// disk. fn should be quick: whoever writes the next one waits for it.
+// Listen calls fn with every record that is added or completed, after it is on disk. fn
+// should be quick, because the next writer waits for it.
 func (l *ExitLog) Listen(fn func(r ExitRecord)) {
 	l.records.Listen(func(key string) {
-		if r, err := l.records.Get(key); err == nil { // it may have been dropped meanwhile
+		if r, err := l.records.Get(key); err == nil { // it can have been deleted since then
 			fn(r)
 		}
 	})

@@ -9,23 +9,22 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// Phase is the part of its life in which an instance ended.
+// Phase is the part of its life in which an instance exited.
 type Phase string
 
 // The phases of an ExitRecord.
 const (
 	PhaseStarting  Phase = "starting"  // not healthy yet
-	PhaseRunning   Phase = "running"   // healthy before
-	PhaseUnwatched Phase = "unwatched" // while no daemon was there to see
+	PhaseRunning   Phase = "running"   // was healthy before
+	PhaseUnwatched Phase = "unwatched" // while no daemon was watching
 )
 
-// ReasonCrashed is the reason of every exit record: stops that were asked for
-// leave none.
+// ReasonCrashed is the reason of every exit record. Requested stops leave no record.
 const ReasonCrashed = "CRASHED"
 
-// ExitRecord is one instance that crashed: who ended first and why, who
-// followed, what it cost. It prints as the eight-field line and is kept in full
-// by ExitLog.
+// ExitRecord describes one crash of an instance: which process exited first and why,
+// which followed, and when the next start is. Line prints it with eight fields, and
+// ExitLog stores it in full.
 type ExitRecord struct {
 	Number   uint64     `json:"number"` // per slot, from 1; set by ExitLog
 	Slot     SlotID     `json:"slot"`
@@ -42,27 +41,26 @@ type ExitRecord struct {
 	First          Exit    `json:"first"`
 	ProbableSignal int     `json:"probable_signal,omitempty"`
 	Order          Order   `json:"order,omitempty"`
-	Followers      []Exit  `json:"followers,omitempty"` // in the order they became known
-	Lines          []Lines `json:"lines,omitempty"`     // the last lines of each process, where known
+	Followers      []Exit  `json:"followers,omitempty"` // in the order in which they became known
+	Lines          []Lines `json:"lines,omitempty"`     // the last lines of each process, if known
 
 	CrashCount int       `json:"crash_count"`
 	CrashedAt  time.Time `json:"crashed_at"`
-	NextStart  time.Time `json:"next_start,omitzero"` // zero when given up
+	NextStart  time.Time `json:"next_start,omitzero"` // zero if the slot is given up
 	GivenUp    bool      `json:"given_up,omitempty"`
-	Complete   bool      `json:"complete"`           // every process has ended
-	Forgiven   bool      `json:"forgiven,omitempty"` // the count starts over after it
+	Complete   bool      `json:"complete"`           // every process has exited
+	Forgiven   bool      `json:"forgiven,omitempty"` // the crash count starts over after this record
 }
 
-// Lines is the range of sequence numbers in the app's log that the last lines of
-// a process have.
+// Lines is the range of sequence numbers in the app's log that belong to the last lines
+// of a process.
 type Lines struct {
 	Exec string `json:"exec"`
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
 
-// payload has the fields of the line that tools read, in the order they have on
-// the platform.
+// payload has the fields of the line that tools read, in the platform's order.
 type payload struct {
 	Instance        InstanceID `json:"instance"`
 	Index           int        `json:"index"`
@@ -74,11 +72,11 @@ type payload struct {
 	Version         string     `json:"version"`
 }
 
-// Line is the record as it stands in the app's log stream.
+// Line returns the record in the form that it has in the app's log stream.
 func (r ExitRecord) Line() string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // a reader should find "<" where there was one
+	enc.SetEscapeHTML(false) // keep "<" readable
 	err := enc.Encode(payload{
 		Instance:        r.Instance,
 		Index:           r.Slot.Index,
@@ -95,8 +93,8 @@ func (r ExitRecord) Line() string {
 	return fmt.Sprintf("App instance exited with guid %s payload: %s", r.App, bytes.TrimSpace(b.Bytes()))
 }
 
-// CrashesInARow is the number of crashes in a row that this record stands for, as far as
-// the next one is concerned.
+// CrashesInARow returns the number of crashes in a row, for the count of the next
+// record.
 func (r ExitRecord) CrashesInARow() int {
 	if r.Forgiven {
 		return 0
@@ -104,7 +102,7 @@ func (r ExitRecord) CrashesInARow() int {
 	return r.CrashCount
 }
 
-// Has tells whether the record knows the end of exec already.
+// Has reports whether the record already contains the exit of exec.
 func (r ExitRecord) Has(exec string) bool {
 	if r.First.Exec == exec && r.First.Ended() {
 		return true
@@ -112,21 +110,21 @@ func (r ExitRecord) Has(exec string) bool {
 	return len(only(r.Followers, func(e Exit) bool { return e.Exec == exec })) > 0
 }
 
-// Ended tells whether e is the end of a process. An unhealthy instance has a first
-// Exit too, but its process lives until it is signalled.
+// Ended reports whether e is the exit of a process. An unhealthy instance also has a
+// first Exit, but its process runs until it is signalled.
 func (e Exit) Ended() bool {
 	return e.Cause != CauseUnhealthy && e.Cause != CauseStartTimeout
 }
 
-// Follow adds the end of another process. It ended because of the first, unless
-// the clocks cannot tell, or tell otherwise: then its own cause stands.
+// Follow adds the exit of another process. Its cause is the first exit, unless the
+// clocks are inconclusive or contradict that. Then it keeps its own cause.
 func (r *ExitRecord) Follow(e Exit, together time.Duration) {
 	certain := r.First.Cause == CauseInitExited
 	switch d := e.At.Sub(r.First.At); {
 	case !r.First.Ended() && e.Exec == r.First.Exec:
 		e.Cause = r.First.Cause
 	case e.Cause == CauseInitExited && !certain:
-		r.Order = OrderLate // it took the first one along, and became known after it
+		r.Order = OrderLate // it terminated the first one, and became known after it
 	case !r.First.Ended() || certain || d >= together:
 		e.Cause = CausePeerExited
 	case d <= -together:
@@ -137,7 +135,7 @@ func (r *ExitRecord) Follow(e Exit, together time.Duration) {
 	r.Followers = append(r.Followers, e)
 }
 
-// Mark notes where in the log the last lines of exec are.
+// Mark records the position of the last lines of exec in the log.
 func (r *ExitRecord) Mark(exec string, lines []logstream.Envelope) {
 	if len(lines) == 0 || lines[0].Seq == 0 {
 		return

@@ -64,8 +64,8 @@ func TestFirstToEnd(t *testing.T) {
 	}
 }
 
-// Whoever is reported first, the verdict is the same; and nobody ended 5 ms or
-// more before the one it names, unless the container's first process is to blame.
+// The result is the same for every order of the reports. No process exited 5 ms or more
+// before the chosen one, unless the container's first process is the cause.
 func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -135,7 +135,8 @@ func TestProbableSignal(t *testing.T) {
 	}
 }
 
-// A shell that finds no command is a start that failed, but only at the start.
+// A shell that does not find its command is a failed start, but only while the instance
+// is starting.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -168,8 +169,8 @@ func testRecord() ExitRecord {
 	}
 }
 
-// The line has exactly the eight fields, in their order, and is valid JSON
-// whatever an app is called.
+// The line has exactly the eight fields, in their order, and is valid JSON for every
+// app name.
 func TestExitRecordLine(t *testing.T) {
 	t.Parallel()
 	odd := testRecord()
@@ -189,7 +190,7 @@ func TestExitRecordLine(t *testing.T) {
 	}
 }
 
-// A follower ended because of the first, unless the clocks say otherwise.
+// A follower exited because of the first exit, unless the clocks contradict that.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	base := time.Unix(1000, 0)
@@ -227,7 +228,7 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	l := NewExitLog(testDB(t), 0)
 	other := testRecord()
-	other.Slot.Index = 10 // begins like slot 1
+	other.Slot.Index = 10 // has the prefix of slot 1
 	if _, err := l.Add(other); err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +252,8 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// The bound is a setting: a higher one keeps what is there, and a lower one drops
-// what is too much with the next crash.
+// The limit is a setting. A higher limit keeps the existing records, and a lower one
+// deletes the extra records at the next crash.
 func TestExitLogBoundChanges(t *testing.T) {
 	t.Parallel()
 	db := testDB(t)

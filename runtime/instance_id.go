@@ -5,21 +5,21 @@ import (
 	"encoding/hex"
 )
 
-// InstanceID names one life of a slot: 28 characters, 8-4-4-4-4 hex digits. It
-// is the same word everywhere: in the container's name, in CF_INSTANCE_GUID and
-// in the exit record.
+// InstanceID identifies one run of a slot: 28 characters, 8-4-4-4-4 hex digits. The
+// same value is used in the container's name, in CF_INSTANCE_GUID and in the exit
+// record.
 type InstanceID string
 
-// NewInstanceID makes an id that no other instance has.
+// NewInstanceID returns a new unique id.
 func NewInstanceID() InstanceID {
 	var b [12]byte
-	rand.Read(b[:]) // never fails: it ends the program where the kernel has no random numbers
+	rand.Read(b[:]) // never fails: it crashes the program if the kernel has no random numbers
 	h := hex.EncodeToString(b[:])
 	return InstanceID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
 }
 
-// Valid tells whether id has the shape of an instance id. What comes back from
-// labels and file names is checked with it.
+// Valid reports whether id has the format of an instance id. It checks ids that are
+// read from labels and file names.
 func (id InstanceID) Valid() bool {
 	if len(id) != 28 {
 		return false

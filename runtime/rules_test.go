@@ -45,7 +45,7 @@ func testDB(t *testing.T) *store.DB {
 	return db
 }
 
-// Ids have the platform's shape and are all different.
+// Ids have the platform's format and are all different.
 func TestInstanceIDHasTheShape(t *testing.T) {
 	t.Parallel()
 	seen := map[InstanceID]bool{}

@@ -11,32 +11,32 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ErrNoServer says that there is no server with that guid.
+// ErrNoServer reports that there is no server with that guid.
 var ErrNoServer = errors.New("no such server")
 
-// Server is a desired process that is not part of an app, such as the database of a service
-// instance. It is kept alive like an app's instance, in a container and a network
-// namespace of its own, over restarts of the daemon and of the machine.
+// Server is a desired process that is not part of an app, such as the database of a
+// service instance. It is kept running like an app's instance, in its own container and
+// network namespace. It survives restarts of the daemon and of the machine.
 type Server struct {
 	GUID      string          `json:"guid"`                 // its process guid, its app guid, and the name of its log stream
-	Name      string          `json:"name"`                 // in sentences
-	Source    string          `json:"source"`               // of its log lines: "SERVICE/POSTGRES"
-	Version   string          `json:"version"`              // another one replaces the instance
-	Stopped   bool            `json:"stopped,omitempty"`    // nothing runs, everything else stays
-	Stack     string          `json:"stack,omitempty"`      // name; resolved at each start
-	Command   string          `json:"command"`              // by the stack's shell
-	Dir       string          `json:"dir"`                  // where the command begins
-	Env       []string        `json:"env,omitempty"`        // wins over the few variables that every server has
-	MemoryMB  int             `json:"memory_mb"`            // of the whole container
-	DiskMB    int             `json:"disk_mb,omitempty"`    // of the writable layer, not of the mounts
-	Ports     []int           `json:"ports"`                // the first one is checked
+	Name      string          `json:"name"`                 // for messages
+	Source    string          `json:"source"`               // log source: "SERVICE/POSTGRES"
+	Version   string          `json:"version"`              // a change replaces the instance
+	Stopped   bool            `json:"stopped,omitempty"`    // nothing runs, but all data is kept
+	Stack     string          `json:"stack,omitempty"`      // name, resolved at each start
+	Command   string          `json:"command"`              // run by the stack's shell
+	Dir       string          `json:"dir"`                  // working directory of the command
+	Env       []string        `json:"env,omitempty"`        // overrides the few variables that every server has
+	MemoryMB  int             `json:"memory_mb"`            // limit of the whole container
+	DiskMB    int             `json:"disk_mb,omitempty"`    // limit of the writable layer, without the mounts
+	Ports     []int           `json:"ports"`                // the first one is used for the health check
 	Mounts    []stack.Mount   `json:"mounts,omitempty"`     // its data
 	Check     app.HealthCheck `json:"check,omitzero"`       // port, http or process
-	Address   netip.Addr      `json:"address"`              // its own for ever: see ReserveAddress
-	KillDelay time.Duration   `json:"kill_delay,omitempty"` // between SIGTERM and SIGKILL; 0: that of apps
+	Address   netip.Addr      `json:"address"`              // permanent: see ReserveAddress
+	KillDelay time.Duration   `json:"kill_delay,omitempty"` // between SIGTERM and SIGKILL (0: the delay of apps)
 }
 
-// Validate says what is wrong with a server that is to be kept.
+// Validate returns an error if the server cannot be stored.
 func (v Server) Validate(subnet netip.Prefix) error {
 	switch {
 	case v.GUID == "":
@@ -69,7 +69,7 @@ func (s *ServerStore) Put(v Server) error {
 	return nil
 }
 
-// Delete removes a server. It is no error if there is none.
+// Delete removes a server. It is not an error if there is none.
 func (s *ServerStore) Delete(guid string) error {
 	if err := s.records.Delete(guid); err != nil {
 		return fmt.Errorf("cannot drop server %s: %w", guid, err)
@@ -89,7 +89,7 @@ func (s *ServerStore) Get(guid string) (Server, error) {
 	return v, nil
 }
 
-// All returns all servers by guid.
+// All returns all servers, sorted by guid.
 func (s *ServerStore) All() ([]Server, error) {
 	vs, err := s.records.All()
 	if err != nil {

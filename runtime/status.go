@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// State is what a slot shows to the outside.
+// State is the public state of a slot.
 type State string
 
-// The states of a slot. CRASHED lasts from the first exit to the next start,
-// STOPPING is only for stops that were asked for.
+// The states of a slot. CRASHED lasts from the first exit to the next start. STOPPING
+// is only for requested stops.
 const (
 	Down     State = "DOWN"
 	Starting State = "STARTING"
@@ -18,16 +18,16 @@ const (
 	Stopping State = "STOPPING"
 )
 
-// Status is a slot as others see it: a copy.
+// Status is a copy of the public data of a slot.
 type Status struct {
 	Slot       SlotID
 	App        string
 	Type       string
 	Instance   InstanceID // empty while there is none
 	State      State
-	Since      time.Time // in this state
-	Ready      bool      // RUNNING, and its readiness check passes: routes may lead here
-	Details    string    // why it is not running, in a sentence
+	Since      time.Time // start of this state
+	Ready      bool      // RUNNING, and its readiness check passes: routes can lead to it
+	Details    string    // why it is not running, in one sentence
 	Address    netip.Addr
 	Ports      []int
 	Version    string

@@ -10,29 +10,28 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ErrNoAddress says that every address of the subnet is taken.
+// ErrNoAddress reports that every address of the subnet is in use.
 var ErrNoAddress = errors.New("no free address")
 
-// lease is an address that an instance has.
+// lease is the address of an instance or a server.
 type lease struct {
 	Instance runtime.InstanceID `json:"instance,omitempty"`
-	Server   string             `json:"server,omitempty"` // guid: it is kept for a server, whether it runs or not
+	Server   string             `json:"server,omitempty"` // guid of the server that the address is reserved for, even while it does not run
 	Address  netip.Addr         `json:"address"`
 }
 
-// Book hands out the addresses of the subnet. The first one is the
-// bridge's. They are kept on disk, so that an instance that outlived the daemon
-// keeps its own.
+// Book assigns the addresses of the subnet. The first one is the bridge's. The leases
+// are stored on disk, so that an instance that outlives the daemon keeps its address.
 type Book struct {
 	subnet netip.Prefix
 	leases *store.Bucket[lease]
 	db     *store.DB
 
 	mu   sync.Mutex
-	last netip.Addr // handed out last, guarded by mu
+	last netip.Addr // last assigned address, guarded by mu
 }
 
-// NewBook opens the addresses in db, of which those of subnet are handed out.
+// NewBook opens the leases in db and assigns the addresses of subnet.
 func NewBook(db *store.DB, subnet netip.Prefix) (*Book, error) {
 	subnet = subnet.Masked()
 	if !subnet.IsValid() || !subnet.Addr().Is4() || subnet.Bits() > 30 {
@@ -46,20 +45,20 @@ func NewBook(db *store.DB, subnet netip.Prefix) (*Book, error) {
 	}, nil
 }
 
-// Subnet is the network of the instances.
+// Subnet returns the network of the instances.
 func (b *Book) Subnet() netip.Prefix { return b.subnet }
 
-// Taken is how many addresses are taken.
+// Taken returns the number of addresses in use.
 func (b *Book) Taken() (int, error) {
 	all, err := b.leases.All()
 	return len(all), err
 }
 
-// bridge is the address of the bridge, the first of the subnet.
+// bridge returns the address of the bridge, the first of the subnet.
 func bridge(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next() }
 
-// Take gives the instance an address. They go round: one that was just given
-// back is used last, while the kernel may still be clearing its old network.
+// Take assigns an address to the instance, in rotation. A released address is used
+// last, because the kernel can still be removing its old network.
 func (b *Book) Take(id runtime.InstanceID) (netip.Prefix, error) {
 	addr, err := b.lease(string(id), lease{Instance: id})
 	if err != nil {
@@ -68,12 +67,12 @@ func (b *Book) Take(id runtime.InstanceID) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, b.subnet.Bits()), nil
 }
 
-// reserved is the key of the address that is kept for a server. No instance id
-// has a slash.
+// reserved returns the key of the address that is reserved for a server. It cannot be
+// an instance id, because no instance id has a slash.
 func reserved(guid string) string { return "server/" + guid }
 
-// Reserve gives a server an address, the same one each time. One of a subnet that
-// was given up is of no use any more.
+// Reserve assigns an address to a server, the same one each time. An address of a
+// former subnet is replaced.
 func (b *Book) Reserve(guid string) (netip.Addr, error) {
 	l, err := b.leases.Get(reserved(guid))
 	if err == nil && b.subnet.Contains(l.Address) {
@@ -89,7 +88,7 @@ func (b *Book) Reserve(guid string) (netip.Addr, error) {
 	return addr, nil
 }
 
-// Unreserve gives the address of a server back.
+// Unreserve releases the address of a server.
 func (b *Book) Unreserve(guid string) error {
 	if err := b.leases.Delete(reserved(guid)); err != nil {
 		return fmt.Errorf("cannot release the address of server %s: %w", guid, err)
@@ -97,7 +96,7 @@ func (b *Book) Unreserve(guid string) error {
 	return nil
 }
 
-// lease keeps l under key with an address that nobody has.
+// lease stores l under key with a free address.
 func (b *Book) lease(key string, l lease) (netip.Addr, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +122,7 @@ func (b *Book) lease(key string, l lease) (netip.Addr, error) {
 	return l.Address, nil
 }
 
-// free is the first address after the last one that nobody has.
+// free returns the next free address after the last one.
 func (b *Book) free(used map[netip.Addr]bool) netip.Addr {
 	first := bridge(b.subnet).Next()
 	a := b.last.Next()
@@ -140,8 +139,8 @@ func (b *Book) free(used map[netip.Addr]bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// Release gives the address back. Only after the instance is gone: until then
-// its network still answers there.
+// Release releases the address. Call it only after the instance is gone, because until
+// then its network still answers there.
 func (b *Book) Release(id runtime.InstanceID) error {
 	if err := b.leases.Delete(string(id)); err != nil {
 		return fmt.Errorf("cannot release the address of instance %s: %w", id, err)
@@ -149,8 +148,8 @@ func (b *Book) Release(id runtime.InstanceID) error {
 	return nil
 }
 
-// Settle makes the book say what is true after adoption: the addresses of the
-// living and those of servers, nobody else's.
+// Settle updates the book after adoption: it keeps only the addresses of adopted
+// instances and of servers.
 func (b *Book) Settle(living map[runtime.InstanceID]netip.Addr) error {
 	err := b.db.Update(func(tx *store.Tx) error {
 		leases := b.leases.With(tx)
@@ -176,7 +175,7 @@ func (b *Book) Settle(living map[runtime.InstanceID]netip.Addr) error {
 				continue
 			}
 			err := leases.Put(string(id), lease{Instance: id, Address: addr})
-			if err != nil && !errors.Is(err, store.ErrTaken) { // two that share one must not stop the others
+			if err != nil && !errors.Is(err, store.ErrTaken) { // two instances with the same address must not block the others
 				return err
 			}
 		}

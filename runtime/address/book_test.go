@@ -28,8 +28,8 @@ func take(t *testing.T, b *Book, id runtime.InstanceID) string {
 	return p.String()
 }
 
-// The first address is the bridge's, the last the broadcast; between them every
-// one is used, and one that came back is used again.
+// The first address is the bridge's, and the last the broadcast address. All addresses
+// between them are used, and released ones are used again.
 func TestAddressesGoRound(t *testing.T) {
 	t.Parallel()
 	b := book(t, "10.201.0.77/29") // .72 to .79
@@ -53,7 +53,7 @@ func TestAddressesGoRound(t *testing.T) {
 	}
 }
 
-// One that was just given back is used last.
+// A released address is used last.
 func TestAddressIsNotUsedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	b := book(t, "10.201.0.0/20")
@@ -66,7 +66,7 @@ func TestAddressIsNotUsedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// After adoption the book has the addresses of the living and nobody else's.
+// After adoption the book has only the addresses of the adopted instances.
 func TestAddressesSettle(t *testing.T) {
 	t.Parallel()
 	b := book(t, "10.201.0.0/29")

@@ -1,3 +1,3 @@
-// Package address hands out the IP addresses of instances, tasks, builds and servers, and
-// stores who has which.
+// Package address assigns the IP addresses of instances, tasks, builds and servers. It
+// stores which of them has which address.
 package address

@@ -19,15 +19,15 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// InitLeaf is where runc puts PID 1, and every exec until it is placed.
+// InitLeaf is the leaf in which runc places PID 1, and every exec until it is moved.
 const InitLeaf = "init"
 
-// Hierarchies knows the hierarchies of this machine. On v2 there is one; on v1 and
+// Hierarchies has the cgroup hierarchies of this machine. On v2 there is one; on v1 and
 // hybrid hosts the same path exists in each.
 type Hierarchies struct {
-	Parent  string            // "dew": the folder of all instances in each hierarchy
-	Unified string            // mount of the unified hierarchy; "" on pure v1
-	V1      map[string]string // controller to mount; empty on v2
+	Parent  string            // folder of all instances in each hierarchy, such as "dew"
+	Unified string            // mount of the unified hierarchy, "" on pure v1
+	V1      map[string]string // mounts by controller, empty on v2
 	All     []string          // every cgroup mount, for removal
 }
 
@@ -62,7 +62,7 @@ func (c *Hierarchies) addMount(line string) {
 	if !ok || len(left) < 5 || len(right) < 3 || slices.Contains(c.All, left[4]) {
 		return
 	}
-	// A mount of a part of a hierarchy is somebody's container, not ours.
+	// A mount of a part of a hierarchy belongs to a container, not to the host.
 	if left[3] != "/" {
 		return
 	}
@@ -83,7 +83,7 @@ func (c *Hierarchies) addMount(line string) {
 	}
 }
 
-// IsV2 says that memory is controlled by the unified hierarchy.
+// IsV2 reports whether the unified hierarchy controls memory.
 func (c *Hierarchies) IsV2() bool { return c.V1["memory"] == "" && c.Unified != "" }
 
 func (c *Hierarchies) needV2(controllers ...string) error {
@@ -100,14 +100,14 @@ func (c *Hierarchies) needV2(controllers ...string) error {
 	return nil
 }
 
-// Limits are what an instance may use as a whole.
+// Limits are the limits of a whole instance.
 type Limits struct {
 	Memory int64
 	PIDs   int64
-	Shares uint64 // of CPU, as cgroup v1 counts them
+	Shares uint64 // CPU shares in the units of cgroup v1
 }
 
-// OCIPath is the cgroupsPath for the OCI spec.
+// OCIPath returns the cgroupsPath for the OCI spec.
 func (c *Hierarchies) OCIPath(id runtime.InstanceID) string {
 	return "/" + filepath.Join(c.Parent, string(id), InitLeaf)
 }
@@ -116,7 +116,7 @@ func (c *Hierarchies) path(mount string, id runtime.InstanceID, leaf string) str
 	return filepath.Join(mount, c.Parent, string(id), leaf)
 }
 
-// Memory is the folder that holds a leaf's memory files.
+// Memory returns the folder with the memory files of a leaf.
 func (c *Hierarchies) Memory(id runtime.InstanceID, leaf string) string {
 	if c.IsV2() {
 		return c.path(c.Unified, id, leaf)
@@ -124,7 +124,7 @@ func (c *Hierarchies) Memory(id runtime.InstanceID, leaf string) string {
 	return c.path(c.V1["memory"], id, leaf)
 }
 
-// Create makes the instance's group with its limits. runc makes the init leaf.
+// Create creates the instance's group with its limits. runc creates the init leaf.
 func (c *Hierarchies) Create(id runtime.InstanceID, l Limits) error {
 	if c.IsV2() {
 		return c.createV2(id, l)
@@ -153,7 +153,7 @@ func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make cgroup: %w", err)
 	}
-	// Controllers are handed down from the top, one level at a time.
+	// Controllers are enabled from the top down, one level at a time.
 	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 		if err := write(d, "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
 			return err
@@ -168,19 +168,20 @@ func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
 	)
 }
 
-// leafMounts are the hierarchies in which a process is placed into its leaf.
+// leafMounts returns the hierarchies in which a process is placed into its leaf.
 func (c *Hierarchies) leafMounts() []string {
 	if c.IsV2() {
 		return []string{c.Unified}
 	}
 	ms := []string{c.V1["memory"], c.V1["freezer"], c.V1["pids"]}
-	if c.Unified != "" { // it gives cgroup.kill
+	if c.Unified != "" { // for cgroup.kill
 		ms = append(ms, c.Unified)
 	}
 	return ms
 }
 
-// CreateLeaf makes the leaf of one process. Memory 0: only the container's limit.
+// CreateLeaf creates the leaf of one process. Memory 0 means only the container's
+// limit.
 func (c *Hierarchies) CreateLeaf(id runtime.InstanceID, leaf string, memory int64) error {
 	for _, m := range c.leafMounts() {
 		if err := os.MkdirAll(c.path(m, id, leaf), 0o755); err != nil {
@@ -205,13 +206,13 @@ func limitMemoryV1(dir string, n int64) error {
 	v := strconv.FormatInt(n, 10)
 	return errors.Join(
 		write(dir, "memory.limit_in_bytes", v),
-		writeIfThere(dir, "memory.memsw.limit_in_bytes", v), // after the limit: it may not be smaller
+		writeIfThere(dir, "memory.memsw.limit_in_bytes", v), // after the limit, because it must not be smaller
 		writeIfThere(dir, "memory.swappiness", "0"),
 	)
 }
 
-// Place moves a process into its leaf. Its pages so far stay with the init leaf;
-// the launcher has done nothing yet but wait.
+// Place moves a process into its leaf. Its pages so far stay charged to the init leaf,
+// but the launcher has only waited until now.
 func (c *Hierarchies) Place(id runtime.InstanceID, leaf string, pid int) error {
 	for _, m := range c.leafMounts() {
 		if err := write(c.path(m, id, leaf), "cgroup.procs", strconv.Itoa(pid)); err != nil {
@@ -221,7 +222,7 @@ func (c *Hierarchies) Place(id runtime.InstanceID, leaf string, pid int) error {
 	return nil
 }
 
-// Procs lists the living processes of a leaf.
+// Procs lists the running processes of a leaf.
 func (c *Hierarchies) Procs(id runtime.InstanceID, leaf string) ([]int, error) {
 	b, err := os.ReadFile(filepath.Join(c.Memory(id, leaf), "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -250,11 +251,11 @@ func (c *Hierarchies) Signal(id runtime.InstanceID, leaf string, sig syscall.Sig
 	return err
 }
 
-// Kill ends every process of a leaf and returns when it is empty.
+// Kill kills every process of a leaf and returns when it is empty.
 func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf string) error {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		// A frozen v1 task does not die before it is thawed, and a reader that is
-		// behind may freeze it again meanwhile.
+		// A frozen v1 task does not exit before it is thawed, and a reader that is
+		// behind can freeze it again.
 		if err := c.Freeze(id, leaf, false); err != nil {
 			return err
 		}
@@ -262,11 +263,11 @@ func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf stri
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		// Both: no fork outruns the first; the second reaches whom the first passes
-		// over.
+		// Use both: a fork cannot escape the first, and the second reaches processes
+		// that the first misses.
 		c.KillAtOnce(id, leaf)
 		for _, pid := range pids {
-			_ = unix.Kill(pid, unix.SIGKILL) // the next round sees whether it worked
+			_ = unix.Kill(pid, unix.SIGKILL) // the next iteration checks the result
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return fmt.Errorf("cannot empty cgroup leaf %s of %s, %d processes left: %w", leaf, id, len(pids), err)
@@ -274,18 +275,19 @@ func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf stri
 	}
 }
 
-// KillAtOnce uses cgroup.kill, which no fork can outrun, where the kernel has it.
-// It is not enough: it passes over a process that is just in execve on a thread
-// that is not its first (the launcher's are), and over one that a killed daemon
-// had placed in another hierarchy only. So everybody kills one by one as well.
+// KillAtOnce uses cgroup.kill, which a fork cannot escape, if the kernel has it. It is
+// not sufficient, because it misses two kinds of processes. One is in execve on a
+// thread that is not its first, as the launcher is. The other was placed by a killed
+// daemon in another hierarchy only. Therefore callers also kill the processes one by
+// one.
 func (c *Hierarchies) KillAtOnce(id runtime.InstanceID, leaf string) {
 	if c.Unified != "" {
 		_ = write(c.path(c.Unified, id, leaf), "cgroup.kill", "1")
 	}
 }
 
-// OOMKills counts the kernel's kills in a leaf, whoever's limit was hit. The
-// count of failed allocations is no evidence: page cache alone raises it.
+// OOMKills returns the number of OOM kills in a leaf, for any limit. The count of
+// failed allocations is not evidence, because page cache alone raises it.
 func (c *Hierarchies) OOMKills(id runtime.InstanceID, leaf string) int64 {
 	file := "memory.oom_control"
 	if c.IsV2() {
@@ -298,14 +300,14 @@ func (c *Hierarchies) OOMKills(id runtime.InstanceID, leaf string) int64 {
 	return keyed(string(b), "oom_kill")
 }
 
-// MemoryOf tells the limit and the peak of a leaf.
+// MemoryOf returns the limit and the peak of a leaf.
 func (c *Hierarchies) MemoryOf(id runtime.InstanceID, leaf string) runtime.Memory {
 	dir := c.Memory(id, leaf)
 	if c.IsV2() {
 		return runtime.Memory{Limit: number(dir, "memory.max"), Peak: number(dir, "memory.peak")}
 	}
 	m := runtime.Memory{Limit: number(dir, "memory.limit_in_bytes"), Peak: number(dir, "memory.max_usage_in_bytes")}
-	if m.Limit > 1<<60 { // v1 spells "no limit" as a huge number
+	if m.Limit > 1<<60 { // v1 writes "no limit" as a huge number
 		m.Limit = 0
 	}
 	return m
@@ -327,14 +329,14 @@ func (c *Hierarchies) Consumption(id runtime.InstanceID) runtime.Consumption {
 // that the kernel would drop for another process does not count.
 func (c *Hierarchies) MemoryUsed(id runtime.InstanceID, leaf string) int64 {
 	dir := c.Memory(id, leaf)
-	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // absent: nothing to take off
+	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // missing: nothing to subtract
 	if c.IsV2() {
 		return max(number(dir, "memory.current")-keyed(string(stat), "inactive_file"), 0)
 	}
 	return max(number(dir, "memory.usage_in_bytes")-keyed(string(stat), "total_inactive_file"), 0)
 }
 
-// Remove takes the instance's groups out of every hierarchy.
+// Remove removes the instance's groups from every hierarchy.
 func (c *Hierarchies) Remove(ctx context.Context, id runtime.InstanceID) error {
 	var errs error
 	for _, m := range c.All {
@@ -360,7 +362,7 @@ func (c *Hierarchies) Instances() []runtime.InstanceID {
 	return ids
 }
 
-// RemoveParent takes away the folder of all instances once it is empty.
+// RemoveParent removes the folder of all instances after it is empty.
 func (c *Hierarchies) RemoveParent(ctx context.Context) error {
 	var errs error
 	for _, m := range c.All {
@@ -369,8 +371,8 @@ func (c *Hierarchies) RemoveParent(ctx context.Context) error {
 	return errs
 }
 
-// removeTree removes a cgroup and its children. A group that was just emptied
-// can stay busy for a moment.
+// removeTree removes a cgroup and its children. A group that was just emptied can stay
+// busy for a moment.
 func removeTree(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -401,7 +403,7 @@ func removeTree(ctx context.Context, dir string) error {
 	}
 }
 
-// sleep waits for d, or until ctx ends.
+// sleep waits for d, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -413,7 +415,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// write sets one control file. These are not state: nothing to be made durable.
+// write sets one control file. Control files are not stored on disk, so no sync is
+// needed.
 func write(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
@@ -426,7 +429,7 @@ func write(dir, file, value string) error {
 	return nil
 }
 
-// writeIfThere is for files that not every kernel has.
+// writeIfThere writes a file that not every kernel has.
 func writeIfThere(dir, file, value string) error {
 	err := write(dir, file, value)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -435,18 +438,18 @@ func writeIfThere(dir, file, value string) error {
 	return err
 }
 
-// keyed finds "name number" among the lines of a flat keyed file.
+// keyed returns the number after name in a flat keyed file.
 func keyed(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			n, _ := strconv.ParseInt(f[1], 10, 64) // not a number: the same as absent
+			n, _ := strconv.ParseInt(f[1], 10, 64) // not a number: the same as missing
 			return n
 		}
 	}
 	return 0
 }
 
-// number reads a file with one number; 0 where there is none ("max").
+// number reads a file with one number, and returns 0 if there is none ("max").
 func number(dir, file string) int64 {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

@@ -22,7 +22,7 @@ func mountinfo(t *testing.T, lines ...string) string {
 	return writeTestFile(t, filepath.Join(t.TempDir(), "mountinfo"), strings.Join(lines, "\n")+"\n")
 }
 
-// Lines of real machines.
+// Lines from real machines.
 const (
 	rootLine     = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw"
 	memoryLine   = "33 29 0:28 / /sys/fs/cgroup/memory rw,nosuid,nodev,noexec,relatime shared:12 - cgroup cgroup rw,memory"
@@ -107,7 +107,7 @@ func TestFindCgroupsV2(t *testing.T) {
 	}
 }
 
-// Every machine that cannot be used is refused with what is missing and what to do.
+// Every machine that cannot be used is refused, with the missing part and the remedy.
 func TestFindCgroupsRefuses(t *testing.T) {
 	t.Parallel()
 	withControllers := func(list string) string {
@@ -179,8 +179,8 @@ func FuzzAddMount(f *testing.F) {
 	})
 }
 
-// madeUpV1 and madeUpV2 are hierarchies of plain folders. The kernel would make
-// the control files, here touch does.
+// madeUpV1 and madeUpV2 are hierarchies of plain folders. touch creates the control
+// files in place of the kernel.
 func madeUpV1(t testing.TB, unified bool) *Hierarchies {
 	root := t.TempDir()
 	c := &Hierarchies{Parent: "dew", V1: map[string]string{}}
@@ -217,7 +217,7 @@ func TestCreateV1(t *testing.T) {
 	}
 }
 
-// Swap accounting and the cpu controller are not on every machine.
+// Not every machine has swap accounting and the cpu controller.
 func TestCreateV1WithLess(t *testing.T) {
 	t.Parallel()
 	c := madeUpV1(t, false)
@@ -248,7 +248,7 @@ func TestCreateV2(t *testing.T) {
 	checkFiles(t, dir, map[string]string{"memory.max": "268435456", "memory.swap.max": "0", "pids.max": "1024", "cpu.weight": "10"})
 }
 
-// The ends of the two scales meet, as runc counts them.
+// The ends of the two scales match, as in runc.
 func TestWeightOfShares(t *testing.T) {
 	t.Parallel()
 	for shares, want := range map[uint64]string{0: "1", 2: "1", 1024: "39", 8192: "313", 262144: "10000", 1 << 40: "10000"} {
@@ -265,7 +265,7 @@ func TestWeightOfShares(t *testing.T) {
 	}
 }
 
-// A limit that cannot be set is never passed over: the instance would run without.
+// A limit that cannot be set is never ignored: the instance would run without it.
 func TestCreateNeedsItsLimits(t *testing.T) {
 	t.Parallel()
 	v1, v2 := madeUpV1(t, false), madeUpV2(t)
@@ -408,7 +408,7 @@ func TestOOMKills(t *testing.T) {
 	if got := v1.OOMKills(someInstance, "main"); got != 1 {
 		t.Errorf("oom kills on v1 = %d, want 1", got)
 	}
-	// The sum over the children must not be read: it blames a leaf for another's.
+	// The sum over the children must not be read: it would count kills in other leaves.
 	writeTestFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events"), "oom_kill 9\n")
 	writeTestFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events.local"), "oom 0\noom_kill 2\n")
 	if got := v2.OOMKills(someInstance, "main"); got != 2 {
@@ -443,7 +443,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: usage = %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
-	// Each leaf has its own memory, without the page cache that the kernel can drop.
+	// Each leaf has its own memory, without the page cache that the kernel can reclaim.
 	for c, files := range map[*Hierarchies][3]string{
 		v1: {"memory.usage_in_bytes", "memory.stat", "total_inactive_file"}, v2: {"memory.current", "memory.stat", "inactive_file"},
 	} {
@@ -469,8 +469,8 @@ func TestProcsOfALeaf(t *testing.T) {
 	if pids, err := c.Procs(someInstance, "main"); err != nil || pids != nil {
 		t.Errorf("processes of no leaf = %v, %v, want none", pids, err)
 	}
-	// 0 stands for a process of another pid namespace: it must never be signalled,
-	// it would be our own group.
+	// 0 stands for a process of another pid namespace. It must never be signalled,
+	// because it means the sender's own process group.
 	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), "12\n0\n-1\nx\n4711\n")
 	if pids, err := c.Procs(someInstance, "main"); err != nil || !slices.Equal(pids, []int{12, 4711}) {
 		t.Errorf("processes = %v, %v, want 12 and 4711", pids, err)
@@ -481,7 +481,7 @@ func TestSignalReachesEveryProcess(t *testing.T) {
 	t.Parallel()
 	c := madeUpV2(t)
 	a, b := sleeper(t), sleeper(t)
-	pids := fmt.Sprintf("%d\n%d\n%d\n", noPID, a.Process.Pid, b.Process.Pid) // the first has just gone
+	pids := fmt.Sprintf("%d\n%d\n%d\n", noPID, a.Process.Pid, b.Process.Pid) // the first has just exited
 	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), pids)
 	if err := c.Signal(someInstance, "main", syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -493,7 +493,7 @@ func TestSignalReachesEveryProcess(t *testing.T) {
 	}
 }
 
-// kill thaws, kills and returns only when the leaf is empty.
+// Kill thaws, kills and returns only when the leaf is empty.
 func TestKillEmptiesALeaf(t *testing.T) {
 	t.Parallel()
 	c := madeUpV1(t, true)
@@ -552,11 +552,11 @@ func TestRemoveTree(t *testing.T) {
 	if err := os.MkdirAll(c.path(c.Unified, other, ""), 0o755); err != nil { // in one hierarchy only
 		t.Fatal(err)
 	}
-	touch(t, filepath.Join(c.Unified, "dew"), "cgroup.procs") // no instance
+	touch(t, filepath.Join(c.Unified, "dew"), "cgroup.procs") // not an instance
 	if got := c.Instances(); len(got) != 2 || !slices.Contains(got, other) || !slices.Contains(got, someInstance) {
 		t.Errorf("instances = %v, want %s and %s", got, someInstance, other)
 	}
-	for range 2 { // what is gone is fine
+	for range 2 { // a missing group is not an error
 		if err := c.Remove(t.Context(), someInstance); err != nil {
 			t.Fatal(err)
 		}
@@ -564,7 +564,7 @@ func TestRemoveTree(t *testing.T) {
 	if got := c.Instances(); !slices.Equal(got, []runtime.InstanceID{other}) {
 		t.Errorf("instances = %v, want only %s", got, other)
 	}
-	if err := os.Remove(filepath.Join(c.Unified, "dew", "cgroup.procs")); err != nil { // the kernel's files go with their folder
+	if err := os.Remove(filepath.Join(c.Unified, "dew", "cgroup.procs")); err != nil { // the kernel removes its files with their folder
 		t.Fatal(err)
 	}
 	if err := c.RemoveParent(t.Context()); err != nil {

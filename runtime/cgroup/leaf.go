@@ -12,8 +12,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// LastController is that of the hierarchy that place comes to last; empty: the
-// unified one. A process that stands in its leaf there stands in it everywhere.
+// LastController returns the controller of the last hierarchy that Place writes to,
+// empty for the unified one. A process that is in its leaf there is in its leaf
+// everywhere.
 func (c *Hierarchies) LastController() string {
 	if c.Unified != "" {
 		return ""
@@ -21,7 +22,7 @@ func (c *Hierarchies) LastController() string {
 	return "pids"
 }
 
-// Freezer is where a leaf is frozen, and what is written there.
+// Freezer has the file that freezes a leaf, and the values to write.
 type Freezer struct {
 	Dir, File    string
 	Freeze, Thaw string
@@ -35,8 +36,8 @@ func (c *Hierarchies) Freezer(id runtime.InstanceID, leaf string) Freezer {
 	return Freezer{Dir: c.path(c.V1["freezer"], id, leaf), File: "freezer.state", Freeze: "FROZEN", Thaw: "THAWED"}
 }
 
-// CreateFreezer makes the leaf of a process in the hierarchy of the freezer alone:
-// a container that mounts its file needs it before the others.
+// CreateFreezer creates the leaf of a process only in the hierarchy of the freezer. A
+// container that mounts the freezer file needs it before the others.
 func (c *Hierarchies) CreateFreezer(id runtime.InstanceID, leaf string) error {
 	if err := os.MkdirAll(c.Freezer(id, leaf).Dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make cgroup leaf: %w", err)
@@ -44,7 +45,7 @@ func (c *Hierarchies) CreateFreezer(id runtime.InstanceID, leaf string) error {
 	return nil
 }
 
-// Freeze stops or continues all processes of a leaf. A leaf that is gone is fine.
+// Freeze stops or continues all processes of a leaf. It ignores a missing leaf.
 func (c *Hierarchies) Freeze(id runtime.InstanceID, leaf string, frozen bool) error {
 	f := c.Freezer(id, leaf)
 	word := f.Thaw
@@ -54,11 +55,11 @@ func (c *Hierarchies) Freeze(id runtime.InstanceID, leaf string, frozen bool) er
 	return writeIfThere(f.Dir, f.File, word)
 }
 
-// Frozen tells whether a leaf is frozen, or about to be.
+// Frozen reports whether a leaf is frozen, or about to be.
 func (c *Hierarchies) Frozen(id runtime.InstanceID, leaf string) bool {
 	f := c.Freezer(id, leaf)
 	b, err := os.ReadFile(filepath.Join(f.Dir, f.File))
-	return err == nil && strings.TrimSpace(string(b)) != f.Thaw // v1 says FREEZING before FROZEN
+	return err == nil && strings.TrimSpace(string(b)) != f.Thaw // v1 shows FREEZING before FROZEN
 }
 
 // Leaves lists the leaves of an instance.
@@ -76,7 +77,7 @@ func (c *Hierarchies) Leaves(id runtime.InstanceID) ([]string, error) {
 	return out, nil
 }
 
-// RemoveLeaf takes one leaf out of every hierarchy.
+// RemoveLeaf removes one leaf from every hierarchy.
 func (c *Hierarchies) RemoveLeaf(ctx context.Context, id runtime.InstanceID, leaf string) error {
 	var errs error
 	for _, m := range c.leafMounts() {

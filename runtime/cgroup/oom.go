@@ -12,10 +12,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// WatchOOM makes cgroup v1 give the verdict that v2 gives by memory.oom.group:
-// one kill in a leaf ends the whole leaf. v1 alone kills one child, and the shell
-// that started it may live on as if nothing had happened. It returns when ctx
-// ends, or at once on v2.
+// WatchOOM makes cgroup v1 behave like v2 with memory.oom.group: one kill in a leaf
+// kills the whole leaf. Cgroup v1 alone kills one child, and the shell that started it
+// can keep running. WatchOOM returns when ctx is done, or at once on v2.
 func (c *Hierarchies) WatchOOM(ctx context.Context, id runtime.InstanceID, leaf string) error {
 	if c.IsV2() {
 		return nil
@@ -31,8 +30,8 @@ func (c *Hierarchies) WatchOOM(ctx context.Context, id runtime.InstanceID, leaf 
 		if c.OOMKills(id, leaf) > 0 {
 			return c.Kill(ctx, id, leaf)
 		}
-		// The event comes when memory is short, the kill a moment later; and the
-		// removal of the leaf is an event too.
+		// The event comes when memory is short, and the kill a moment later. The
+		// removal of the leaf is also an event.
 		if _, err := events.Read(buf); err != nil {
 			return nil
 		}
@@ -42,11 +41,11 @@ func (c *Hierarchies) WatchOOM(ctx context.Context, id runtime.InstanceID, leaf 
 	}
 }
 
-// killPatience is how long the kernel may take from the news that memory is short
-// to its kill: whoever kills may wait for a processor like everybody else.
+// killPatience is how long the kernel can take from the event to its kill. On a busy
+// machine the kill waits for a processor.
 const killPatience = time.Minute
 
-// awaitKill gives the kernel time to choose its victim. The error says that there is
+// awaitKill gives the kernel time to choose a process. The error means that there is
 // nothing to wait for any more.
 func (c *Hierarchies) awaitKill(ctx context.Context, id runtime.InstanceID, leaf string) error {
 	until := time.Now().Add(killPatience)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// madeUpOOM is a v1 leaf whose events the test itself raises. event_control is a
-// FIFO, so that the test learns the descriptor the moment it is registered.
+// madeUpOOM is a v1 leaf whose events are raised by the test. The file event_control is
+// a FIFO, so that the test reads the descriptor as soon as it is registered.
 type madeUpOOM struct {
 	c   *Hierarchies
 	dir string
@@ -34,7 +34,7 @@ func newMadeUpOOM(t *testing.T) madeUpOOM {
 	return madeUpOOM{c: c, dir: dir}
 }
 
-// watch runs watchOOM and returns the event descriptor that it registered.
+// watch runs WatchOOM and returns the event descriptor that it registered.
 func (m madeUpOOM) watch(ctx context.Context, t *testing.T) (fd int, done chan error) {
 	t.Helper()
 	done = make(chan error, 1)
@@ -65,7 +65,7 @@ func raise(t *testing.T, fd int) {
 	}
 }
 
-// One kill by the kernel ends the whole leaf, as on v2.
+// One kill by the kernel kills the whole leaf, as on v2.
 func TestOOMEndsTheLeaf(t *testing.T) {
 	t.Parallel()
 	m := newMadeUpOOM(t)
@@ -74,8 +74,8 @@ func TestOOMEndsTheLeaf(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	fd, done := m.watch(ctx, t)
-	raise(t, fd)                       // memory is short;
-	time.Sleep(500 * time.Millisecond) // the kernel chooses its victim when it gets a processor
+	raise(t, fd)                       // memory is short
+	time.Sleep(500 * time.Millisecond) // the kernel kills a process when it gets a processor
 	writeTestFile(t, filepath.Join(m.dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
 	awaitDeath(t, survivor)
 	writeTestFile(t, filepath.Join(m.dir, "cgroup.procs"), "")
@@ -99,7 +99,7 @@ func TestOOMWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The kernel tells the removal of a leaf as an event.
+// The kernel reports the removal of a leaf as an event.
 func TestOOMWatchEndsWithItsLeaf(t *testing.T) {
 	t.Parallel()
 	m := newMadeUpOOM(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// An instance that cannot be taken over runs on, and no second one starts. The others
-// are taken over at once, and this one as soon as that works.
+// An instance that cannot be taken over keeps running, and no second one starts. The
+// others are taken over at once, and this one as soon as that works.
 func TestUnadoptedInstanceRunsOn(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -30,7 +30,7 @@ func TestUnadoptedInstanceRunsOn(t *testing.T) {
 	w.leave()
 	w.open()
 	started := filepath.Join(w.engine.instanceDir(ids[1]), startedFile)
-	spoilt := errors.Join(os.Rename(started, started+".old"), os.Mkdir(started, 0o700)) // nobody reads a time from a folder
+	spoilt := errors.Join(os.Rename(started, started+".old"), os.Mkdir(started, 0o700)) // a time cannot be read from a folder
 	if spoilt != nil {
 		t.Fatal(spoilt)
 	}
@@ -58,7 +58,7 @@ func TestUnadoptedInstanceRunsOn(t *testing.T) {
 	}
 }
 
-// A process that merges or closes its streams has no broken capture.
+// A process that merges or closes its streams does not count as a broken capture.
 func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -70,7 +70,7 @@ func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 		st := w.running(p)
 		w.eventually("the command runs", func() error { return w.isCommand(st.Instance, "testapp") })
 	}
-	time.Sleep(300 * time.Millisecond) // the shim has seen the ends of pipes
+	time.Sleep(300 * time.Millisecond) // time for the shim to see the ends of the pipes
 	w.engine.checkCaptures(context.Background())
 	for _, p := range ps {
 		if rs, err := w.sup.Exits().Process(p.GUID); err != nil || len(rs) != 0 {

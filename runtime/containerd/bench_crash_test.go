@@ -19,10 +19,10 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// A sidecar is killed, again and again. The floor is the moment at which a plain
-// client that waits for the same process hears of its end; dew's figures are the
-// moment at which a reader of the log has the exit record, and the moment at
-// which the next instance runs.
+// BenchmarkCrash kills a sidecar repeatedly. The floor is the moment when a plain
+// client that waits for the same process receives its exit. The first figure of dew is
+// the moment when a reader of the log has the exit record. The second is the moment
+// when the next instance runs.
 func BenchmarkCrash(b *testing.B) {
 	w := newWorld(b)
 	w.policy = supervisor.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
@@ -62,7 +62,7 @@ type crasher struct {
 	w       *world
 	process app.Process
 	plain   tasks.TasksClient
-	records chan seen // exit records, as a live reader had them
+	records chan seen // exit records, as a live reader received them
 	last    runtime.InstanceID
 }
 
@@ -94,7 +94,7 @@ func newCrasher(b *testing.B, w *world) *crasher {
 	return c
 }
 
-// read follows the app's log as any reader does.
+// read follows the app's log like any reader.
 func (c *crasher) read(ctx context.Context, b *testing.B, cur *logstream.Cursor) {
 	for {
 		es, err := cur.Next(ctx)
@@ -114,7 +114,7 @@ func (c *crasher) read(ctx context.Context, b *testing.B, cur *logstream.Cursor)
 	}
 }
 
-// crashed is one crash: when what was seen.
+// crashed has the times of one crash.
 type crashed struct{ killed, heard, record, running time.Time }
 
 func (c *crasher) crash(b *testing.B) crashed {
@@ -134,7 +134,7 @@ func (c *crasher) crash(b *testing.B) crashed {
 			b.Errorf("cannot wait: %v", err)
 		}
 	}()
-	// Outside of starts: the shim reports an end late while it starts something.
+	// Not during a start: the shim reports an exit late while it starts a process.
 	time.Sleep(settle)
 	var x crashed
 	x.killed = time.Now()
@@ -162,7 +162,7 @@ func receive[T any](ctx context.Context, b *testing.B, from <-chan T) T {
 	}
 }
 
-// next tells since when another instance runs.
+// next waits for another instance and returns the start of its RUNNING state.
 func (c *crasher) next(ctx context.Context, b *testing.B) time.Time {
 	b.Helper()
 	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {

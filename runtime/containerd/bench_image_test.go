@@ -15,14 +15,14 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// BenchmarkImage starts instances of a small and of a large droplet in turns, and
-// counts what five of the large one need on disk.
+// BenchmarkImage alternates between starts of a small and a large droplet, and measures
+// the disk space of five instances of the large one.
 func BenchmarkImage(b *testing.B) {
 	w := newWorld(b)
 	small, large := w.sized(b, 1<<20), w.sized(b, 300<<20)
 	var one, many series
 	for b.Loop() {
-		for _, sha := range []string{small, large} { // the first start makes the image
+		for _, sha := range []string{small, large} { // the first start creates the image
 			w.image = sha
 			w.oneStart(b)
 		}
@@ -52,7 +52,7 @@ func BenchmarkImage(b *testing.B) {
 		}
 		containers = append(containers, c)
 	}
-	var grown int64 // each has a layer of its own on the one image
+	var grown int64 // each has its own layer on the same image
 	for _, c := range containers {
 		bytes, _, err := c.(*container).Written(ctx)
 		if err != nil {
@@ -74,7 +74,7 @@ func BenchmarkImage(b *testing.B) {
 	r.print("start by the size of the image")
 }
 
-// sized puts an image of one file on the shelf.
+// sized adds an image with one file to the image store.
 func (w *world) sized(b *testing.B, size int) string {
 	b.Helper()
 	data := make([]byte, size)

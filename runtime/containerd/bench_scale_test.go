@@ -15,10 +15,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// One instance after the other is started until a hundred run, each an app of
-// its own with one sidecar. The first ten starts are compared with the last ten,
-// and the daemon's memory before them with its memory after. A bare start beside
-// each of those tells what of a difference is containerd's and the machine's.
+// BenchmarkScale starts one instance after the other until a hundred run, each a
+// separate app with one sidecar. It compares the first ten starts with the last ten,
+// and the daemon's memory before with its memory after. A bare start next to each of
+// those shows which part of a difference comes from containerd and the machine.
 func BenchmarkScale(b *testing.B) {
 	const instances, part = 100, 10
 	w := newWorld(b)
@@ -27,7 +27,7 @@ func BenchmarkScale(b *testing.B) {
 	var starts, floor series
 	var before, after footprint
 	for b.Loop() {
-		w.grow("warm") // the image, the connections, the code: there once
+		w.grow("warm") // creates the image, the connections and the code once
 		f.beside(b, w)
 		before = w.footprint(b)
 		for i := range instances {
@@ -66,7 +66,7 @@ func (f *floor) beside(b *testing.B, w *world) time.Duration {
 	b.Helper()
 	time.Sleep(settle)
 	s := w.startSpec(b)
-	// The supervisor gives addresses away from the beginning of the subnet.
+	// The supervisor assigns addresses from the start of the subnet.
 	last := w.prefix().Addr().As4()
 	last[3] = 254
 	s.Address = netip.PrefixFrom(netip.AddrFrom4(last), w.prefix().Bits())
@@ -75,8 +75,8 @@ func (f *floor) beside(b *testing.B, w *world) time.Duration {
 	return took
 }
 
-// grow starts one app more and tells how long it took from the request, which is on
-// disk then, until it ran.
+// grow starts one more app. It returns the time from the stored request until the app
+// runs.
 func (w *world) grow(name string) time.Duration {
 	w.t.Helper()
 	p := w.put(testApp{
@@ -95,18 +95,19 @@ func (w *world) grow(name string) time.Duration {
 	return 0
 }
 
-// footprint is what the daemon occupies, in bytes. The benchmark is the daemon.
+// footprint is the daemon's memory usage, in bytes. The benchmark process is the
+// daemon.
 type footprint struct {
-	living     int64 // objects and stacks, after a collection
-	inuse      int64 // with the gaps between those objects, which later ones fill
-	resident   int64 // after all rubbish was given back to the kernel
-	standing   int64 // without that: what an operator sees
+	living     int64 // objects and stacks, after a garbage collection
+	inuse      int64 // includes the gaps between those objects, which later ones fill
+	resident   int64 // after all free memory was returned to the kernel
+	standing   int64 // before that: the value that an operator sees
 	goroutines int
 }
 
 func (w *world) footprint(b *testing.B) footprint {
 	b.Helper()
-	// What the harness keeps of the daemon's log is not the daemon's.
+	// The log lines that the test stores are not part of the daemon.
 	w.warned.mu.Lock()
 	w.warned.lines = nil
 	w.warned.mu.Unlock()
@@ -119,7 +120,7 @@ func (w *world) footprint(b *testing.B) footprint {
 	return f
 }
 
-// resident is the memory that the kernel holds for this process.
+// resident returns the resident memory of this process.
 func resident(b *testing.B) int64 {
 	b.Helper()
 	text, err := os.ReadFile("/proc/self/statm")

@@ -20,15 +20,15 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// The start of an instance with one sidecar, until both commands run, beside
-// what containerd and runc alone need for as much: a container, a task and two
-// execs, one after the other, with the same OCI spec.
+// BenchmarkStart measures the start of an instance with one sidecar, until both
+// commands run. The floor is the time of containerd and runc alone for the same. This
+// is a container, a task and two execs, one after the other, with the same OCI spec.
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	f := newFloor(b, w.engine)
 	var floor, gates, running series
 	for b.Loop() {
-		w.oneStart(b) // makes the image, which is no part of a start
+		w.oneStart(b) // creates the image, which is not part of a start
 		for range repetitions(b, 30) {
 			time.Sleep(settle)
 			floor = append(floor, f.oneStart(b, w.startSpec(b)))
@@ -50,10 +50,10 @@ func BenchmarkStart(b *testing.B) {
 	r.print("start of an instance with one sidecar")
 }
 
-// benchCommand is what the processes of the benchmarks do.
+// benchCommand is the command of the processes in the benchmarks.
 const benchCommand = "sleep"
 
-// startSpec is an instance with one sidecar, as the supervisor would ask for it.
+// startSpec returns an instance with one sidecar, as the supervisor would request it.
 func (w *world) startSpec(b *testing.B) runtime.Spec {
 	b.Helper()
 	stack, err := w.stack("host")
@@ -79,8 +79,8 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 	}
 }
 
-// oneStart measures one start: until the gates were open, and until the commands
-// ran. The instance is removed afterwards.
+// oneStart measures one start: until the gates were open, and until the commands ran.
+// It removes the instance afterwards.
 func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -102,8 +102,8 @@ func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 	return gates, running
 }
 
-// awaitCommand returns as soon as a process has become the command it was
-// started for. Both sides of the comparison end with it.
+// awaitCommand returns as soon as a process has become its command. Both sides of the
+// comparison stop with it.
 func awaitCommand(b *testing.B, pid int) {
 	b.Helper()
 	comm := filepath.Join("/proc", fmt.Sprint(pid), "comm")
@@ -121,8 +121,7 @@ func awaitCommand(b *testing.B, pid int) {
 	}
 }
 
-// floor starts what an instance consists of with nothing but containerd's own
-// client.
+// floor starts the parts of an instance with only containerd's own client.
 type floor struct {
 	e      *Engine
 	client *client.Client
@@ -140,14 +139,14 @@ func newFloor(b *testing.B, e *Engine) *floor {
 	return &floor{e: e, client: cl}
 }
 
-// steps says where the floor's time goes.
+// steps returns how the floor's time is divided.
 func (f *floor) steps() string {
 	return fmt.Sprintf("snapshot %.1f, container %.1f, create task %.1f, start task %.1f, each exec %.1f ms",
 		ms(f.snapshot.median()), ms(f.container.median()), ms(f.task.median()), ms(f.start.median()), ms(f.execs.median()))
 }
 
-// oneStart measures one start. What the spec names on the host, the network
-// namespace among it, is there before and costs the floor nothing.
+// oneStart measures one start. The spec's resources on the host, including the network
+// namespace, exist before and take no time here.
 func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -171,7 +170,7 @@ func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	return took
 }
 
-// ground makes what the OCI spec names, and the image.
+// ground creates the resources that the OCI spec names, and the image.
 func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 	dir := f.e.instanceDir(s.Instance)
 	if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -231,7 +230,7 @@ func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, 
 	return pids, nil
 }
 
-// onSnapshot is the shortest way to say which snapshot a container stands on.
+// onSnapshot is the shortest way to set the snapshot of a container.
 func onSnapshot(snapshotter, key string) client.NewContainerOpts {
 	return func(_ context.Context, _ *client.Client, c *containers.Container) error {
 		c.Snapshotter, c.SnapshotKey = snapshotter, key

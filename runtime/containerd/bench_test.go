@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// The benchmarks compare with a floor that is measured in the same run, turn by
-// turn with the thing itself: a machine's own speed and its load of the moment
-// then stand on both sides. docs/performance.md says what the figures mean.
+// The benchmarks compare with a floor that is measured in the same run, in alternation.
+// The speed of the machine and its current load then affect both sides.
+// docs/performance.md explains the figures.
 //
-// One operation of a benchmark is all its turns, and nothing is asserted: a
-// busy machine must not fail.
+// One operation of a benchmark is all its turns. Nothing is asserted, because a busy
+// machine must not fail.
 
-// settle is long enough for the kernel to clear away what the turn before left:
-// network namespaces, cgroups and shims end in the background.
+// settle is long enough for the kernel to clean up after the previous turn: network
+// namespaces, cgroups and shims are removed in the background.
 const settle = 100 * time.Millisecond
 
-// repetitions is n, or what DEW_BENCH_N says.
+// repetitions returns n, or the value of DEW_BENCH_N.
 func repetitions(b *testing.B, n int) int {
 	b.Helper()
 	s := os.Getenv("DEW_BENCH_N")
@@ -40,11 +40,11 @@ func repetitions(b *testing.B, n int) int {
 	return n
 }
 
-// series are measurements of the same thing.
+// series has repeated measurements of one value.
 type series []time.Duration
 
-// quantile is the smallest value that at least the part q of the series does not
-// exceed.
+// quantile returns the smallest value that at least the fraction q of the series does
+// not exceed.
 func (ts series) quantile(q float64) time.Duration {
 	if len(ts) == 0 {
 		return 0
@@ -63,14 +63,14 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 func ratio[T ~int64](a, floor T) float64 { return float64(a) / float64(cmp.Or(floor, 1)) }
 
-// result is what a benchmark tells: metrics beside its name, and a table.
+// result is the output of a benchmark: metrics next to its name, and a table.
 type result struct {
 	b     *testing.B
 	lines [][]string
 }
 
 func newResult(b *testing.B) *result {
-	b.ReportMetric(0, "ns/op") // the time of all turns together means nothing
+	b.ReportMetric(0, "ns/op") // the total time of all turns has no meaning
 	return &result{b: b}
 }
 
@@ -95,7 +95,7 @@ func (r *result) spread(name string, ts series) {
 	r.row(name, ts.median(), ts.quantile(0.9), ts.quantile(0.99), ts.quantile(1))
 }
 
-// print shows the table. The testing package cuts it after ten lines.
+// print prints the table. The testing package truncates it after ten lines.
 func (r *result) print(title string) {
 	var buf bytes.Buffer
 	w := tabwriter.NewWriter(&buf, 0, 0, 3, ' ', 0)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The whole memory entitles to all cores, half of it to half of them, and more than
-// there is to no more.
+// The whole memory gives all cores, and half of it gives half of them. More memory than
+// the machine has gives no more.
 func TestEntitled(t *testing.T) {
 	all := float64(goruntime.NumCPU())
 	if got := entitled(1 << 62); got != all {

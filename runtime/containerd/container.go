@@ -23,35 +23,35 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// finishTimeout is how long an ended process may take to be cleared away.
+// finishTimeout is the time limit for the cleanup of an exited process.
 const finishTimeout = 30 * time.Second
 
 // container is the container of one instance, task, build or Server.
 type container struct {
 	e        *Engine
 	spec     runtime.Spec
-	id       string // of containerd's container and task
-	dir      string // of run-time files
+	id       string // id of containerd's container and task
+	dir      string // folder of run-time files
 	applog   *logstream.Log
-	limit    *logstream.Limit // of what all its processes print; nil: none
+	limit    *logstream.Limit // of the output of all its processes, or nil
 	procs    []*proc
 	initPID  int
 	initBorn uint64
 
-	ctx         context.Context // ends when the daemon lets go of the instance
+	ctx         context.Context // done when the daemon releases the instance
 	cancel      context.CancelFunc
 	work        sync.WaitGroup
-	deleting    atomic.Bool // PID 1 is being ended by us
-	initSettled atomic.Bool // the end of PID 1 is in exits, or will never be
+	deleting    atomic.Bool // the daemon is stopping PID 1
+	initSettled atomic.Bool // the exit of PID 1 is in exits, or will never be
 	reports     chan runtime.Exit
 	exits       chan runtime.Exit
 
-	first      atomic.Pointer[runtime.Exit] // the first that was handed on
-	sessions   atomic.Int64                 // number of the last one opened
-	making     chan struct{}                // holds one for every session that is being made
-	sessionsMu sync.RWMutex                 // guards closed; held for reading while a session is made
+	first      atomic.Pointer[runtime.Exit] // the first exit that was sent
+	sessions   atomic.Int64                 // number of the last opened session
+	making     chan struct{}                // one entry for every session that is being created
+	sessionsMu sync.RWMutex                 // guards closed, held for reading while a session is created
 	closed     bool                         // no more sessions
-	crashed    atomic.Pointer[time.Time]    // when, once its files are to be kept
+	crashed    atomic.Pointer[time.Time]    // time of the crash, if its files must be stored
 }
 
 // proc is one process of an instance.
@@ -61,13 +61,13 @@ type proc struct {
 	born             uint64
 	outPath, errPath string
 	out, err         *logstream.Tail
-	missed           *runtime.Exit // its end, when an earlier daemon saw it or it is lost
+	missed           *runtime.Exit // its exit, if an earlier daemon saw it or it is lost
 	ended            atomic.Bool
-	reported         atomic.Bool // its end is in exits
+	reported         atomic.Bool // its exit is in exits
 	captureFailed    atomic.Bool
 	exitTime         *process.ExitTime
 
-	reaped chan struct{} // closed when nothing of it is left
+	reaped chan struct{} // closed when the process has left nothing behind
 	mu     sync.Mutex    // guards last
 	last   []logstream.Envelope
 }
@@ -95,13 +95,13 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 	return c, nil
 }
 
-// Spec tells what the instance was started from.
+// Spec returns the spec that the instance was started from.
 func (c *container) Spec() runtime.Spec { return c.spec }
 
-// Exits reports the end of every process.
+// Exits reports the exit of every process.
 func (c *container) Exits() <-chan runtime.Exit { return c.exits }
 
-// watch begins to wait for the end of every process.
+// watch starts to wait for the exit of every process.
 func (c *container) watch() {
 	for _, p := range c.procs {
 		c.work.Go(func() { c.watchProcess(p) })
@@ -119,7 +119,7 @@ func (c *container) watchOOM(p *proc) {
 	}
 }
 
-// watchProcess carries one process from its end to its last line.
+// watchProcess handles one process from its exit to its last line.
 func (c *container) watchProcess(p *proc) {
 	x, ok := c.await(p)
 	if !ok {
@@ -130,7 +130,7 @@ func (c *container) watchProcess(p *proc) {
 	c.finish(p)
 }
 
-// await waits for the end of a process and writes it down.
+// await waits for the exit of a process and stores it.
 func (c *container) await(p *proc) (runtime.Exit, bool) {
 	if p.missed != nil {
 		return *p.missed, true
@@ -145,15 +145,15 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 	}
-	// containerd forgets the status when the exec is deleted, so it is kept here
-	// until the instance is.
+	// containerd forgets the status when the exec is deleted, so it is stored here
+	// until the instance is deleted.
 	if err := c.keepExit(x); err != nil {
 		c.e.log.Warn("cannot keep exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 	return x, true
 }
 
-// verdict reads from the leaf how a process ended.
+// verdict reads from the leaf how a process exited.
 func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
 	x := runtime.Exit{
 		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
@@ -178,10 +178,10 @@ func (c *container) keepExit(x runtime.Exit) error {
 	return writeFile(c.exitFile(x.Exec), string(b), 0o600)
 }
 
-// wait asks containerd for the end of a process until it has a true answer. An
-// error of the connection is none: every open Wait fails with code 255 when
-// containerd is killed, and the processes live on. The error it returns says
-// that the process is lost.
+// wait queries containerd for the exit of a process until it has a reliable answer. An
+// error of the connection is not one: every open Wait fails with code 255 when
+// containerd is killed, but the processes keep running. The returned error means that
+// the process is lost.
 func (e *Engine) wait(ctx context.Context, id, exec string) (int, time.Time, error) {
 	for delay := 5 * time.Millisecond; ; delay = min(2*delay, time.Second) {
 		r, err := e.tasks.Wait(ctx, &tasks.WaitRequest{ContainerID: id, ExecID: exec})
@@ -210,10 +210,10 @@ func (e *Engine) get(ctx context.Context, id, exec string) (*tasktypes.Process, 
 	return r.Process, nil
 }
 
-// watchInit reports the end of PID 1, with which everything ends.
+// watchInit reports the exit of PID 1, which ends all processes.
 func (c *container) watchInit() {
 	code, at, err := c.e.wait(c.ctx, c.id, "")
-	if c.ctx.Err() != nil || c.deleting.Load() || err != nil { // lost: the processes tell it
+	if c.ctx.Err() != nil || c.deleting.Load() || err != nil { // lost: the processes report it
 		c.initSettled.Store(true)
 		return
 	}
@@ -224,7 +224,7 @@ func (c *container) watchInit() {
 	c.reports <- x
 }
 
-// collect puts reports in the order of the deaths and hands them on.
+// collect sorts reports by the time of the exits and sends them.
 func (c *container) collect() {
 	for left := len(c.procs); left > 0; {
 		batch, ok := c.gather()
@@ -245,7 +245,7 @@ func (c *container) collect() {
 	close(c.exits)
 }
 
-// noteReported notes that the end of a process is in exits.
+// noteReported records that the exit of a process is in exits.
 func (c *container) noteReported(exec string) {
 	for _, p := range c.procs {
 		if p.Exec == exec {
@@ -254,8 +254,8 @@ func (c *container) noteReported(exec string) {
 	}
 }
 
-// gather takes one report, and with it those of all processes that have ended by
-// then: a report can be late, and the first to die must be named.
+// gather receives one report, and those of all processes that have exited by then. A
+// report can be late, and the first process to exit must be named.
 func (c *container) gather() ([]runtime.Exit, bool) {
 	var batch []runtime.Exit
 	select {
@@ -282,8 +282,8 @@ func (c *container) gather() ([]runtime.Exit, bool) {
 	return inOrder(batch), true
 }
 
-// inOrder sorts exits by the time of death. The death of PID 1 is the cause of all
-// others, whatever the times say: it ended no later than the first of them.
+// inOrder sorts exits by time. The exit of PID 1 is the cause of all others, even if
+// the times contradict that. It counts as no later than the first of them.
 func inOrder(batch []runtime.Exit) []runtime.Exit {
 	slices.SortStableFunc(batch, func(a, b runtime.Exit) int { return a.At.Compare(b.At) })
 	i := slices.IndexFunc(batch, func(x runtime.Exit) bool { return x.Exec == runtime.InitExec })
@@ -295,9 +295,9 @@ func inOrder(batch []runtime.Exit) []runtime.Exit {
 	return batch
 }
 
-// finish clears away what an ended process left, in the only order that neither
-// waits nor loses bytes: with a child still holding the pipe the deletion of the
-// exec would wait for seconds and then drop what comes later.
+// finish cleans up after an exited process, in the only order that neither blocks nor
+// loses output. While a child holds the pipe, deleting the exec would wait for seconds
+// and then drop later output.
 func (c *container) finish(p *proc) {
 	defer close(p.reaped)
 	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
@@ -309,7 +309,7 @@ func (c *container) finish(p *proc) {
 	if err := c.e.deleteExec(ctx, c.id, p.Exec); err != nil {
 		log.Warn("cannot delete process", "err", err)
 	}
-	// A time of its own: whatever took so long above, the lines are on disk.
+	// A separate time limit: even if the steps above took long, the lines are on disk.
 	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
 	var last []logstream.Envelope
@@ -325,7 +325,7 @@ func (c *container) finish(p *proc) {
 	p.mu.Unlock()
 }
 
-// deleteExec removes an ended exec, which waits for its last bytes.
+// deleteExec removes an exited exec. This waits for its last output.
 func (e *Engine) deleteExec(ctx context.Context, id, exec string) error {
 	return e.until(ctx, func(ctx context.Context) error {
 		_, err := e.tasks.DeleteProcess(ctx, &tasks.DeleteProcessRequest{ContainerID: id, ExecID: exec})
@@ -333,9 +333,9 @@ func (e *Engine) deleteExec(ctx context.Context, id, exec string) error {
 	})
 }
 
-// until repeats a deletion until it is done, there is nothing to delete, or ctx
-// ends. A process that just died may not be reaped yet, and containerd may be on
-// its way back.
+// until repeats a deletion until it succeeds, there is nothing to delete, or ctx is
+// done. A process that just exited is possibly not reaped yet, and containerd is
+// possibly restarting.
 func (e *Engine) until(ctx context.Context, fn func(ctx context.Context) error) error {
 	for delay := time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -353,7 +353,7 @@ func (e *Engine) until(ctx context.Context, fn func(ctx context.Context) error) 
 	}
 }
 
-// Reap returns the last lines of an ended process.
+// Reap returns the last lines of an exited process.
 func (c *container) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
 	for _, p := range c.procs {
 		if p.Exec != exec {
@@ -367,7 +367,7 @@ func (c *container) Reap(ctx context.Context, exec string) ([]logstream.Envelope
 		case <-c.ctx.Done():
 		}
 		select {
-		case <-p.reaped: // before the daemon let go
+		case <-p.reaped: // before the daemon released the instance
 			return p.takeLast(), nil
 		default:
 			return nil, fmt.Errorf("cannot read the last lines of %s: the engine was closed", exec)
@@ -384,8 +384,8 @@ func (p *proc) takeLast() []logstream.Envelope {
 	return es
 }
 
-// Signal sends sig to every process in the leaves of the named execs. It does
-// not need containerd: it works also while that is away.
+// Signal sends sig to every process in the leaves of the named execs. It does not need
+// containerd, so it works even while containerd is down.
 func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...string) error {
 	var errs error
 	for _, p := range c.procs {
@@ -393,7 +393,7 @@ func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...strin
 			continue
 		}
 		if sig == syscall.SIGKILL {
-			// A frozen leaf must be thawed to die.
+			// A frozen leaf must be thawed before its processes can exit.
 			errs = errors.Join(errs, c.e.cg.Freeze(c.spec.Instance, p.Exec, false))
 			c.e.cg.KillAtOnce(c.spec.Instance, p.Exec)
 		}
@@ -402,7 +402,7 @@ func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...strin
 	return errs
 }
 
-// Delete ends what still lives and removes the instance.
+// Delete stops the processes that still run and removes the instance.
 func (c *container) Delete(ctx context.Context) error {
 	err := c.delete(ctx)
 	if err != nil && unavailable(err) {
@@ -422,7 +422,7 @@ func (c *container) delete(ctx context.Context) error {
 			return err
 		}
 	}
-	// What was printed and nobody asked for still belongs into the log.
+	// Output that was not requested with Reap still belongs in the log.
 	for _, p := range c.procs {
 		last, err := c.Reap(ctx, p.Exec)
 		if err != nil {
@@ -435,7 +435,8 @@ func (c *container) delete(ctx context.Context) error {
 	c.detach()
 	c.keepCrashFiles(ctx)
 	if c.spec.Kind == runtime.KindService {
-		// The next life has the same address: the kernel must not answer for this one.
+		// The next instance has the same address: the kernel must not answer for this
+		// one.
 		if err := c.e.net.RemoveVeth(network.VethName(id)); err != nil {
 			return err
 		}
@@ -447,7 +448,7 @@ func (c *container) delete(ctx context.Context) error {
 	return nil
 }
 
-// detach ends all watching and reading, and nothing else.
+// detach stops all watching and reading, and does nothing else.
 func (c *container) detach() {
 	c.closeSessions()
 	c.cancel()

@@ -19,16 +19,16 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// Adopt finds the instances that an earlier daemon left, and removes what never
-// came to run.
+// Adopt finds the instances that an earlier daemon left, and removes those that never
+// ran.
 func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 	found, err := e.find(ctx)
 	if some := (*runtime.AdoptError)(nil); err == nil || errors.As(err, &some) {
 		return found, err
 	}
 	for _, c := range found {
-		// Forgotten too: the next try must find it again, or a sweep would take it
-		// for a stray one.
+		// Forget it as well: the next try must find it again, or a sweep would remove
+		// it as a stray one.
 		c.(*container).detach()
 		e.forget(c.Spec().Instance)
 	}
@@ -38,10 +38,10 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 	return nil, err
 }
 
-// find adopts one container after the other. With an error it returns those it
-// took over before.
+// find adopts one container after the other. With an error it returns the containers
+// that it already took over.
 func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
-	if err := e.sweepMounts(); err != nil { // each mount has a point of its own: it is in nobody's way
+	if err := e.sweepMounts(); err != nil { // each mount has its own mount point, so leftovers do no harm
 		e.log.Warn("cannot remove mounts of a killed daemon, trying again", "err", err)
 	}
 	if err := e.dropLeases(ctx); err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 	return found, nil
 }
 
-// unadopted describes an instance that could not be adopted, with the ways to try
+// unadopted describes an instance that could not be adopted, with functions to try
 // again and to remove it.
 func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, err error) runtime.Unadopted {
 	u := runtime.Unadopted{Instance: id, App: record.Labels[labelPrefix+"app"], Err: err}
@@ -100,8 +100,8 @@ func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, e
 	return u
 }
 
-// answers reports whether containerd answers. If it does, a call about one instance
-// that got no answer is that instance's fault.
+// answers reports whether containerd answers. If it does, an unanswered call about one
+// instance is a fault of that instance.
 func (e *Engine) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -109,14 +109,14 @@ func (e *Engine) answers(ctx context.Context) bool {
 	return err == nil
 }
 
-// containerRecord reads the record that containerd has of a container.
+// containerRecord reads containerd's record of a container.
 func (e *Engine) containerRecord(ctx context.Context, id string) (containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return e.client.ContainerService().Get(ctx, id)
 }
 
-// containerRecords lists the records that containerd has in our namespace.
+// containerRecords lists containerd's records in the daemon's namespace.
 func (e *Engine) containerRecords(ctx context.Context) ([]containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -127,8 +127,8 @@ func (e *Engine) containerRecords(ctx context.Context) ([]containers.Container, 
 	return cs, nil
 }
 
-// adopt takes over one container, or removes it when its commands never ran or
-// ended with an earlier boot of the machine.
+// adopt takes over one container. It removes the container if its commands never ran,
+// or if they ran before a reboot.
 func (e *Engine) adopt(ctx context.Context, record containers.Container) (*container, error) {
 	s, err := specFrom(record.Labels)
 	if err != nil {
@@ -148,14 +148,14 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	sameBoot := record.Labels[labelBoot] == e.boot
 	if started == nil || !sameBoot || build {
 		e.log.Info("swept container", "container", record.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
-		// Ended first: what still runs must not print behind our back.
+		// Kill the processes first: they must not print more output during the removal.
 		if err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
-			// In nobody's way: the sweep tries again, and so does the next daemon.
+			// Leftovers do no harm: the sweep tries again, and so does the next daemon.
 			e.log.Error("cannot remove what never came to run", "container", record.ID, "err", err)
 		}
 		return nil, nil
 	}
-	// An odd time is no reason to give up an instance.
+	// A time that cannot be parsed is not a reason to give up an instance.
 	c.spec.StartedAt, _ = time.Parse(time.RFC3339Nano, string(started))
 	if err := c.takeOver(bounded); err != nil {
 		c.detach()
@@ -167,7 +167,7 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	return c, nil
 }
 
-// takeOver finds out how every process fares.
+// takeOver reads the state of every process.
 func (c *container) takeOver(ctx context.Context) error {
 	for _, p := range c.procs {
 		if err := c.adoptProcess(ctx, p); err != nil {
@@ -187,11 +187,11 @@ func (c *container) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// adoptProcess finds out how one process fares and reads on where the earlier
-// daemon stopped.
+// adoptProcess reads the state of one process and continues to read its output where
+// the earlier daemon stopped.
 func (c *container) adoptProcess(ctx context.Context, p *proc) error {
-	// Files that somebody removed are made again: the check of the captures then
-	// finds out that nobody writes to them.
+	// Create deleted files again: the check of the captures then finds that no process
+	// writes to them.
 	var err error
 	if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
 		return err
@@ -199,8 +199,8 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	if err := c.findProcess(ctx, p); err != nil {
 		return err
 	}
-	// The leaf may be frozen, by the earlier daemon or by PID 1 since. The reader
-	// continues it, unless the disk has no room for what it would print.
+	// The leaf can be frozen, by the earlier daemon or by PID 1 since then. The reader
+	// thaws it, unless the disk has no space for further output.
 	if err := c.follow(p, late); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 	return nil
 }
 
-// openClosedGate finishes a start: everything was ready, only the byte is missing.
+// openClosedGate completes a start: everything was ready, only the byte is missing.
 func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	gate := c.gate(p)
 	if _, err := os.Stat(gate); err != nil || p.pid == 0 {
@@ -253,7 +253,7 @@ func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// The process may have ended already: then there is nothing to close.
+	// If the process has already exited, there is nothing to close.
 	_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 	return nil
 }

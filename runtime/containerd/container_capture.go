@@ -12,11 +12,11 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// drain brings what is left in the capture files of a dead instance into the log.
+// drain copies the rest of the capture files of a dead instance into the log.
 func (c *container) drain(ctx context.Context) error {
 	defer c.detach()
 	for _, p := range c.procs {
-		// A daemon can be killed between the making of two files.
+		// A daemon can be killed after it created the first of two files.
 		if _, _, err := c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
 			return err
 		}
@@ -36,25 +36,25 @@ func (c *container) drain(ctx context.Context) error {
 	return nil
 }
 
-// checkCaptures looks whether the output of every living process still has a way.
+// checkCaptures checks that the output of every running process is still captured.
 func (e *Engine) checkCaptures(ctx context.Context) {
 	for _, c := range e.living() {
 		c.checkCapture(ctx)
 	}
 }
 
-// captureGrace is the time between two looks at the files of a process.
+// captureGrace is the time between two checks of the files of a process.
 const captureGrace = 150 * time.Millisecond
 
-// checkCapture ends every process whose output the shim has stopped to copy. On
-// a full disk its copy ends for good, and the process would block in its next
-// write for ever, also when there is space again.
+// checkCapture stops every process whose output the shim no longer copies. On a full
+// disk the shim stops copying permanently. The process would block in its next write
+// forever, even after space is available again.
 func (c *container) checkCapture(ctx context.Context) {
 	for _, p := range c.procs {
 		if p.ended.Load() || p.pid == 0 || p.captureFailed.Load() || !captureBroken(p) {
 			continue
 		}
-		// Asked twice: a process that ends closes its files one after the other.
+		// Check twice: a process that exits closes its files one after the other.
 		if pause(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !captureBroken(p) {
 			continue
 		}
@@ -69,10 +69,10 @@ func (c *container) checkCapture(ctx context.Context) {
 	}
 }
 
-// captureBroken says that a process still prints into a pipe which its shim
-// holds, while the shim no longer holds a file for it. A process may well have
-// closed one of its streams, sent it elsewhere, or merged the two: then the shim
-// has closed a file with good reason. So pipes and files are counted, not paired.
+// captureBroken reports whether a process still prints into a pipe that its shim holds,
+// while the shim no longer holds a file for it. A process can have closed, redirected
+// or merged its streams: then the shim has correctly closed a file. Therefore pipes and
+// files are counted, not paired.
 func captureBroken(p *proc) bool {
 	s, ok := process.ReadStat(process.Dir(p.pid))
 	if !ok {

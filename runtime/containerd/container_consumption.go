@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Consumption tells what the whole instance has taken so far.
+// Consumption returns the resources that the whole instance has used so far.
 func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
 	used := c.e.cg.Consumption(c.spec.Instance)
 	used.Entitled, used.Printed = entitled(c.spec.Memory), c.printed()
@@ -19,7 +19,7 @@ func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error
 		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.MemoryUsed(c.spec.Instance, p.Exec), Limit: p.Memory})
 	}
 	if c.e.Outage() != nil {
-		return used, nil // the kernel's figures are right without containerd
+		return used, nil // the kernel's numbers are correct without containerd
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error
 	return used, nil
 }
 
-// Paused tells whether a process stands still until its output is stored.
+// Paused reports whether a process is paused until its output is stored.
 func (c *container) Paused() bool {
 	for _, p := range c.procs {
 		if c.e.cg.Frozen(c.spec.Instance, p.Exec) {
@@ -41,7 +41,7 @@ func (c *container) Paused() bool {
 	return false
 }
 
-// printed is how many bytes the processes that run have printed.
+// printed returns the number of bytes that the running processes have printed.
 func (c *container) printed() (n int64) {
 	for _, p := range c.procs {
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
@@ -53,8 +53,8 @@ func (c *container) printed() (n int64) {
 	return n
 }
 
-// entitled is how many cores an instance may count on: a part of the machine's as its
-// memory is one of the machine's. 0: nobody knows.
+// entitled returns the number of cores that are guaranteed to an instance: its share of
+// the machine's cores is its share of the machine's memory. 0 means unknown.
 func entitled(memory int64) float64 {
 	var m unix.Sysinfo_t
 	if err := unix.Sysinfo(&m); err != nil || m.Totalram == 0 {

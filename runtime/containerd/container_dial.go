@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// Dial connects from inside the instance's network namespace. A name is looked up
-// as a program in the instance would: in its hosts file, then by its servers.
+// Dial connects from inside the instance's network namespace. It resolves a name as a
+// program in the instance would: in its hosts file, then with its name servers.
 func (c *container) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err == nil {
 		return c.e.net.Dial(ctx, c.spec.Instance, network, address)
@@ -53,16 +53,16 @@ func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, erro
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("the instance cannot resolve %s, and has no DNS server", host)
 	}
-	var tried atomic.Uint32 // both kinds of addresses are asked for at once
+	var tried atomic.Uint32 // both address families are queried at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		server := servers[int(tried.Add(1)-1)%len(servers)] // one after the other
+		server := servers[int(tried.Add(1)-1)%len(servers)] // use the servers in turn
 		return c.e.net.Dial(ctx, c.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
 	}}
-	// The dot keeps the machine's own hosts file and search list out of it.
+	// The trailing dot bypasses the machine's own hosts file and search list.
 	return r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
 }
 
-// inHosts finds the addresses of a name in a hosts file.
+// inHosts returns the addresses of a name in a hosts file.
 func inHosts(text, name string) []netip.Addr {
 	var found []netip.Addr
 	for line := range strings.Lines(text) {
@@ -85,7 +85,7 @@ func inHosts(text, name string) []netip.Addr {
 	return found
 }
 
-// nameservers are the servers that a resolv.conf names.
+// nameservers returns the servers in a resolv.conf.
 func nameservers(text string) []netip.Addr {
 	var out []netip.Addr
 	for line := range strings.Lines(text) {

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// reportLimit is how long a process that the kernel shows as dead may stay
-	// unreported while containerd answers. A shim that is busy starting something is
-	// late by up to 65 ms, and much more on a busy machine.
+	// reportLimit is how long the report of an exited process can be missing while
+	// containerd answers. A shim that is busy with a start is up to 65 ms late, and
+	// much more on a busy machine.
 	reportLimit = 10 * time.Second
-	// reportLook is how often a wait for a report looks at the processes again.
+	// reportLook is how often a wait for a report checks the processes again.
 	reportLook = 10 * time.Millisecond
-	// answerTimeout is how long containerd may take for a call that costs it nothing.
+	// answerTimeout is the time limit for a trivial call to containerd.
 	answerTimeout = 3 * time.Second
-	// answerInterval is how often dewd asks whether containerd answers.
+	// answerInterval is how often dewd checks whether containerd answers.
 	answerInterval = time.Second
 )
 
-// Settle returns once Exits holds the end of every process that the kernel shows
-// as dead. Without it a failed health check could be blamed on a process whose
-// peer ended first: containerd can report an end long after it happened.
+// Settle returns once Exits holds the exit of every process that has exited according
+// to the kernel. containerd can report an exit long after it happened. Without Settle,
+// a failed health check could hide that another process exited first.
 func (c *container) Settle(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -43,8 +43,8 @@ func (c *container) Settle(ctx context.Context) error {
 	return nil
 }
 
-// unreported tells whether a process has ended whose report is neither in batch
-// nor handed on.
+// unreported reports whether a process has exited whose report is neither in batch nor
+// sent.
 func (c *container) unreported(batch []runtime.Exit) bool {
 	in := func(exec string) bool {
 		return slices.ContainsFunc(batch, func(x runtime.Exit) bool { return x.Exec == exec })
@@ -57,8 +57,8 @@ func (c *container) unreported(batch []runtime.Exit) bool {
 	return !c.deleting.Load() && !c.initSettled.Load() && !in(runtime.InitExec) && process.Ended(c.initPID, c.initBorn)
 }
 
-// Outage says why nothing is known about the instances now; nil while containerd
-// answers.
+// Outage returns why the state of the instances is unknown now. It is nil while
+// containerd answers.
 func (e *Engine) Outage() error {
 	if e.silent.Load() {
 		return errSilent
@@ -66,7 +66,7 @@ func (e *Engine) Outage() error {
 	return nil
 }
 
-// watchAnswers asks containerd again and again whether it is there, until ctx ends.
+// watchAnswers checks regularly whether containerd answers, until ctx is done.
 func (e *Engine) watchAnswers(ctx context.Context) {
 	for pause(ctx, answerInterval) == nil {
 		call, cancel := context.WithTimeout(ctx, answerTimeout)

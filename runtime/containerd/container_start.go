@@ -25,10 +25,10 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// startedFile stands in an instance's folder from the moment its gates may open.
+// startedFile exists in an instance's folder from the moment when its gates can open.
 const startedFile = "started"
 
-// Start makes the container of s and starts all its processes.
+// Start creates the container of s and starts all its processes.
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	if !s.Instance.Valid() {
 		return nil, fmt.Errorf("cannot start: %q is no instance id", s.Instance)
@@ -55,7 +55,7 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 	return c, nil
 }
 
-// startError sorts what went wrong: the way to containerd, or the instance.
+// startError decides whether the connection to containerd failed, or the instance.
 func (e *Engine) startError(err error) error {
 	var se *runtime.StartError
 	switch {
@@ -71,12 +71,12 @@ func (e *Engine) startError(err error) error {
 	return &runtime.StartError{Reason: oneLine(err), Err: err}
 }
 
-// oneLine is an error as one line: runc's come with a trail of newlines.
+// oneLine returns an error as one line. Errors of runc contain many newlines.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// build makes everything of an instance and opens the gates.
+// build creates all parts of an instance and opens the gates.
 func (c *container) build(ctx context.Context) error {
 	mounts, err := c.prepare(ctx)
 	if err != nil {
@@ -94,17 +94,17 @@ func (c *container) build(ctx context.Context) error {
 		}
 	}
 	c.spec.StartedAt = time.Now()
-	// From here on commands run: whoever comes next must not throw them away.
+	// From here on commands run: the next daemon must not remove them.
 	if err := writeFile(filepath.Join(c.dir, startedFile), c.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
 		return err
 	}
 	return c.openGates(ctx)
 }
 
-// prepare makes, side by side, all that the container stands on.
+// prepare creates, in parallel, all resources that the container needs.
 func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	e, s := c.e, c.spec
-	// Unpacking a droplet for the first time takes as long as it takes.
+	// Unpacking a droplet for the first time has no time limit.
 	parent, err := e.images.parent(ctx, s)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	return mounts, g.Wait()
 }
 
-// createCgroups makes the instance's group, and of its leaves what the container mounts.
+// createCgroups creates the instance's group, and the leaves that the container mounts.
 func (c *container) createCgroups() error {
 	id, memory := c.spec.Instance, c.spec.Memory
 	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: shares(memory)}); err != nil {
@@ -144,7 +144,7 @@ func (c *container) createCgroups() error {
 	return nil
 }
 
-// makeFiles makes the instance's folder, gates and capture files.
+// makeFiles creates the instance's folder, gates and capture files.
 func (c *container) makeFiles() error {
 	if err := os.MkdirAll(c.dir, 0o711); err != nil {
 		return fmt.Errorf("cannot make folder of the instance: %w", err)
@@ -177,8 +177,8 @@ func (c *container) makeFiles() error {
 	return nil
 }
 
-// resolvConf is the first of the host's files that names a server which others
-// than the host itself can reach, without those that they cannot.
+// resolvConf returns the first of the host's files that has a name server which is
+// reachable from other network namespaces. It leaves out servers that are not.
 func resolvConf(paths ...string) string {
 	var text string
 	for _, path := range paths {
@@ -206,8 +206,8 @@ func resolvConf(paths ...string) string {
 	return text
 }
 
-// createContainer makes the container's record. Without a network namespace it
-// gets one of its own, with nothing but a loopback.
+// createContainer creates the container's record. Without a network namespace, the
+// container gets a new one that has only a loopback interface.
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
 	oci := c.e.base.ociSpec(s, place{dir: c.dir, netns: netns, cgroups: c.e.cg.OCIPath(s.Instance), guard: c.guardFor()})
@@ -226,13 +226,13 @@ func (c *container) createContainer(ctx context.Context, netns string) error {
 	return nil
 }
 
-// create makes containerd's task, and the leaves beside it.
+// create creates containerd's task, and the leaves next to it.
 func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	req := &tasks.CreateTaskRequest{ContainerID: c.id}
 	for _, m := range mounts {
-		// Where a leaf is a cgroup of its own, runc's device filter does not reach it.
+		// If a leaf is a separate cgroup, runc's device filter does not apply to it.
 		options := append(slices.Clone(m.Options), "nodev", "nosuid")
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: options})
 	}
@@ -283,7 +283,8 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 	if err != nil {
 		return fmt.Errorf("cannot create process %s: %w", p.Exec, native(err))
 	}
-	// A failed Start still answers Wait, with 0: only its own error is believed.
+	// After a failed Start, Wait still answers, with 0: only the error of Start is
+	// reliable.
 	r, err := c.e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: c.id, ExecID: p.Exec})
 	if err != nil {
 		err = native(err)
@@ -293,12 +294,12 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
 	p.pid, p.born = int(r.Pid), process.BornAt(int(r.Pid))
-	p.exitTime = c.e.exitTimes.Watch(p.pid) // it waits at its gate: this is in time
+	p.exitTime = c.e.exitTimes.Watch(p.pid) // it waits at its gate, so this is early enough
 	return nil
 }
 
-// openGates lets every launcher go on. The FIFO's end in the shim is closed in
-// the background: it frees descriptors there and nothing waits for it.
+// openGates lets every launcher continue. The FIFO's end in the shim is closed in the
+// background. This frees descriptors there, and nothing waits for it.
 func (c *container) openGates(ctx context.Context) error {
 	for _, p := range c.procs {
 		if err := openGate(ctx, c.gate(p)); err != nil {
@@ -309,15 +310,15 @@ func (c *container) openGates(ctx context.Context) error {
 		c.work.Go(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 			defer cancel()
-			// The process may have ended already: then there is nothing to close.
+			// If the process has already exited, there is nothing to close.
 			_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 		})
 	}
 	return nil
 }
 
-// openGate writes the one byte that a launcher waits for. A gate that is gone
-// was opened before.
+// openGate writes the one byte that a launcher waits for. If the gate does not exist,
+// it was already opened.
 func openGate(ctx context.Context, path string) error {
 	f, err := openFIFO(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -333,8 +334,8 @@ func openGate(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// openFIFO opens the writing end. The shim may not have opened its own yet when
-// it reports the process as started.
+// openFIFO opens the write end. When the shim reports the process as started, it has
+// possibly not opened its own end yet.
 func openFIFO(ctx context.Context, path string) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -344,7 +345,7 @@ func openFIFO(ctx context.Context, path string) (*os.File, error) {
 			return f, err
 		}
 		if perr := pause(ctx, wait); perr != nil {
-			// Nothing is known to be wrong with the app: it is tried again.
+			// The app is not known to be at fault: the start is tried again.
 			return nil, fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, err, perr)
 		}
 	}
@@ -352,15 +353,15 @@ func openFIFO(ctx context.Context, path string) (*os.File, error) {
 
 func (c *container) gate(p *proc) string { return filepath.Join(c.dir, p.Exec+".gate") }
 
-// writeFile writes a run-time file whole: a reader sees all of it or none. It is
-// not made durable, because the run folder is not.
+// writeFile writes a run-time file atomically: a reader sees all of it or nothing. It
+// does not sync the file, because the run folder does not survive a reboot.
 func writeFile(path, data string, mode fs.FileMode) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	_, err = f.WriteString(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil { // the umask has no say
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil { // independent of the umask
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -369,8 +370,8 @@ func writeFile(path, data string, mode fs.FileMode) error {
 	return nil
 }
 
-// punctuality says whether what a capture file already holds was printed while
-// no daemon read it.
+// punctuality says whether the existing content of a capture file was printed while no
+// daemon read it.
 type punctuality bool
 
 const (
@@ -378,7 +379,7 @@ const (
 	late   punctuality = true
 )
 
-// follow attaches the readers of a process's output.
+// follow starts the readers of a process's output.
 func (c *container) follow(p *proc, when punctuality) error {
 	src := logstream.Source{Type: p.Source, Index: c.spec.Slot.Index, InstanceID: string(c.spec.Instance)}
 	freeze := func(frozen bool) error { return c.e.cg.Freeze(c.spec.Instance, p.Exec, frozen) }

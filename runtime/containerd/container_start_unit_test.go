@@ -20,8 +20,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// The caller tries again what is unavailable and gives up on the rest, so the
-// sorting is the difference between a crash and a moment of patience.
+// The caller tries again if the service is unavailable, and otherwise gives up. The
+// kind of error therefore decides between a retry and a crash.
 func TestStartError(t *testing.T) {
 	t.Parallel()
 	mine := &runtime.StartError{Exec: "sidecar-0", Source: "APP/PROC/WEB/SIDECAR/A", Reason: "no such file"}
@@ -29,7 +29,7 @@ func TestStartError(t *testing.T) {
 		name        string
 		err         error
 		unavailable bool
-		reason      string // of the StartError
+		reason      string // reason of the StartError
 	}{
 		{"start error", mine, false, "no such file"},
 		{"start error inside", fmt.Errorf("cannot: %w", mine), false, "no such file"},
@@ -100,7 +100,7 @@ func newFIFO(t *testing.T) string {
 	return path
 }
 
-// The reader may come after the writer: nobody is told that it is missing.
+// The reader can open the gate after the writer: that is not an error.
 func TestOpenGate(t *testing.T) {
 	t.Parallel()
 	path := newFIFO(t)
@@ -135,7 +135,8 @@ func TestOpenGate(t *testing.T) {
 	}
 }
 
-// A gate without a reader says nothing about the app: it is tried again.
+// A gate without a reader does not mean that the app is at fault: the start is tried
+// again.
 func TestOpenGateWithoutReader(t *testing.T) {
 	t.Parallel()
 	path := newFIFO(t)
@@ -157,7 +158,7 @@ func TestWriteFile(t *testing.T) {
 	for _, step := range []struct {
 		data string
 		mode fs.FileMode
-	}{{"long first text", 0o600}, {"short", 0o666}} { // 0666: the umask has no say
+	}{{"long first text", 0o600}, {"short", 0o666}} { // 0666: independent of the umask
 		if err := writeFile(path, step.data, step.mode); err != nil {
 			t.Fatal(err)
 		}

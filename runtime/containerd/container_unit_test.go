@@ -30,8 +30,8 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// madeUpShim is the test itself: it holds the pipes of a process and the files
-// behind them.
+// madeUpShim is the test process itself: it holds the pipes of a process and their
+// files.
 type madeUpShim struct {
 	files, reads, writes []*os.File
 }
@@ -80,7 +80,7 @@ func TestCaptureBroken(t *testing.T) {
 	if !captureBroken(p) {
 		t.Error("not broken although the file behind stderr is closed")
 	}
-	s.reads[1].Close() // the shim holds neither: the process gets a signal, it does not hang
+	s.reads[1].Close() // the shim holds neither: the process gets a signal and does not hang
 	if captureBroken(p) {
 		t.Error("broken although nobody holds the pipe")
 	}
@@ -89,7 +89,7 @@ func TestCaptureBroken(t *testing.T) {
 	}
 }
 
-// With 2>&1 the shim closes the file of stderr for a good reason.
+// With 2>&1 the shim correctly closes the file of stderr.
 func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
 	t.Parallel()
 	s := newMadeUpShim(t)
@@ -130,8 +130,8 @@ func execsOf(xs []runtime.Exit) (execs []string) {
 	return execs
 }
 
-// A report that is late does not make another process the first to die: as long
-// as the kernel shows a dead one, its report is waited for.
+// A late report does not make another process the first to exit. If the kernel shows a
+// dead process, its report is awaited.
 func TestGatherWaitsForTheDead(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
@@ -149,7 +149,7 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 	})
 }
 
-// A shim that never reports does not hold up the others.
+// A shim that never reports does not block the others.
 func TestGatherGivesUpOnALateReport(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
@@ -168,7 +168,7 @@ func TestGatherGivesUpOnALateReport(t *testing.T) {
 	})
 }
 
-// A containerd that does not answer cannot report: the wait goes on until it does.
+// A containerd that does not answer cannot report: the wait continues until it does.
 func TestGatherWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
@@ -186,7 +186,7 @@ func TestGatherWaitsForAnAnswer(t *testing.T) {
 	})
 }
 
-// Nobody waits when nobody else is dead.
+// There is no wait if no other process is dead.
 func TestGatherAlone(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
@@ -202,7 +202,7 @@ func TestGatherAlone(t *testing.T) {
 	})
 }
 
-// With PID 1 everything ends, and the times of the others are often earlier.
+// The exit of PID 1 ends all processes, and their times are often earlier.
 func TestInitIsNamedFirst(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
@@ -226,7 +226,7 @@ func TestInitIsNamedFirst(t *testing.T) {
 	}
 }
 
-// An instance that we end ourselves is not one whose first process died.
+// The exit of PID 1 is not reported if dewd is deleting the instance.
 func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
@@ -283,7 +283,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// fakeTasks answers the calls of a test. What a test does not set must not be
+// fakeTasks answers the calls of a test. Functions that a test does not set must not be
 // called.
 type fakeTasks struct {
 	tasks.TasksClient
@@ -307,7 +307,7 @@ func (f *fakeTasks) DeleteProcess(context.Context, *tasks.DeleteProcessRequest, 
 	return &tasks.DeleteResponse{}, f.delete(f.calls)
 }
 
-// Every open Wait fails when containerd is killed. That is no exit.
+// Every open Wait fails when containerd is killed. That is not an exit.
 func TestWaitOutlivesContainerd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestWaitOutlivesContainerd(t *testing.T) {
 	})
 }
 
-// Only containerd itself can say that a process is lost.
+// Only containerd itself can report that a process is lost.
 func TestWaitForALostProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestDeletionIsRepeated(t *testing.T) {
 	broken := status.Error(codes.InvalidArgument, "bad id")
 	tests := []struct {
 		name  string
-		first error // of the first three calls
+		first error // error of the first three calls
 		calls int
 		want  error
 	}{
@@ -410,7 +410,7 @@ func TestDeletionGivesUpWithBothReasons(t *testing.T) {
 	})
 }
 
-// containerd forgets an exit with the exec, so it is read back from the folder.
+// containerd forgets an exit with the exec, so the exit is read from the folder.
 func TestExitIsKept(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
@@ -421,7 +421,7 @@ func TestExitIsKept(t *testing.T) {
 	if err := x.keepExit(want); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.findProcess(t.Context(), x.procs[0]); err != nil { // without asking containerd
+	if err := x.findProcess(t.Context(), x.procs[0]); err != nil { // without a call to containerd
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(x.procs[0].missed, &want); diff != "" {
@@ -432,8 +432,8 @@ func TestExitIsKept(t *testing.T) {
 	}
 }
 
-// A status that cannot be read is no reason to give up an instance: containerd
-// may still know it.
+// If a stored status cannot be read, the instance is not given up: containerd can still
+// have the status.
 func TestHalfAKeptExit(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
@@ -461,7 +461,7 @@ func TestFindProcess(t *testing.T) {
 			t.Errorf("pid %d, missed %v, %v, want it running", x.procs[0].pid, x.procs[0].missed, err)
 		}
 	})
-	t.Run("stopped", func(t *testing.T) { // Wait tells how, and a pid may be somebody else's by now
+	t.Run("stopped", func(t *testing.T) { // Wait returns the status, and the pid can belong to another process by now
 		t.Parallel()
 		x := newTestTask(t, "main")
 		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
@@ -531,7 +531,7 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 		writeTestFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
 		touch(t, dir, "cgroup.freeze", "cgroup.kill")
 	}
-	x.procs[2].ended.Store(true) // its pid may be somebody else's
+	x.procs[2].ended.Store(true) // its pid can belong to another process
 	if err := x.Signal(t.Context(), syscall.SIGKILL, "sidecar-0", "sidecar-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -546,8 +546,8 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 	checkFiles(t, x.e.cg.Memory(someInstance, "sidecar-0"), map[string]string{"cgroup.freeze": "0", "cgroup.kill": "1"})
 }
 
-// A process whose shim is gone ended with a status that nobody knows. That is
-// written down too, or the next daemon would ask again.
+// If its shim is gone, the exit status of a process is unknown. That is stored as well,
+// so that the next daemon does not query it again.
 func TestLostProcessIsARecord(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")

@@ -14,16 +14,15 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// maxCrashSessions is how many sessions may be in one crashed instance: each has a copy,
-// and the memory, of its own.
+// maxCrashSessions is the maximum number of sessions in one crashed instance. Each has
+// its own copy of the files and its own memory.
 const maxCrashSessions = 4
 
-// loopbackOnly is the address of a container that has no network but its own loopback.
+// loopbackOnly is the address of a container that has only a loopback interface.
 var loopbackOnly = netip.MustParsePrefix("127.0.0.1/8")
 
-// crashSession is a session in a container of its own, which stands on a copy of what a
-// crashed instance left. The container never counts as started: the next daemon
-// removes it.
+// crashSession is a session in its own container, on a copy of the files of a crashed
+// instance. The container never counts as started: the next daemon removes it.
 type crashSession struct {
 	*session
 	st   *crashedStore
@@ -48,7 +47,8 @@ func (e *Engine) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, side
 	return cs, nil
 }
 
-// admit holds a crashed instance for a session, and tells what it was started with.
+// admit reserves a crashed instance for a session, and returns the settings that it was
+// started with.
 func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedInstance, processContext, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -62,8 +62,8 @@ func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedIn
 	for _, p := range ci.Processes {
 		if p.Name == sidecar {
 			ci.starting++
-			// Its scripts have changed the environment of a process that is gone. On a copy
-			// that nobody else sees they may run once more.
+			// The scripts changed the environment of a process that has exited. On this
+			// private copy they can run once more.
 			p.profile = true
 			return ci, p.processContext, nil
 		}
@@ -71,7 +71,8 @@ func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedIn
 	return nil, processContext{}, fmt.Errorf("crashed instance %s, sidecar '%s': %w", id, sidecar, runtime.ErrNoInstance)
 }
 
-// openSession makes the container and the session in it. What admit held is given back.
+// openSession creates the container and the session in it. It ends the reservation of
+// admit.
 func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, around processContext, s runtime.ExecSpec) (*crashSession, error) {
 	c, err := st.newSessionContainer(ctx, ci, around.Shell)
 	var ses *session
@@ -93,13 +94,14 @@ func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, ar
 	}
 	cs := &crashSession{session: ses, st: st, ci: ci}
 	ci.sessions[cs] = true
-	if ci.removing && st.ctx.Err() == nil { // whoever removes it did not see this one
-		st.work.Go(func() { _ = cs.Close() }) // it tells the log itself what it could not do
+	if ci.removing && st.ctx.Err() == nil { // a removal in progress did not see this session
+		st.work.Go(func() { _ = cs.Close() }) // it logs its own errors
 	}
 	return cs, nil
 }
 
-// newSessionContainer makes a container on a copy of the files, in which nothing runs.
+// newSessionContainer creates a container on a copy of the files, in which no process
+// runs.
 func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInstance, shell string) (*container, error) {
 	e := st.e
 	c, err := e.newContainer(ctx, runtime.Spec{
@@ -117,7 +119,7 @@ func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInst
 	return c, nil
 }
 
-// buildOnCopy makes what the container stands on, and its first process.
+// buildOnCopy creates the resources of the container, and its first process.
 func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) error {
 	mounts, err := c.prepareCopy(ctx, on)
 	if err != nil {
@@ -135,7 +137,7 @@ func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) erro
 	return c.create(ctx, mounts)
 }
 
-// prepareCopy gives the container a layer of its own above the kept one.
+// prepareCopy gives the container its own layer on top of the stored one.
 func (c *container) prepareCopy(ctx context.Context, on runtime.InstanceID) ([]mount.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -156,11 +158,11 @@ func (st *crashedStore) removeSessionContainer(ctx context.Context, c *container
 	}
 }
 
-// Close ends the session and removes the copy.
+// Close stops the session and removes the copy.
 func (cs *crashSession) Close() error {
 	cs.once.Do(func() {
-		_ = cs.session.Close() // it never fails
-		// After the daemon let go of the container the next one removes it.
+		_ = cs.session.Close() // never fails
+		// If the daemon has released the container, the next daemon removes it.
 		if cs.container.ctx.Err() == nil {
 			cs.st.removeSessionContainer(cs.container.ctx, cs.container)
 		}

@@ -26,11 +26,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Crashed bounds what is kept of crashed instances.
+// Crashed has the limits for the stored files of crashed instances.
 type Crashed struct {
-	Dir     string // of what is known of them; empty: nothing is kept
-	Bytes   int64  // of all files together; 0: no more are kept
-	Reserve int64  // free bytes below which the oldest go
+	Dir     string // folder of their records (empty: nothing is stored)
+	Bytes   int64  // size of all files together (0: no more are stored)
+	Reserve int64  // free bytes below which the oldest are deleted
 }
 
 var (
@@ -38,39 +38,40 @@ var (
 	_ runtime.KeepableContainer = (*container)(nil)
 )
 
-// keepLimit is how long a restart may wait for the keeping of files.
+// keepLimit is how long a restart can wait until the files are stored.
 const keepLimit = 10 * time.Second
 
-// crashedStore keeps crashed instances: the writable layer of each as a committed
-// snapshot, of which sessions get copies, and a file that tells the rest. The file
-// holds environments, so nobody but root may read it.
+// crashedStore stores crashed instances. It has the writable layer of each as a
+// committed snapshot, of which sessions get copies, and a record file. The file
+// contains environments, so only root can read it.
 type crashedStore struct {
 	e      *Engine
 	limits Crashed
-	ctx    context.Context // ends with the engine
+	ctx    context.Context // done when the engine is closed
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	order  sync.Mutex // held by whoever trims
+	order  sync.Mutex // held during a trim
 
 	mu   sync.Mutex // guards the fields below
 	kept map[runtime.InstanceID]*crashedInstance
 }
 
-// crashedInstance is one of them. What is not in its file is guarded by crashedStore.mu.
+// crashedInstance is one crashed instance. Fields that are not in its file are guarded
+// by crashedStore.mu.
 type crashedInstance struct {
 	runtime.CrashFiles
 	Memory    int64            `json:"memory"`
 	Mounts    []stack.Mount    `json:"mounts"`
 	Processes []crashedProcess `json:"processes"`
 
-	removing bool // it is being removed: nobody may enter
+	removing bool // it is being removed: no new sessions
 	starting int  // sessions that have no container yet
 	sessions map[*crashSession]bool
 }
 
-// crashedProcess is what one process was started with.
+// crashedProcess has the settings that one process was started with.
 type crashedProcess struct {
-	Name string `json:"name"` // of the sidecar; empty for main
+	Name string `json:"name"` // name of the sidecar, empty for main
 	processContext
 }
 
@@ -81,7 +82,7 @@ const (
 	crashedLabel  = labelPrefix + "crashed"
 )
 
-// newCrashedStore reads what an earlier daemon kept.
+// newCrashedStore reads the records of an earlier daemon.
 func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedStore, error) {
 	st := &crashedStore{e: e, limits: limits, kept: map[runtime.InstanceID]*crashedInstance{}}
 	st.ctx, st.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -102,7 +103,7 @@ func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedSt
 			err = json.Unmarshal(data, ci)
 		}
 		if err != nil || d.Name() != string(ci.Instance)+".json" || !ci.Instance.Valid() {
-			// Half written, or nothing of ours: the sweep removes its files.
+			// It is incomplete, or not from dew: the sweep removes its files.
 			st.e.log.Warn("cannot read what is kept of a crashed instance", "file", d.Name(), "err", err)
 			continue
 		}
@@ -111,7 +112,7 @@ func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedSt
 	return st, nil
 }
 
-// close waits for what is done beside.
+// close waits for background work.
 func (st *crashedStore) close() {
 	st.mu.Lock()
 	st.cancel()
@@ -123,11 +124,11 @@ func (st *crashedStore) file(id runtime.InstanceID) string {
 	return filepath.Join(st.limits.Dir, string(id)+".json")
 }
 
-// KeepFiles makes Delete keep the files.
+// KeepFiles makes Delete store the files.
 func (c *container) KeepFiles(crashed time.Time) { c.crashed.Store(&crashed) }
 
-// keepCrashFiles keeps the files of an instance that crashed. That it could not is no
-// reason for the next instance to wait.
+// keepCrashFiles stores the files of a crashed instance. A failure does not delay the
+// next instance.
 func (c *container) keepCrashFiles(ctx context.Context) {
 	at := c.crashed.Load()
 	if l := c.e.crashed.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
@@ -140,11 +141,11 @@ func (c *container) keepCrashFiles(ctx context.Context) {
 	}
 }
 
-// keep makes a snapshot of the writable layer once nothing runs on it. It comes in
-// the place of its removal, so that a crash costs no more than before.
+// keep makes a snapshot of the writable layer after all processes have exited. This
+// replaces the removal of the layer, so that a crash takes no longer than before.
 func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) error {
 	id := c.spec.Instance
-	if st.has(id) { // an earlier try to delete it got this far
+	if st.has(id) { // an earlier attempt to delete it reached this point
 		return nil
 	}
 	ci, err := st.describe(ctx, c, at)
@@ -167,7 +168,7 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot commit snapshot: %w", err)
 	}
-	u, err := sn.Usage(ctx, crashedKey(id)) // not there: the layer was gone before
+	u, err := sn.Usage(ctx, crashedKey(id)) // not found: the layer was already gone
 	if err != nil {
 		return fmt.Errorf("cannot measure snapshot: %w", err)
 	}
@@ -192,8 +193,8 @@ func (st *crashedStore) has(id runtime.InstanceID) bool {
 	return st.kept[id] != nil
 }
 
-// describe gathers what a session will have to know. The container itself knows
-// the mounts of its stack, also where another daemon made it.
+// describe collects the data for later sessions. It reads the mounts of the stack from
+// the container itself, even if another daemon created it.
 func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time) (*crashedInstance, error) {
 	s := c.spec
 	ci := &crashedInstance{
@@ -221,7 +222,7 @@ func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time
 	return ci, nil
 }
 
-// stackMounts are those of a container that its stack asked for.
+// stackMounts returns the mounts of a container that come from its stack.
 func stackMounts(all []specs.Mount) []stack.Mount {
 	system := map[string]bool{}
 	for _, m := range systemMounts() {
@@ -236,7 +237,7 @@ func stackMounts(all []specs.Mount) []stack.Mount {
 	return out
 }
 
-// CrashFiles lists what is kept, newest first.
+// CrashFiles lists the stored files, newest first.
 func (e *Engine) CrashFiles() []runtime.CrashFiles {
 	e.crashed.mu.Lock()
 	defer e.crashed.mu.Unlock()
@@ -247,7 +248,7 @@ func (e *Engine) CrashFiles() []runtime.CrashFiles {
 	return out
 }
 
-// sorted are those that nobody removes, newest first.
+// sorted returns the instances that are not being removed, newest first.
 func (st *crashedStore) sorted() []*crashedInstance {
 	all := slices.DeleteFunc(slices.Collect(maps.Values(st.kept)), func(ci *crashedInstance) bool { return ci.removing })
 	slices.SortFunc(all, func(a, ci *crashedInstance) int {
@@ -256,7 +257,7 @@ func (st *crashedStore) sorted() []*crashedInstance {
 	return all
 }
 
-// tidyUp trims beside: a restart does not wait for it.
+// tidyUp trims in the background: a restart does not wait for it.
 func (st *crashedStore) tidyUp() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -265,7 +266,7 @@ func (st *crashedStore) tidyUp() {
 	}
 }
 
-// trim removes what is beyond the bounds, the oldest first.
+// trim removes the oldest instances until the limits are met.
 func (st *crashedStore) trim(ctx context.Context) {
 	st.order.Lock()
 	defer st.order.Unlock()
@@ -286,20 +287,20 @@ func (st *crashedStore) trim(ctx context.Context) {
 			}
 			return
 		}
-		pressed = false // containerd frees the room later: one at a time
+		pressed = false // containerd frees the space later: remove one at a time
 		st.e.log.Info("removed what was kept of a crashed instance", "app", ci.App, "instance", ci.Instance, "bytes", ci.Size)
 	}
 }
 
-// excess is the next to be removed of those that are kept, newest first; nil:
-// none. When the disk is pressed the oldest goes in any case. One that somebody is
-// in stays until they leave.
+// excess returns the next instance to remove from all, which is sorted newest first, or
+// nil for none. If the disk is nearly full, it returns the oldest in any case. An
+// instance with a session stays until the session is closed.
 func excess(all []*crashedInstance, limits Crashed, pressed bool) *crashedInstance {
 	var out *crashedInstance
 	var total int64
 	apps := map[string]int{}
 	for _, ci := range all {
-		if apps[ci.App]++; limits.Bytes <= 0 || ci.Size > limits.Bytes { // alone too much: it takes nobody along
+		if apps[ci.App]++; limits.Bytes <= 0 || ci.Size > limits.Bytes { // too large on its own: it does not displace others
 			apps[ci.App]--
 			if ci.unused() {
 				out = ci
@@ -316,8 +317,8 @@ func excess(all []*crashedInstance, limits Crashed, pressed bool) *crashedInstan
 
 func (ci *crashedInstance) unused() bool { return ci.starting == 0 && len(ci.sessions) == 0 }
 
-// free tells how much room there is where the folder is; where it cannot be told
-// there is enough.
+// free returns the free space of the folder's disk. If it cannot be read, it returns a
+// large number.
 func free(dir string) int64 {
 	const enough = 1 << 62
 	var st unix.Statfs_t
@@ -327,11 +328,11 @@ func free(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// remove removes one that nobody is in, and that nobody else removes.
+// remove removes an instance that has no session and is not being removed already.
 func (st *crashedStore) remove(ctx context.Context, ci *crashedInstance) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	// The file is the last: without it nobody would try again.
+	// Delete the file last: without it there would be no second attempt.
 	err := st.e.until(ctx, func(ctx context.Context) error {
 		return st.e.images.snapshotter().Remove(ctx, crashedKey(ci.Instance))
 	})
@@ -350,7 +351,7 @@ func (st *crashedStore) remove(ctx context.Context, ci *crashedInstance) error {
 	return nil
 }
 
-// DropCrashFiles removes what is kept of a process, and ends the sessions there.
+// DropCrashFiles removes the stored files of a process and closes the sessions on them.
 func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
 	st := e.crashed
 	st.order.Lock()
@@ -377,8 +378,8 @@ func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
 	return errs
 }
 
-// sweep removes files without a snapshot, and snapshots without a file. Those of
-// kept instances are still being put together.
+// sweep removes files without a snapshot, and snapshots without a file. It leaves the
+// instances in keep alone, because their files are possibly still being stored.
 func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
@@ -423,7 +424,7 @@ func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]b
 	return errs
 }
 
-// clear forgets all of them, whose snapshots are collected.
+// clear forgets all instances. containerd's garbage collection deletes their snapshots.
 func (st *crashedStore) clear() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()

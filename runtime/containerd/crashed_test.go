@@ -18,10 +18,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// leaver leaves a file that says who it was.
+// leaver writes a file with its instance id.
 const leaver = "echo $CF_INSTANCE_GUID > left; mkdir -p ../tmp && echo secret > ../tmp/core; chmod 600 ../tmp/core; exec ./testapp sleep"
 
-// crash kills main once it has left its file, and waits for the next instance.
+// crash kills main after it has written its file, and waits for the next instance.
 func (w *world) crash(t *testing.T, p app.Process, not ...runtime.InstanceID) runtime.InstanceID {
 	w.t.Helper()
 	st := w.running(p, not...)
@@ -31,7 +31,7 @@ func (w *world) crash(t *testing.T, p app.Process, not ...runtime.InstanceID) ru
 	return st.Instance
 }
 
-// among runs a command in a copy of what a crashed instance left.
+// among runs a command in a copy of the files of a crashed instance.
 func (w *world) among(id runtime.InstanceID, sidecar, command string) (string, runtime.SessionEnd) {
 	w.t.Helper()
 	ses, err := w.sup.ExecCrashed(w.t.Context(), id, sidecar, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command + " 2>&1"})
@@ -50,7 +50,7 @@ func (w *world) among(id runtime.InstanceID, sidecar, command string) (string, r
 	return string(out), end
 }
 
-// crashedCount counts what is kept, in containerd and beside.
+// crashedCount counts the stored snapshots in containerd and the record files.
 func (w *world) crashedCount() (snaps, files int) {
 	w.t.Helper()
 	err := w.engine.images.snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
@@ -79,8 +79,8 @@ func (w *world) wantRemnants(want int) {
 	})
 }
 
-// Whoever enters a crashed instance finds its files and its environment, and none
-// of its processes. What they do there stays theirs.
+// A session in a crashed instance has its files and its environment, and none of its
+// processes. Changes in the session are private to it.
 func TestCrashedInstanceCanBeEntered(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
@@ -91,7 +91,7 @@ func TestCrashedInstanceCanBeEntered(t *testing.T) {
 	if len(kept) != 1 || kept[0].Instance != id || kept[0].App != p.App || kept[0].Type != "web" || kept[0].Size == 0 || kept[0].CrashedAt.IsZero() {
 		t.Fatalf("kept: %+v, want %s", kept, id)
 	}
-	for range 2 { // the second finds everything as the first did
+	for range 2 { // the second session finds everything unchanged
 		out, end := w.among(id, "", "cat left; echo $CF_INSTANCE_GUID; pwd; cat ../tmp/core; id -u; rm left ../tmp/core; touch new; ls new left; exit 7")
 		want := fmt.Sprintf("%s\n%s\n/home/vcap/app\nsecret\n2000\nnew\n", id, id)
 		if rest, ok := strings.CutPrefix(out, want); !ok || strings.Count(rest, "\n") > 1 || end.Code != 7 {
@@ -117,15 +117,15 @@ func TestCrashedInstanceCanBeEntered(t *testing.T) {
 	}
 }
 
-// Nothing but the newest three is kept, none of it is lost with a daemon, and
-// nothing when the app is deleted.
+// Only the newest three are stored. They survive a restart of the daemon, and are
+// removed with the app.
 func TestCrashedInstancesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
 	w.boot()
 	p := w.put(testApp{name: "bounded", memory: 128, command: leaver})
 	w.running(p)
-	before := w.census(t) // with one instance, and nothing kept
+	before := w.census(t) // with one instance, and nothing stored
 	var ids []runtime.InstanceID
 	for range runtime.KeptPerApp + 1 {
 		ids = append(ids, w.crash(t, p, ids...))
@@ -138,7 +138,7 @@ func TestCrashedInstancesAreBounded(t *testing.T) {
 	if diff := cmp.Diff(got, []runtime.InstanceID{ids[3], ids[2], ids[1]}); diff != "" {
 		t.Errorf("kept (-got +want):\n%s", diff)
 	}
-	// The daemon goes with somebody inside.
+	// The daemon exits while a session is open.
 	_, err := w.sup.ExecCrashed(t.Context(), ids[1], "", runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "sleep 1000"})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,8 @@ func TestCrashedInstancesAreBounded(t *testing.T) {
 	if _, err := io.ReadFull(ses.Streams().Out, line); err != nil || string(line) != string(ids[1])+"\n" {
 		t.Errorf("after the daemon came back: %q, %v", line, err)
 	}
-	// Somebody is inside while newer ones push it out: it stays until they leave.
+	// A session is open while newer crashes displace its instance: it stays until the
+	// session is closed.
 	w.crash(t, p, ids...)
 	w.engine.crashed.trim(t.Context())
 	w.wantRemnants(runtime.KeptPerApp + 1)

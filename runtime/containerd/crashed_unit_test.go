@@ -20,8 +20,8 @@ func instanceNumber(n int) runtime.InstanceID {
 	return runtime.InstanceID(fmt.Sprintf("00000000-0000-0000-0000-%04d", n))
 }
 
-// What goes next, of instances that crashed one after the other: "a5" is one of
-// app a with 5 bytes, "a5!" has a visitor. The newest is first.
+// The cases are crashed instances, newest first, and the next one to remove. "a5" is
+// one of app a with 5 bytes, "a5!" has an open session.
 func TestExcess(t *testing.T) {
 	limits := Crashed{Bytes: 10}
 	for _, tt := range []struct {
@@ -41,7 +41,7 @@ func TestExcess(t *testing.T) {
 		{[]string{"a5", "b5", "c1"}, false, 2},
 		{[]string{"a5", "b6", "c1"}, false, 2}, // the oldest first
 		{[]string{"a5", "b6"}, false, 1},
-		{[]string{"a11", "b5", "c5"}, false, 0}, // too large by itself
+		{[]string{"a11", "b5", "c5"}, false, 0}, // too large on its own
 		{[]string{"a11!", "b5", "c5"}, false, -1},
 		{[]string{"a11", "a1", "a1", "a1"}, false, 0},
 		{[]string{"a1", "b1"}, true, 1},
@@ -52,7 +52,7 @@ func TestExcess(t *testing.T) {
 			ci := &crashedInstance{sessions: map[*crashSession]bool{}}
 			ci.App = text[:1]
 			var mark string
-			_, _ = fmt.Sscanf(text[1:], "%d%s", &ci.Size, &mark) // without a mark it reads one thing
+			_, _ = fmt.Sscanf(text[1:], "%d%s", &ci.Size, &mark) // without a mark it reads only the size
 			if mark == "!" {
 				ci.sessions[&crashSession{}] = true
 			}
@@ -70,7 +70,7 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// The mounts of a stack come back from those of a container.
+// The mounts of a stack are found among those of a container.
 func TestStackMounts(t *testing.T) {
 	want := []stack.Mount{
 		{Path: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
@@ -88,7 +88,7 @@ func TestStackMounts(t *testing.T) {
 	}
 }
 
-// Without a path the container gets a network namespace that nobody else has.
+// Without a path the container gets its own network namespace.
 func TestContainerWithoutNetwork(t *testing.T) {
 	oci := baseSpec{}.ociSpec(runtime.Spec{}, place{})
 	for _, ns := range oci.Linux.Namespaces {
@@ -99,7 +99,7 @@ func TestContainerWithoutNetwork(t *testing.T) {
 	t.Errorf("namespaces = %+v, want a network namespace of its own", oci.Linux.Namespaces)
 }
 
-// What an earlier daemon kept is read back; what is half written is not.
+// The records of an earlier daemon are read. Incomplete records are not.
 func TestMorgueReadsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "crashed")
 	e := &Engine{log: slog.New(slog.DiscardHandler)}
@@ -112,7 +112,7 @@ func TestMorgueReadsBack(t *testing.T) {
 	for name, text := range map[string]string{
 		string(instanceNumber(1)) + ".json":     one,
 		string(instanceNumber(2)) + ".json":     `{"instance":"`,
-		string(instanceNumber(3)) + ".json":     one, // not its own
+		string(instanceNumber(3)) + ".json":     one, // the file name does not match the record
 		string(instanceNumber(4)) + ".json.new": one,
 		"x.json":                                `{"instance":"x"}`,
 	} {

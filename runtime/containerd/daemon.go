@@ -21,25 +21,24 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// DaemonConfig says how a private containerd is run.
+// DaemonConfig is the configuration of a private containerd.
 type DaemonConfig struct {
-	Binary string // found on PATH unless it is a path
-	Root   string // folder of its lasting state
+	Binary string // found on PATH unless it contains a slash
+	Root   string // folder of its persistent state
 	Run    string // folder of its run-time state
 	Logger *slog.Logger
 }
 
-// Daemon is a private containerd: started when none runs, taken over when an
-// earlier dewd left one, started again when it dies. It outlives dewd, as the
-// instances do.
+// Daemon is a private containerd. dewd starts it if none runs, takes it over from an
+// earlier dewd, and starts it again if it exits. It outlives dewd, as the instances do.
 type Daemon struct {
 	cfg    DaemonConfig
 	binary string
-	ended  chan struct{} // closed when the running one has ended
+	ended  chan struct{} // closed when the running one has exited
 	pid    int
 }
 
-// bootTimeout is generous: a start takes 20 ms, on an emulated machine seconds.
+// bootTimeout is generous: a start takes 20 ms, but seconds on an emulated machine.
 const bootTimeout = time.Minute
 
 // StartDaemon takes over or starts a private containerd and waits for its socket.
@@ -61,28 +60,28 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 	d.binary = binary
 	err = d.start(ctx)
 	if errors.Is(err, errEndedAtOnce) {
-		err = d.start(ctx) // it may have been killed
+		err = d.start(ctx) // it can have been killed
 	}
 	return d, err
 }
 
-// errEndedAtOnce says that containerd ended before it opened its socket.
+// errEndedAtOnce reports that containerd exited before it opened its socket.
 var errEndedAtOnce = errors.New("containerd ended at once")
 
-// Revive starts it again if it has ended, and says whether it had. It is for the
+// Revive starts it again if it has exited, and reports whether it had. It is for the
 // time before Supervise.
 func (d *Daemon) Revive(ctx context.Context) (bool, error) {
 	timely, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	select {
-	case <-d.ended: // its connections break a moment before
+	case <-d.ended: // its connections break shortly before
 		return true, d.restart(ctx)
 	case <-timely.Done():
 		return false, nil
 	}
 }
 
-// Address is its socket.
+// Address returns its socket.
 func (d *Daemon) Address() string { return filepath.Join(d.cfg.Run, "containerd.sock") }
 
 func (d *Daemon) logFile() string { return filepath.Join(d.cfg.Root, "containerd.log") }
@@ -91,7 +90,7 @@ func (d *Daemon) configFile() string { return filepath.Join(d.cfg.Run, "containe
 
 func (d *Daemon) pidFile() string { return filepath.Join(d.cfg.Run, "containerd.pid") }
 
-// Supervise starts it again whenever it ends, until ctx does. It does not end it.
+// Supervise starts it again whenever it exits, until ctx is done. It does not stop it.
 func (d *Daemon) Supervise(ctx context.Context) {
 	for delay := 50 * time.Millisecond; ; {
 		select {
@@ -123,7 +122,8 @@ func (d *Daemon) restart(ctx context.Context) error {
 	return d.start(ctx)
 }
 
-// Stop ends it. Instances would live on without it, so it comes after them.
+// Stop stops it. Call it after the instances are stopped, because they keep running
+// without it.
 func (d *Daemon) Stop(ctx context.Context) error {
 	if err := unix.Kill(d.pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cannot stop containerd: %w", err)
@@ -136,8 +136,8 @@ func (d *Daemon) Stop(ctx context.Context) error {
 	return os.Remove(d.pidFile())
 }
 
-// start runs a new one. It gets a session of its own, so that no signal meant
-// for dewd reaches it.
+// start starts a new one. It gets its own session, so that it does not receive signals
+// to dewd.
 func (d *Daemon) start(ctx context.Context) error {
 	conf := d.configFile()
 	if err := writeFile(conf, d.config(), 0o600); err != nil {
@@ -153,8 +153,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	defer out.Close()
 	cmd := exec.Command(d.binary, "--config", conf) //nolint:noctx // it must not end with any context of ours
 	cmd.Stdout, cmd.Stderr = out, out
-	// What systemd told dewd is not for it: it would say that it is ready as if it
-	// were dewd.
+	// Remove systemd's variables for dewd: containerd would report that it is ready in
+	// place of dewd.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}, name)
@@ -165,7 +165,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	d.pid, d.ended = cmd.Process.Pid, make(chan struct{})
 	go func(ended chan struct{}) {
-		_ = cmd.Wait() // how it ended is in its own log
+		_ = cmd.Wait() // its own log has the reason for the exit
 		close(ended)
 	}(d.ended)
 	if err := writeFile(d.pidFile(), strconv.Itoa(d.pid), 0o600); err != nil {
@@ -177,8 +177,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	if peer := d.peer(ctx); peer == d.pid || !d.isOurs(peer) {
 		return nil
 	}
-	// An earlier dewd was killed before it could note the pid of the one that
-	// serves; ours only waits for its lock.
+	// An earlier dewd was killed before it wrote the pid of the containerd that serves.
+	// The new one only waits for the lock.
 	if err := cmd.Process.Kill(); err != nil {
 		return fmt.Errorf("cannot end a surplus containerd: %w", err)
 	}
@@ -205,8 +205,8 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 	return nil
 }
 
-// takeOver finds the one that an earlier dewd started: who serves the socket, or
-// who is noted and may be on its way.
+// takeOver finds the containerd that an earlier dewd started. It is the process that
+// serves the socket, or the one in the pid file, which is possibly still starting.
 func (d *Daemon) takeOver(ctx context.Context) bool {
 	pid := d.peer(ctx)
 	if !d.isOurs(pid) {
@@ -224,7 +224,7 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 		defer close(ended)
 		defer unix.Close(fd)
 		for {
-			// Not a child of ours: its end shows as a readable pidfd.
+			// It is not a child process: its exit makes the pidfd readable.
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 				return
@@ -234,7 +234,7 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 	return true
 }
 
-// noted is the pid in the pid file, 0 where there is none.
+// noted returns the pid in the pid file, or 0 if there is none.
 func (d *Daemon) noted() int {
 	b, err := os.ReadFile(d.pidFile())
 	if err != nil {
@@ -247,7 +247,7 @@ func (d *Daemon) noted() int {
 	return pid
 }
 
-// peer is the pid of who serves the socket, 0 where nobody does.
+// peer returns the pid of the process that serves the socket, or 0 if none does.
 func (d *Daemon) peer(ctx context.Context) int {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", d.Address())
 	if err != nil {
@@ -270,15 +270,15 @@ func (d *Daemon) peer(ctx context.Context) int {
 	return pid
 }
 
-// isOurs guards against a pid that went to somebody else: it runs with our
-// configuration.
+// isOurs reports whether the process runs with dewd's configuration. This detects a pid
+// that was reused by another process.
 func (d *Daemon) isOurs(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), d.configFile())
 }
 
-// SocketAnswers says that something listens at a socket. A socket file that
-// nobody serves is an error to be told apart from no socket at all.
+// SocketAnswers reports whether a process listens at a socket. A socket file that no
+// process serves is an error, unlike a missing socket.
 func SocketAnswers(ctx context.Context, path string) (bool, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -298,8 +298,8 @@ func answers(ctx context.Context, path string) bool {
 	return true
 }
 
-// config leaves out what dew never uses: it makes the start quick and the process
-// small. CRI alone would open ports and start a CNI watcher.
+// config disables the plugins that dew never uses, for a quick start and a small
+// process. CRI alone would open ports and start a CNI watcher.
 func (d *Daemon) config() string {
 	return fmt.Sprintf(`version = 2
 root = %q

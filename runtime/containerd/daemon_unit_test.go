@@ -51,7 +51,7 @@ func TestSocketAnswers(t *testing.T) {
 	}
 }
 
-// shortDir is a folder whose sockets fit the 108 bytes of a socket's name.
+// shortDir returns a folder whose socket paths fit into 108 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
@@ -103,11 +103,11 @@ func TestStartDaemonWithoutFolder(t *testing.T) {
 	}
 }
 
-// A pid file tells nothing when its pid is gone or went to somebody else.
+// A pid file is ignored if its pid does not exist or belongs to another process.
 func TestTakeOverOnlyContainerd(t *testing.T) {
 	t.Parallel()
 	stranger := sleeper(t)
-	// The containerd of another daemon: same file name, other folder.
+	// The containerd of another daemon: same file name, different folder.
 	other := sleeper(t, "sh", "-c", "kill -STOP $$", "containerd", "--config", "/run/other/containerd.toml")
 	for _, text := range []string{
 		"", "garbage", "12 34", "-1", "0", "99999999999999999999", strconv.Itoa(noPID),
@@ -124,7 +124,7 @@ func TestTakeOverOnlyContainerd(t *testing.T) {
 	}
 }
 
-// fakeContainerd is a program that tells its pid and then waits. The test itself
+// fakeContainerd is a program that reports its pid and then waits. The test itself
 // serves the socket.
 type fakeContainerd struct {
 	d    *Daemon
@@ -150,7 +150,7 @@ func newFakeContainerd(t *testing.T) *fakeContainerd {
 	if err := pids.SetReadDeadline(time.Now().Add(soon)); err != nil {
 		t.Fatal(err)
 	}
-	// It ends with the test at the latest, when nobody holds the other end.
+	// It exits when the other end is closed, which happens when the test ends.
 	script := fmt.Sprintf("#!/bin/sh\necho $$ >'%s'\nread x <'%s'\n", pids.Name(), hold.Name())
 	binary := filepath.Join(dir, "containerd")
 	// A fork while the file is open for writing would make it busy for exec.
@@ -180,7 +180,7 @@ func (f *fakeContainerd) pid(t *testing.T) int {
 	return pid
 }
 
-// It outlives the daemon that started it; the next one finds it, and can end it.
+// It outlives the daemon that started it. The next daemon finds it, and can stop it.
 func TestContainerdIsTakenOver(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -235,8 +235,8 @@ func TestContainerdIsStartedAgain(t *testing.T) {
 	if second == first {
 		t.Errorf("pid %d again", first)
 	}
-	// Leaving does not end it. The start may still be under way: then its end is
-	// reported, and it lives all the same.
+	// Canceling the context does not stop it. If the start is still in progress, it
+	// returns an error, but containerd keeps running.
 	leave()
 	<-done
 	if !process.Alive(second) {

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A disk that is full while an instance is made is a record that says so;
-// nothing half-made stays, and with space the instance runs.
+// If the disk is full while an instance is created, the record says so. Nothing
+// half-created stays, and the instance runs as soon as there is space.
 func TestDiskFullWhileCreating(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("dew-test", dir, "tmpfs", 0, "size=24m"); err != nil {
@@ -54,7 +54,7 @@ func TestDiskFullWhileCreating(t *testing.T) {
 	w.running(p)
 }
 
-// fillUp leaves hardly anything of a file system.
+// fillUp fills a file system almost completely.
 func fillUp(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))
@@ -71,7 +71,7 @@ func fillUp(t *testing.T, dir string) string {
 			break
 		}
 	}
-	// A little is left, so that containerd itself can go on writing its records.
+	// Leave a little space, so that containerd itself can still write its records.
 	fi, err := f.Stat()
 	if err == nil {
 		err = f.Truncate(fi.Size() - 1<<20)

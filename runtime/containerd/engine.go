@@ -32,8 +32,8 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// Every call to containerd has a deadline. Creating containerd's task waits for runc, which
-// on a busy machine takes its time.
+// Every call to containerd has a deadline. Creating containerd's task waits for runc,
+// which is slow on a busy machine.
 const (
 	callTimeout    = 30 * time.Second
 	createTimeout  = 2 * time.Minute
@@ -42,24 +42,24 @@ const (
 	runtimeName    = "io.containerd.runc.v2"
 )
 
-// Config is what an Engine needs to know.
+// Config is the configuration of an Engine.
 type Config struct {
 	Names       Names
 	Run         string // folder of run-time files
 	Address     string // containerd's socket
 	Init        string // dew-init on the host
-	SFTP        string // dew-sftp on the host; empty: sessions have no SFTP
-	UID, GID    int    // of the apps
+	SFTP        string // dew-sftp on the host (empty: sessions have no SFTP)
+	UID, GID    int    // user and group of the apps
 	Subnet      netip.Prefix
 	Snapshotter string
 	Seccomp     Arches
 	PIDs        int64          // limit of processes in one instance
-	HostPorts   []uint16       // that instances may reach on the bridge's address
-	AllowHost   bool           // instances may reach every port of the host
-	LinkLocal   []netip.Prefix // that instances may reach; no other link-local address
+	HostPorts   []uint16       // ports of the bridge's address that instances can reach
+	AllowHost   bool           // instances can reach every port of the host
+	LinkLocal   []netip.Prefix // the only link-local addresses that instances can reach
 	Images      func(sha string) (io.ReadCloser, error)
-	Called      func(method string, took time.Duration, err error) // after each call of containerd; may be nil
-	Crashed     Crashed                                            // what is kept of crashed instances
+	Called      func(method string, took time.Duration, err error) // called after each call to containerd, can be nil
+	Crashed     Crashed                                            // limits for the stored files of crashed instances
 	Logs        *logstream.Logs
 	Logger      *slog.Logger
 }
@@ -76,7 +76,7 @@ type Engine struct {
 	base       baseSpec
 	images     *images
 	crashed    *crashedStore
-	exitTimes  *process.ExitTimes // nil where the kernel does not tell
+	exitTimes  *process.ExitTimes // nil if the kernel does not provide them
 	boot       string
 	named      atomic.Bool // there is a name server at the bridge's address
 	silent     atomic.Bool // containerd does not answer
@@ -85,17 +85,17 @@ type Engine struct {
 
 	mu           sync.Mutex // guards the fields below
 	known        map[runtime.InstanceID]*container
-	notRemoved   map[runtime.InstanceID]unremoved // not wholly removed yet
+	notRemoved   map[runtime.InstanceID]unremoved // not completely removed yet
 	stuck        []string                         // mount points of a killed daemon that could not be removed
-	removedVeths map[string]time.Time             // links that should be gone soon
+	removedVeths map[string]time.Time             // links that the kernel should remove soon
 }
 
 var _ runtime.Engine = (*Engine)(nil)
 
-// errSilent says why nothing is known about an instance.
+// errSilent is the reason why the state of an instance is unknown.
 var errSilent = errors.New("containerd does not answer")
 
-// New connects to containerd and prepares bridge, firewall and cgroups.
+// New connects to containerd and prepares the bridge, the firewall and the cgroups.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cg, err := cgroup.Find("/proc/self/mountinfo", cfg.Names.Cgroup)
 	if err != nil {
@@ -139,7 +139,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// connect opens a client that comes back quickly when containerd does.
+// connect opens a client that reconnects quickly after a restart of containerd.
 func connect(ctx context.Context, cfg Config) (*client.Client, error) {
 	address := cfg.Address
 	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
@@ -161,8 +161,8 @@ func connect(ctx context.Context, cfg Config) (*client.Client, error) {
 	return cl, nil
 }
 
-// timed tells how long every call took, except for those that wait for the end of a
-// process, which take as long as it lives, and those that only ask for a sign of life.
+// timed reports the duration of every call. It leaves out calls that wait for the exit
+// of a process, and calls that only check whether containerd answers.
 func timed(called func(method string, took time.Duration, err error)) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		began := time.Now()
@@ -174,7 +174,7 @@ func timed(called func(method string, took time.Duration, err error)) grpc.Unary
 	}
 }
 
-// Close lets go of containerd. Instances stay.
+// Close disconnects from containerd. Instances keep running.
 func (e *Engine) Close() error {
 	e.crashed.close()
 	e.mu.Lock()
@@ -188,8 +188,8 @@ func (e *Engine) Close() error {
 	return e.client.Close()
 }
 
-// Keep checks from time to time what other programs may undo or break, until ctx
-// ends: the firewall, and the way of every process's output.
+// Keep checks regularly, until ctx is done, what other programs can break: the
+// firewall, and the capture of every process's output.
 func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; pause(ctx, every) == nil; round++ {
@@ -205,7 +205,7 @@ func (e *Engine) Keep(ctx context.Context) {
 	}
 }
 
-// remember keeps a container until it is deleted, so that checks find it.
+// remember stores a container until it is deleted, so that checks find it.
 func (e *Engine) remember(c *container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -218,7 +218,7 @@ func (e *Engine) knows(id runtime.InstanceID) bool {
 	return e.known[id] != nil
 }
 
-// forget lets go of what was remembered, and returns it.
+// forget removes a container from the engine's memory, and returns it.
 func (e *Engine) forget(id runtime.InstanceID) *container {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -237,13 +237,13 @@ func (e *Engine) living() []*container {
 	return cs
 }
 
-// instanceDir holds an instance's run-time files. It is gone after a reboot, as
-// the instance is.
+// instanceDir returns the folder of an instance's run-time files. Like the instance, it
+// does not survive a reboot.
 func (e *Engine) instanceDir(id runtime.InstanceID) string {
 	return filepath.Join(e.cfg.Run, "instances", string(id))
 }
 
-// appLog is the log that an instance's lines go to.
+// appLog returns the log of the app.
 func (e *Engine) appLog(app string) (*logstream.Log, error) {
 	l, err := e.cfg.Logs.App(app)
 	if err != nil {
@@ -252,8 +252,8 @@ func (e *Engine) appLog(app string) (*logstream.Log, error) {
 	return l, nil
 }
 
-// native gives an error of containerd its type. Some calls have done it already,
-// and doing it again would lose it.
+// native converts an error of containerd to its native type. Some calls return
+// converted errors, and a second conversion would lose the type.
 func native(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return errgrpc.ToNative(err)
@@ -261,21 +261,21 @@ func native(err error) error {
 	return err
 }
 
-// unavailable says that an error is about the way to containerd, not about what
-// was asked of it. Such an error is never an exit.
+// unavailable reports whether an error is about the connection to containerd, not about
+// the request. Such an error is never an exit.
 func unavailable(err error) bool {
 	err = native(err)
 	return errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err) || errdefs.IsCanceled(err) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		strings.Contains(err.Error(), "ttrpc: closed") // the shim's connection: containerd gives it no type
+		strings.Contains(err.Error(), "ttrpc: closed") // the shim's connection: containerd does not give it a type
 }
 
 func notFound(err error) bool { return errdefs.IsNotFound(native(err)) }
 
-// Address is the socket of the containerd that it uses.
+// Address returns the socket of containerd.
 func (e *Engine) Address() string { return e.cfg.Address }
 
-// pause waits for d, or until ctx ends.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

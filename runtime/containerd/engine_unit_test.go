@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// An error of the way to containerd is never a fact about a process.
+// An error of the connection to containerd says nothing about a process.
 func TestKindsOfErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// enter opens a session beside main.
+// enter opens a session next to main.
 func (w *world) enter(p app.Process, s runtime.ExecSpec) runtime.Session {
 	w.t.Helper()
 	ses, err := w.sup.Exec(w.t.Context(), runtime.ExecTarget{Process: p.GUID}, s)
@@ -32,7 +32,7 @@ func (w *world) enter(p app.Process, s runtime.ExecSpec) runtime.Session {
 	return ses
 }
 
-// command runs a command in a session and returns what it printed.
+// command runs a command in a session and returns its output.
 func (w *world) command(p app.Process, command string) (string, runtime.SessionEnd) {
 	w.t.Helper()
 	out, end, err := w.tryCommand(p, command)
@@ -52,8 +52,8 @@ func (w *world) tryCommand(p app.Process, command string) (string, runtime.Sessi
 	return string(out), end, errors.Join(err, werr, ses.Close())
 }
 
-// Sessions, whatever became of them, leave nothing: no process, leaf, pipe,
-// descriptor or goroutine, here and in the shim.
+// Sessions leave nothing behind, however they ended: no process, leaf, pipe, descriptor
+// or goroutine, in the daemon and in the shim.
 func TestSessionsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -67,7 +67,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		for _, s := range []runtime.ExecSpec{
 			{Kind: runtime.ExecShell},
 			{Kind: runtime.ExecShell, TTY: terminal},
-			{Kind: runtime.ExecCommand, Command: "yes", TTY: terminal}, // nobody reads it
+			{Kind: runtime.ExecCommand, Command: "yes", TTY: terminal}, // its output is not read
 			{Kind: runtime.ExecCommand, Command: "yes"},
 			{Kind: runtime.ExecCommand, Command: "trap '' TERM HUP; sleep 1000"},
 		} {
@@ -103,7 +103,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// shimFiles counts what the shim of an instance has open.
+// shimFiles counts the open files of the shim of an instance.
 func (w *world) shimFiles(id runtime.InstanceID) int {
 	w.t.Helper()
 	s, ok := process.ReadStat(process.Dir(w.mainPID(id, "main")))
@@ -117,7 +117,8 @@ func (w *world) shimFiles(id runtime.InstanceID) int {
 	return len(fds)
 }
 
-// A session is charged to its instance, and one that takes too much ends alone.
+// The memory of a session is charged to its instance, and a session that uses too much
+// is killed alone.
 func TestSessionMemory(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -135,8 +136,8 @@ func TestSessionMemory(t *testing.T) {
 	}
 }
 
-// The app does not pay for its guests: neither for a crowd that comes at once, nor
-// for many small programs of one of them, though its own is the largest.
+// The app survives its sessions: many that start at once, and many small programs in
+// one session, although the app's own process is the largest.
 func TestSessionsYieldMemory(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -161,19 +162,19 @@ func TestSessionsYieldMemory(t *testing.T) {
 	}
 }
 
-// A process that wrote over its environment, or that still sources its profile,
-// is no reason to go without.
+// A session gets an environment even if the process has overwritten its own, or is
+// still sourcing its profile.
 func TestSessionEnvironmentOtherwise(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	// The shell's environment is empty and the program's own is gone: what it was
-	// started with is used.
+	// The shell's environment is empty and the program's own is gone: the settings from
+	// the start are used.
 	p := w.put(testApp{name: "sesenv", memory: 64, command: "exec env -i /bin/sleep 1000"})
 	w.running(p)
 	if out, _ := w.command(p, "echo $CF_INSTANCE_INDEX; pwd"); out != "0\n/home/vcap/app\n" {
 		t.Errorf("beside a program without environment: %q", out)
 	}
-	// The folder it runs in was removed.
+	// The working directory of the process was removed.
 	gone := w.put(testApp{name: "sesdir", memory: 64, command: "mkdir x; cd x; rmdir ../x; exec sleep 1000"})
 	w.running(gone)
 	w.eventually("the program runs", func() error { return w.isCommand(w.running(gone).Instance, "sleep") })
@@ -182,7 +183,7 @@ func TestSessionEnvironmentOtherwise(t *testing.T) {
 	}
 }
 
-// A terminal has its size before the program looks, and gets every new one.
+// A terminal has its size before the program reads it, and gets every new size.
 func TestSessionTerminal(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -208,7 +209,7 @@ func TestSessionTerminal(t *testing.T) {
 	}
 }
 
-// An instance that ends while sessions are being opened takes all of them along.
+// An instance that is deleted while sessions are being opened ends all of them.
 func TestSessionsAndDeletion(t *testing.T) {
 	w := newWorld(t)
 	w.boot()

@@ -11,23 +11,24 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 )
 
-// The folder of dew in every container, and what PID 1 finds in it.
+// The folder of dew in every container, and its files for PID 1.
 const (
 	dewFolder   = "/.dew/"
 	capturePath = dewFolder + "capture"
 	freezerPath = dewFolder + "freezer"
 )
 
-// guard is what PID 1 needs to pause a process that prints while no dewd reads.
+// guard has the settings with which PID 1 pauses a process that prints while no dewd
+// reads.
 type guard struct {
 	capture  string           // folder of the capture files on the host
-	freezers []cgroup.Freezer // one per process, in their order
+	freezers []cgroup.Freezer // one per process, in the order of the processes
 	limit    int64            // unread bytes of one capture file
 	reserve  int64            // free bytes of their disk
 }
 
-// guardFor bounds the output of an instance. The zero guard is for one that has no
-// processes, and so no capture files.
+// guardFor returns the limits for the output of an instance. An instance without
+// processes has no capture files, and gets the zero guard.
 func (c *container) guardFor() guard {
 	if len(c.procs) == 0 {
 		return guard{}
@@ -40,8 +41,8 @@ func (c *container) guardFor() guard {
 	return g
 }
 
-// mounts show PID 1 the capture files, and a freezer file per process. Both belong
-// to root and are closed to an app of another user.
+// mounts returns the mounts that give PID 1 the capture files and a freezer file per
+// process. They belong to root, so that an app of another user cannot open them.
 func (g guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
 	if g.capture == "" {
 		return nil
@@ -59,7 +60,7 @@ func (g guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
 	return ms
 }
 
-// args are those of dew-init as PID 1.
+// args returns the arguments of dew-init as PID 1.
 func (g guard) args(ps []runtime.ProcessSpec) []string {
 	if g.capture == "" {
 		return nil
@@ -75,7 +76,7 @@ func (g guard) args(ps []runtime.ProcessSpec) []string {
 	return args
 }
 
-// ownMount tells the mounts of dew itself from those that a stack asked for.
+// ownMount reports whether a mount belongs to dew itself, not to a stack.
 func ownMount(path string) bool {
 	switch path {
 	case "/etc/hosts", "/etc/resolv.conf", "/etc/hostname":

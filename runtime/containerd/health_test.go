@@ -19,10 +19,10 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// An instance that fails its check has a record that says which and how.
+// An instance that fails its check has a record that names the check and the failure.
 func TestSickInstanceHasARecord(t *testing.T) {
-	// Only those that are to fail in time are given little: what a busy machine is
-	// late with is no failure of another kind.
+	// Only checks that must time out have a short timeout: delays of a busy machine
+	// must not cause other failures.
 	as := func(typ, endpoint string, timeout time.Duration) app.HealthCheck {
 		return app.HealthCheck{Type: typ, Endpoint: endpoint, Timeout: timeout, Interval: time.Second, InvocationTimeout: patience}
 	}
@@ -30,7 +30,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 		name    string
 		check   app.HealthCheck
 		command string
-		sicken  string // asked for once it runs
+		sicken  string // requested after it runs
 		cause   runtime.Cause
 		want    []string
 	}{
@@ -42,7 +42,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 	w.policy = supervisor.Policy{KillDelay: time.Second}
 	w.boot()
 	ps := make([]app.Process, len(tests))
-	for i, tt := range tests { // they wait for their checks side by side
+	for i, tt := range tests { // they wait for their checks in parallel
 		ps[i] = w.put(testApp{name: fmt.Sprintf("h%d", i), memory: 128, command: tt.command, check: tt.check})
 	}
 	for i, tt := range tests {
@@ -65,7 +65,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 	}
 }
 
-// get asks a running instance from inside its network namespace.
+// get sends a request to a running instance from inside its network namespace.
 func (w *world) get(st runtime.Status, path string) int {
 	w.t.Helper()
 	c := http.Client{Timeout: patience, Transport: &http.Transport{
@@ -92,7 +92,7 @@ func TestHealthyInstanceRuns(t *testing.T) {
 	}
 }
 
-// A sidecar that hangs but lives is no crash: its health is its PID.
+// A sidecar that hangs but runs is not a crash: only its PID is checked.
 func TestHungSidecarIsNoCrash(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -114,7 +114,7 @@ func TestHungSidecarIsNoCrash(t *testing.T) {
 	}
 }
 
-// What cannot start says why; it is no exit 0.
+// An app that cannot start gives a reason, not an exit with status 0.
 func TestStartFailures(t *testing.T) {
 	t.Run("command not found", func(t *testing.T) {
 		w := newWorld(t)

@@ -15,13 +15,13 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 )
 
-// someInstance is an instance id that every golden file may hold.
+// someInstance is the instance id in the golden files.
 const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
-// soon bounds waits for other threads and processes. Only a hang reaches it.
+// soon is the limit for waits for other threads and processes. Only a hang reaches it.
 const soon = time.Minute
 
-// noPID is above every limit of pids, so that nobody has it.
+// noPID is above every limit of pids, so that no process has it.
 const noPID = 1 << 30
 
 func writeTestFile(t testing.TB, path, data string) string {
@@ -55,7 +55,7 @@ func contents(t testing.TB, dir string, files ...string) map[string]string {
 	return got
 }
 
-// checkFiles compares control files with what should have been written.
+// checkFiles compares control files with the expected content.
 func checkFiles(t testing.TB, dir string, want map[string]string) {
 	t.Helper()
 	var names []string
@@ -67,8 +67,8 @@ func checkFiles(t testing.TB, dir string, want map[string]string) {
 	}
 }
 
-// sleeper starts a process that ends when the test does, or soon by itself: who
-// waits for its death in vain fails instead of hanging.
+// sleeper starts a process that exits with the test, or by itself after a minute. A
+// test that waits for its exit without success then fails instead of hanging.
 func sleeper(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	if args == nil {

@@ -23,18 +23,18 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// gcRoot keeps a snapshot from being collected. containerd collects every
-// snapshot that has no container, no lease and not this label, also active ones.
+// gcRoot protects a snapshot from garbage collection. containerd collects every
+// snapshot without a container, a lease or this label, even active ones.
 const gcRoot = "containerd.io/gc.root"
 
-// leaseLabel marks the leases of this daemon's operations in flight.
+// leaseLabel marks the leases of this daemon's operations in progress.
 const leaseLabel = labelPrefix + "operation"
 
-// images keeps the committed snapshots of stacks and droplets. They are a cache:
-// what is missing is made again from the stack's data and the droplet's tree.
+// images manages the committed snapshots of stacks and droplets. They are a cache:
+// missing ones are created again from the stack's data and the droplet's tree.
 type images struct {
 	e      *Engine
-	making chan struct{} // holds one: images are made one at a time
+	making chan struct{} // buffer of 1: images are created one at a time
 }
 
 func (im *images) snapshotter() snapshots.Snapshotter {
@@ -45,19 +45,19 @@ const stackPrefix = "dew-stack-"
 
 func stackKey(s stack.Stack) string { return stackPrefix + s.ID }
 
-// imageKey names the snapshot of a tree on a stack.
+// imageKey returns the name of the snapshot of a tree on a stack.
 func imageKey(s runtime.Spec) string {
 	sum := sha256.Sum256([]byte(s.Image + "\n" + s.Stack.ID))
 	return "dew-image-" + hex.EncodeToString(sum[:])
 }
 
-// prepare gives an instance its writable layer.
+// prepare creates the writable layer of an instance.
 func (im *images) prepare(ctx context.Context, s runtime.Spec, parent string) ([]mount.Mount, error) {
 	return im.snapshotter().Prepare(ctx, containerID(s.Instance), parent,
 		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
 }
 
-// parent makes sure of the image below an instance and names it.
+// parent creates the image of an instance if necessary, and returns its name.
 func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	key := stackKey(s.Stack)
 	if s.Image != "" {
@@ -79,7 +79,7 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot lease: %w", err)
 	}
-	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next start drops it
+	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next daemon drops it
 	ctx = leases.WithLease(ctx, lease.ID)
 	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return fillStack(ctx, root, s.Stack) }); err != nil {
 		return "", fmt.Errorf("cannot make stack %s: %w", s.Stack.Name, err)
@@ -93,22 +93,22 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	return key, nil
 }
 
-// imageLabel names the tree that a snapshot was made of.
+// imageLabel names the tree that a snapshot was created from.
 const imageLabel = labelPrefix + "image"
 
-// snapshot is a committed one: a stack, or a droplet's tree on a stack.
+// snapshot is a committed snapshot: a stack, or a droplet's tree on a stack.
 type snapshot struct {
 	key, parent string
 	image       string // sha256 of the tree; empty for a stack
 }
 
-// commit makes a committed snapshot unless it is there.
+// commit creates a committed snapshot unless it exists.
 func (im *images) commit(ctx context.Context, s snapshot, fill func(root string) error) error {
 	sn := im.snapshotter()
 	if _, err := sn.Stat(ctx, s.key); err == nil {
 		return nil
 	}
-	// Labels given at Prepare are lost at Commit: they are said twice.
+	// Labels given at Prepare are lost at Commit, so they are set twice.
 	label := snapshots.WithLabels(map[string]string{gcRoot: "image", imageLabel: s.image})
 	draft := s.key + "-draft"
 	if err := sn.Remove(ctx, draft); err != nil && !errdefs.IsNotFound(err) {
@@ -127,14 +127,15 @@ func (im *images) commit(ctx context.Context, s snapshot, fill func(root string)
 	return nil
 }
 
-// fill makes what a stack says in an empty root.
+// fill creates the files of a stack in an empty root.
 func fill(root string, s stack.Stack) error {
 	for _, d := range s.Dirs {
 		p := filepath.Join(root, d.Path)
 		if err := os.MkdirAll(p, 0o755); err != nil {
 			return fmt.Errorf("cannot make folder: %w", err)
 		}
-		// Both after the making: neither the umask nor the parent decides.
+		// Both after the creation, so that they do not depend on the umask or the
+		// parent.
 		if err := errors.Join(os.Chown(p, d.UID, d.GID), os.Chmod(p, fs.FileMode(d.Mode&0o777)|sticky(d.Mode))); err != nil {
 			return fmt.Errorf("cannot set owner and mode of %s: %w", d.Path, err)
 		}
@@ -152,7 +153,7 @@ func fill(root string, s stack.Stack) error {
 	return nil
 }
 
-// sticky carries over the bit that fs.FileMode keeps elsewhere.
+// sticky converts the bit that fs.FileMode stores elsewhere.
 func sticky(mode uint32) fs.FileMode {
 	if mode&unix.S_ISVTX != 0 {
 		return fs.ModeSticky
@@ -160,7 +161,7 @@ func sticky(mode uint32) fs.FileMode {
 	return 0
 }
 
-// unpack lays a droplet's tree into a stack, owned by the app's user.
+// unpack extracts a droplet's tree into a stack, owned by the app's user.
 func (im *images) unpack(ctx context.Context, root, sha string) error {
 	r, err := im.e.cfg.Images(sha)
 	if err != nil {
@@ -200,7 +201,7 @@ func (e *Engine) mounted(mounts []mount.Mount, fn func(root string) error) error
 
 func (e *Engine) mountDir() string { return filepath.Join(e.cfg.Run, "mnt") }
 
-// sweepMounts unmounts what a killed daemon left mounted.
+// sweepMounts unmounts the mounts of a killed daemon.
 func (e *Engine) sweepMounts() error {
 	entries, err := os.ReadDir(e.mountDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -235,7 +236,8 @@ func (e *Engine) sweepMount(p string) error {
 	return nil
 }
 
-// sweepSnapshots removes instance layers that nobody keeps and unfinished images.
+// sweepSnapshots removes the layers of instances that are not in keep, and unfinished
+// images.
 func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
@@ -262,7 +264,7 @@ func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID
 	return errs
 }
 
-// dropLeases drops the leases of operations that ended with their daemon.
+// dropLeases deletes the leases of operations that ended with their daemon.
 func (e *Engine) dropLeases(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
@@ -280,7 +282,7 @@ func (e *Engine) dropLeases(ctx context.Context) error {
 	return nil
 }
 
-// unlabel leaves all snapshots of this daemon to the collection.
+// unlabel makes all snapshots of this daemon available for garbage collection.
 func (im *images) unlabel(ctx context.Context) error {
 	sn := im.snapshotter()
 	var all []snapshots.Info
@@ -300,8 +302,8 @@ func (im *images) unlabel(ctx context.Context) error {
 	return nil
 }
 
-// PruneImages removes the snapshots of trees that nobody has any more. One that an
-// instance still stands on stays until that is gone.
+// PruneImages removes the snapshots of trees that no longer exist. A snapshot that an
+// instance still uses stays until the instance is gone.
 func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()

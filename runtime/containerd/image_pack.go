@@ -17,9 +17,8 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// packer writes files of a container into a tar. Whatever made them may have
-// meant harm: no link is followed, holes count as what they become, and there is
-// an end to everything.
+// packer writes files of a container into a tar. The files can be malicious: it follows
+// no links, counts holes with their full size, and has limits for everything.
 type packer struct {
 	ctx   context.Context
 	root  *os.Root
@@ -27,15 +26,15 @@ type packer struct {
 	left  int64 // bytes
 	files int64 // entries
 	p     droplet.Packing
-	seen  map[fileKey]string // files with several names, by the first
+	seen  map[fileKey]string // files with several names, by the first name
 	buf   []byte
 }
 
-// fileKey is a file, whatever its name.
+// fileKey identifies a file independently of its name.
 type fileKey struct{ dev, ino uint64 }
 
-// maxPacked is the longest name that is packed: what is deeper could not be
-// unpacked somewhere else.
+// maxPacked is the longest name that is packed. Longer names could not be unpacked
+// elsewhere.
 const maxPacked = 3072
 
 func pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) error {
@@ -61,7 +60,7 @@ func pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) er
 	return errors.Join(k.tar.Close(), out.Flush())
 }
 
-// folder packs one folder. One that is not there is packed as an empty one.
+// folder packs one folder. It packs a missing folder as an empty one.
 func (k *packer) folder(f droplet.Folder) error {
 	from := strings.TrimPrefix(f.From, "/")
 	fi, err := k.root.Lstat(from)
@@ -77,7 +76,7 @@ func (k *packer) folder(f droplet.Folder) error {
 	return k.dir(from, f.As)
 }
 
-// dir packs a folder and what is in it.
+// dir packs a folder and its content.
 func (k *packer) dir(from, as string) error {
 	fi, err := k.root.Lstat(from)
 	if err != nil {
@@ -93,7 +92,7 @@ func (k *packer) dir(from, as string) error {
 	defer d.Close()
 	var below []string
 	for {
-		// In portions: a folder may have a million files.
+		// In portions, because a folder can have a million files.
 		entries, err := d.ReadDir(1024)
 		for _, e := range entries {
 			if e.IsDir() {
@@ -114,7 +113,7 @@ func (k *packer) dir(from, as string) error {
 			return fmt.Errorf("cannot pack %s: %w", as, err)
 		}
 	}
-	_ = d.Close() // only read; a deep tree must not hold a file for each of its levels
+	_ = d.Close() // only read; a deep tree must not hold one open file per level
 	for _, name := range below {
 		if err := k.dir(path.Join(from, name), path.Join(as, name)); err != nil {
 			return err
@@ -123,8 +122,8 @@ func (k *packer) dir(from, as string) error {
 	return nil
 }
 
-// entry packs what is no folder. Sockets and pipes mean nothing without those who
-// made them.
+// entry packs a file that is not a folder. It skips sockets and pipes, which are
+// useless without the programs that created them.
 func (k *packer) entry(from, as string) error {
 	fi, err := k.root.Lstat(from)
 	if err != nil {
@@ -173,7 +172,7 @@ func (k *packer) head(h *tar.Header) error {
 		return err
 	}
 	if h.Name == "" || h.Name == "." {
-		return nil // the top itself
+		return nil // the top folder itself
 	}
 	if len(h.Name) > maxPacked {
 		return refuse("%.60s… is too deep in folders", h.Name)
@@ -190,7 +189,7 @@ func (k *packer) head(h *tar.Header) error {
 
 func (k *packer) tooMany() error { return refuse("it has more than %d files", k.p.MaxFiles) }
 
-// mode has no bits that would give somebody else's rights.
+// mode returns the permission bits, without setuid and setgid.
 func mode(fi fs.FileInfo) int64 { return int64(fi.Mode().Perm()) }
 
 func when(fi fs.FileInfo) time.Time { return fi.ModTime().Truncate(time.Second) }

@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// packed packs a folder and reads the tar back: names to kinds and contents.
+// packed packs a folder and reads the tar: names to kinds and contents.
 func packed(t *testing.T, dir string, p droplet.Packing) (map[string]string, error) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)

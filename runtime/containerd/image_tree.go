@@ -22,10 +22,10 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// maxLinesFile bounds a file of a tree to which lines are added.
+// maxLinesFile is the maximum size of a file in a tree to which lines are added.
 const maxLinesFile = 1 << 20
 
-// fillStack makes what a stack says in an empty root.
+// fillStack creates the files of a stack in an empty root.
 func fillStack(ctx context.Context, root string, s stack.Stack) error {
 	if len(s.Tree) == 0 {
 		return fill(root, s)
@@ -35,7 +35,7 @@ func fillStack(ctx context.Context, root string, s stack.Stack) error {
 			return err
 		}
 	}
-	// Whatever the archive says of its own folder: everybody must come in.
+	// Whatever mode the archive sets for its own folder, every user must have access.
 	if err := os.Chmod(root, 0o755); err != nil {
 		return fmt.Errorf("cannot open the root: %w", err)
 	}
@@ -55,9 +55,9 @@ func unpackTree(ctx context.Context, root string, t stack.Tree) error {
 	return nil
 }
 
-// sanitize takes from an entry what nothing in a container may have: devices, the bits
-// by which a program runs as somebody else, and attributes that mean something to
-// the kernel or to the file system below. It tells whether anything is left.
+// sanitize removes from an entry everything that a container must not have. These are
+// devices, setuid and setgid bits, and attributes with a meaning for the kernel or the
+// file system below. It returns false if nothing is left.
 func sanitize(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
@@ -74,8 +74,8 @@ func sanitize(h *tar.Header) bool {
 	return true
 }
 
-// overlay adds what is generated to a tree of somebody else. Every path is
-// resolved as the container will: a link must not lead out of the root.
+// overlay adds the generated files to a foreign tree. Every path is resolved as in the
+// container: a link must not lead out of the root.
 func overlay(root string, s stack.Stack) error {
 	for _, d := range s.Dirs {
 		if err := overlayDir(root, d); err != nil {
@@ -95,8 +95,8 @@ func overlay(root string, s stack.Stack) error {
 	return nil
 }
 
-// overlayDir makes a folder that is missing. One that is there is left as it is,
-// unless it must have an owner.
+// overlayDir creates a missing folder. It does not change an existing one, unless the
+// folder must have an owner.
 func overlayDir(root string, d stack.Dir) error {
 	p, err := rootfs.RootPath(root, d.Path)
 	if err != nil {
@@ -121,7 +121,7 @@ func overlayDir(root string, d stack.Dir) error {
 	return errors.Join(os.Chown(p, d.UID, d.GID), os.Chmod(p, fs.FileMode(d.Mode&0o777)))
 }
 
-// overlayFile puts a file in the place of whatever has its name.
+// overlayFile writes a file and replaces any file of the same name.
 func overlayFile(root string, f stack.File) error {
 	dir, err := rootfs.RootPath(root, path.Dir(f.Path))
 	if err != nil {
@@ -134,7 +134,7 @@ func overlayFile(root string, f stack.File) error {
 	return writeFile(p, f.Data, fs.FileMode(f.Mode))
 }
 
-// overlayLine adds a line to a file in the place of the one with its name.
+// overlayLine adds a line to a file and replaces the line with the same name.
 func overlayLine(root string, l stack.Line) error {
 	p, err := rootfs.RootPath(root, l.Path)
 	if err != nil {
@@ -157,7 +157,7 @@ func overlayLine(root string, l stack.Line) error {
 	return writeFile(p, b.String(), 0o644)
 }
 
-// readSome reads a plain file of a tree; one that is not there is empty.
+// readSome reads a plain file of a tree. A missing file counts as empty.
 func readSome(p string) (string, error) {
 	f, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,8 +174,8 @@ func readSome(p string) (string, error) {
 	return string(raw), err
 }
 
-// PruneStacks removes the snapshots of stacks that nobody has any more. One that
-// an image or an instance still stands on stays until that is gone.
+// PruneStacks removes the snapshots of stacks that no longer exist. A snapshot that an
+// image or an instance still uses stays until that is gone.
 func (e *Engine) PruneStacks(ctx context.Context, keep func(id string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()

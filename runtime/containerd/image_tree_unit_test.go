@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is left of an entry has no bits and attributes that give rights.
+// A sanitized entry has no bits and attributes that give permissions.
 func TestFit(t *testing.T) {
 	for _, flag := range []byte{tar.TypeChar, tar.TypeBlock, tar.TypeFifo, tar.TypeCont} {
 		if sanitize(&tar.Header{Typeflag: flag}) {

@@ -65,7 +65,7 @@ func TestFillSaysWhatCannotBeMade(t *testing.T) {
 	}
 }
 
-// Two trees or two stacks never share a snapshot; two instances of one do.
+// Two trees or two stacks never share a snapshot; two instances of the same tree do.
 func TestImageKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}

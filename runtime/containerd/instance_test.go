@@ -18,9 +18,9 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 )
 
-// Main and two sidecars share one container, three execs, one network
-// namespace, localhost, files, a UNIX socket. A sidecar attaches only to the
-// process types that it lists.
+// Main and two sidecars share one container, one network namespace, localhost, files
+// and a UNIX socket, as three execs. A sidecar attaches only to the process types that
+// it lists.
 func TestOneTaskForMainAndSidecars(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -73,13 +73,13 @@ func TestOneTaskForMainAndSidecars(t *testing.T) {
 	}
 }
 
-// Any end of any process is a crash of the instance: the record names who and
-// how, comes right after its last line, and a fresh container follows.
+// Any exit of any process is a crash of the instance. The record names the process and
+// the cause and comes right after its last line. A new container follows.
 func TestEveryEndIsACrashWithARecord(t *testing.T) {
 	tests := []struct {
 		name    string
 		exec    string
-		end     string // command of the one that ends; empty: it is killed from outside
+		end     string // command of the process that exits (empty: it is killed from outside)
 		sig     syscall.Signal
 		status  int
 		process string
@@ -146,8 +146,8 @@ func release(t *testing.T, pid int) {
 	}
 }
 
-// checkRecordLine finds the line of a record, reads its payload, and looks where
-// it stands: right behind the last line of the one that ended.
+// checkRecordLine finds the line of a record and reads its payload. It checks that the
+// line comes right after the last line of the process that exited.
 func (w *world) checkRecordLine(p app.Process, r runtime.ExitRecord, source string) {
 	w.t.Helper()
 	prefix := "App instance exited with guid " + p.App + " payload: "
@@ -168,7 +168,8 @@ func (w *world) checkRecordLine(p app.Process, r runtime.ExitRecord, source stri
 	}
 }
 
-// A sidecar's name, the split of the memory and what each process is told of it.
+// The test checks a sidecar's name, the split of the memory, and the limit that each
+// process sees.
 func TestMemorySplit(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -194,7 +195,7 @@ func TestMemorySplit(t *testing.T) {
 	}
 }
 
-// Whoever allocates past its share dies of it, and only it is blamed.
+// A process that exceeds its share is killed, and only that process is reported.
 func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
 	tests := []struct {
 		name, main, sidecar string
@@ -231,7 +232,7 @@ func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
 	}
 }
 
-// Children are in the leaf of their process from the first page on.
+// Children are in the leaf of their process from their first page on.
 func TestChildrenAreInTheLeaf(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -253,7 +254,7 @@ func TestChildrenAreInTheLeaf(t *testing.T) {
 	}
 }
 
-// Sidecars that leave nothing for main are refused before anything is made.
+// Sidecars that leave no memory for main are refused before anything is created.
 func TestSidecarsThatTakeAllAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.boot()

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// Instances run as their user without any right, and see nothing of the host
-// or of each other.
+// Instances run as their user without any privileges, and cannot see the host or each
+// other.
 func TestInstancesAreConfined(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -57,8 +57,8 @@ func TestInstancesAreConfined(t *testing.T) {
 	}
 }
 
-// The host's ports are closed to instances but for the platform's door; other
-// instances and the own loopback are reachable.
+// The host's ports are closed to instances, except the allowed ones. Other instances
+// and the own loopback are reachable.
 func TestHostIsClosedToInstances(t *testing.T) {
 	w := newWorld(t)
 	w.boot()

@@ -20,7 +20,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Starting, crashing and stopping leaves nothing behind, anywhere.
+// Starts, crashes and stops leave nothing behind.
 func TestNothingIsLeftBehind(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
@@ -32,7 +32,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			sidecars: []app.Sidecar{sidecar("s", idle, 32)},
 		}))
 	}
-	for range runtime.KeptPerApp { // makes what is made once: stack, image, log segments; and as many crashes as are kept
+	for range runtime.KeptPerApp { // creates everything that is created once: stack, image, log segments, and the stored crashes
 		w.cycle(t, ps)
 	}
 	w.wantRemnants(len(ps) * runtime.KeptPerApp)
@@ -82,8 +82,8 @@ func (w *world) setState(p app.Process, s app.State) {
 	}
 }
 
-// settled is a census that does not change any more, with none of what is named. The
-// kernel takes its time with links, and a goroutine with its end.
+// settled returns a census that no longer changes, without the named resources. The
+// kernel needs time to remove links, and goroutines need time to exit.
 func (w *world) settled(t *testing.T, none ...string) (n map[string]int) {
 	t.Helper()
 	w.eventually("nothing changes any more", func() error {
@@ -102,7 +102,7 @@ func (w *world) settled(t *testing.T, none ...string) (n map[string]int) {
 	return n
 }
 
-// census counts everything that an instance could leave.
+// census counts all resources that an instance could leave behind.
 func (w *world) census(t *testing.T) map[string]int {
 	t.Helper()
 	ctx := context.Background()

@@ -14,19 +14,19 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// DefaultRoot is the root whose daemon has the plain names.
+// DefaultRoot is the root of the daemon that has the plain names.
 const DefaultRoot = "/var/lib/dew"
 
-// Names are what one daemon calls its things outside its own folders. Daemons of
-// different roots never touch each other's.
+// Names are the names of a daemon's resources outside its own folders. Daemons with
+// different roots never touch each other's resources.
 type Names struct {
-	Namespace string // in containerd
+	Namespace string // namespace in containerd
 	Bridge    string
-	Table     string // of nftables
+	Table     string // table in nftables
 	Cgroup    string // parent of all instances
 }
 
-// NamesFor gives the names that belong to a root.
+// NamesFor returns the names for a root.
 func NamesFor(root string) Names {
 	if filepath.Clean(root) == DefaultRoot {
 		return Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
@@ -40,27 +40,27 @@ const containerPrefix = "dew-"
 
 func containerID(id runtime.InstanceID) string { return containerPrefix + string(id) }
 
-// instanceOf is the way back from the name of a container, snapshot or netns.
+// instanceOf returns the instance id in the name of a container, snapshot or netns.
 func instanceOf(name string) (runtime.InstanceID, bool) {
 	id := runtime.InstanceID(strings.TrimPrefix(name, containerPrefix))
 	return id, strings.HasPrefix(name, containerPrefix) && id.Valid()
 }
 
-// The labels of a container: all that the next daemon must know of it.
+// The labels of a container: all data that the next daemon needs about it.
 const (
 	labelPrefix  = "run.dew/"
 	labelFormat  = labelPrefix + "format"
 	labelBoot    = labelPrefix + "boot"
 	formatNumber = 1
-	// labelServer is the log source of a container that is no app's.
+	// labelServer is the log source of a container that belongs to no app.
 	labelServer = labelPrefix + "server"
 	// labelTask is the guid of the one-off task that a container runs, and
-	// labelTaskSource the source of its lines.
+	// labelTaskSource is the source of its lines.
 	labelTask       = labelPrefix + "task"
 	labelTaskSource = labelPrefix + "task-source"
 )
 
-// labels describes an instance on its container.
+// labels returns the labels that describe an instance.
 func labels(s runtime.Spec, boot string) map[string]string {
 	l := map[string]string{
 		labelFormat: strconv.Itoa(formatNumber), labelBoot: boot,
@@ -96,7 +96,7 @@ func labels(s runtime.Spec, boot string) map[string]string {
 	return l
 }
 
-// errNewerFormat says that a newer dewd wrote the labels. It concerns all instances,
+// errNewerFormat reports that a newer dewd wrote the labels. It concerns all instances,
 // so dewd does not start.
 var errNewerFormat = errors.New("start the newer dewd again")
 
@@ -144,7 +144,8 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 	return s, firstErr
 }
 
-// setKind derives the kind of a container from its labels: there is no label for it.
+// setKind derives the kind of a container from its labels, because there is no label
+// for it.
 func setKind(s *runtime.Spec, l map[string]string) {
 	s.Kind = runtime.KindInstance
 	if build := l[labelBuild]; build != "" {
@@ -172,7 +173,7 @@ func processesFrom(l map[string]string, processType string) []runtime.ProcessSpe
 		if !ok {
 			continue
 		}
-		memory, _ := strconv.ParseInt(value, 10, 64) // a limit that cannot be read is shown as none
+		memory, _ := strconv.ParseInt(value, 10, 64) // a limit that cannot be read is shown as no limit
 		name := l[labelPrefix+exec]
 		ps = append(ps, runtime.ProcessSpec{
 			Exec: exec, Name: name, Memory: memory, Source: runtime.ProcessSource(processType, name),
@@ -182,7 +183,7 @@ func processesFrom(l map[string]string, processType string) []runtime.ProcessSpe
 	return ps
 }
 
-// execNumber puts main before the sidecars, and those in their order.
+// execNumber sorts main before the sidecars, and the sidecars by number.
 func execNumber(exec string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(exec, "sidecar-"))
 	if err != nil {

@@ -89,7 +89,7 @@ func TestExecNumberPutsMainFirst(t *testing.T) {
 	}
 }
 
-// randomSpec is a spec with what labels carry, and nothing else.
+// randomSpec returns a spec with only the fields that are in labels.
 func randomSpec(r *rand.Rand) runtime.Spec {
 	letters := []rune("abcXYZ059 -_/.,=:\n\"'äß世界\U0001F4A7")
 	word := func() string {
@@ -110,7 +110,7 @@ func randomSpec(r *rand.Rand) runtime.Spec {
 	}
 	s.Processes = []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: runtime.ProcessSource(s.Type, ""), Memory: r.Int64()}}
 	for i := range r.IntN(13) {
-		name := word() + "x" // the registry wants a name
+		name := word() + "x" // the registry requires a name
 		s.Processes = append(s.Processes, runtime.ProcessSpec{
 			Exec: runtime.SidecarExec(i), Name: name, Source: runtime.ProcessSource(s.Type, name), Memory: r.Int64(),
 		})
@@ -120,7 +120,7 @@ func randomSpec(r *rand.Rand) runtime.Spec {
 
 var sameSpec = cmp.Options{cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.EquateEmpty()}
 
-// The next daemon reads back exactly what this one wrote.
+// The next daemon reads exactly the values that this one wrote.
 func TestLabelsComeBack(t *testing.T) {
 	t.Parallel()
 	const seed = 20
@@ -141,8 +141,8 @@ func TestLabelsComeBack(t *testing.T) {
 	}
 }
 
-// Neither commands nor environments stand in labels: whoever may ask containerd
-// would read the apps' passwords there.
+// Labels contain neither commands nor environments: every client of containerd could
+// read the apps' passwords there.
 func TestLabelsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 	s := someSpec()
@@ -194,7 +194,7 @@ func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 	}
 }
 
-// labelText writes labels as lines, which a fuzzer can change.
+// labelText returns labels as lines that a fuzzer can change.
 func labelText(l map[string]string) string {
 	var lines []string
 	for k, v := range l {
@@ -204,7 +204,7 @@ func labelText(l map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Whatever somebody wrote on a container, adoption gives an error or a spec.
+// For any labels on a container, adoption returns an error or a spec.
 func FuzzLabels(f *testing.F) {
 	const seed = 3
 	r := rand.New(rand.NewPCG(seed, seed))
@@ -245,7 +245,7 @@ func FuzzLabels(f *testing.F) {
 	})
 }
 
-// A server is known again as what it is.
+// The labels of a server are read back as a server.
 func TestServerLabels(t *testing.T) {
 	s := runtime.Spec{
 		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: "db"}, App: "db", Type: "server", Version: "v1", Kind: runtime.KindService,

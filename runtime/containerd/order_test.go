@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// times is how often a test of chance repeats: more in the long proof.
+// times returns the number of repetitions of a randomized test: more in the long proof.
 func times(short, proof int) int {
 	if os.Getenv("DEW_PROOF") != "" {
 		return proof
@@ -26,12 +26,12 @@ func times(short, proof int) int {
 	return short
 }
 
-// stubborn lives on when its peers have ended, until it is killed.
+// stubborn keeps running after its peers have exited, until it is killed.
 const stubborn = "trap '' TERM; echo up; while :; do sleep 1000; done"
 
 var crashLoop = supervisor.Policy{KillDelay: 200 * time.Millisecond, ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 
-// Of two deaths 20 ms apart the earlier one is named, every time.
+// If two processes exit 20 ms apart, the record always names the earlier one.
 func TestEarlierDeathIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
@@ -47,7 +47,7 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 		}
 		first, second := w.commandPID(st.Instance, order[0]), w.commandPID(st.Instance, order[1])
 		kill(t, first)
-		// A killed process dies when it gets a processor: the time counts from there.
+		// A killed process exits when it gets a processor: the time counts from there.
 		w.eventually("the first is dead", func() error {
 			if process.Alive(first) {
 				return fmt.Errorf("%d lives", first)
@@ -63,11 +63,11 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 	}
 }
 
-// Deaths at the same moment are one record that has both, and says so.
+// Simultaneous exits give one record that has both, and says so.
 func TestDeathsTogetherAreOneRecord(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
-	w.policy.Together, w.policy.KillDelay = patience, patience // a busy machine lets them die one after the other
+	w.policy.Together, w.policy.KillDelay = patience, patience // on a busy machine they exit one after the other
 	w.boot()
 	p := w.put(testApp{name: "both", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
 	st := w.running(p)
@@ -89,8 +89,8 @@ func TestDeathsTogetherAreOneRecord(t *testing.T) {
 	}
 }
 
-// Whatever the order in which three processes end, the instance ends the same
-// way and the next one runs.
+// For every order in which three processes exit, the instance ends in the same way and
+// the next one runs.
 func TestEveryOrderEndsTheSame(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
@@ -129,7 +129,7 @@ func TestEveryOrderEndsTheSame(t *testing.T) {
 	}
 }
 
-// commandPID waits until the command of a process runs: its shell has its sleep.
+// commandPID waits until the command of a process runs: its shell has started sleep.
 func (w *world) commandPID(id runtime.InstanceID, exec string) int {
 	w.t.Helper()
 	var pid int
@@ -169,8 +169,8 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// killLate kills a process that the daemon may have killed already, because
-// another one of its instance has ended a while ago.
+// killLate kills a process that the daemon has possibly killed already, because another
+// process of the instance exited earlier.
 func killLate(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

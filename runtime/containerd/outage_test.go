@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// watched is an app whose main process and sidecar serve, asked for its health all
-// the time.
+// watched returns an app whose main process and sidecar serve, with frequent health
+// checks.
 func (w *world) watched(name string) app.Process {
 	return w.put(testApp{
 		name: name, memory: 128, command: "exec ./testapp serve 0.0.0.0:8080",
@@ -34,13 +34,13 @@ func burn(t *testing.T) {
 		cmd := sleeper(t, "sh", "-c", "while :; do :; done")
 		go func() {
 			<-done
-			_ = cmd.Process.Kill() // it may have ended with the test
+			_ = cmd.Process.Kill() // it can have exited with the test
 		}()
 	}
 }
 
-// wantFirst checks that the record of an instance names the process that was
-// killed, and that nothing in it is earlier.
+// wantFirst checks that the record of an instance names the killed process, and that no
+// exit in it is earlier.
 func (w *world) wantFirst(p app.Process, id runtime.InstanceID, exec string) {
 	w.t.Helper()
 	r := w.recordOf(p, id)
@@ -54,8 +54,8 @@ func (w *world) wantFirst(p app.Process, id runtime.InstanceID, exec string) {
 	}
 }
 
-// A health check that fails because a process died does not take the blame from
-// it, even if containerd hangs at that moment, or is killed and started again.
+// If a health check fails because a process exited, the record names the process. This
+// holds even if containerd hangs at that moment, or is killed and started again.
 func TestDeathDuringOutage(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
@@ -64,7 +64,7 @@ func TestDeathDuringOutage(t *testing.T) {
 		burn(t)
 	}
 	p := w.watched("outage")
-	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.noted(), syscall.SIGCONT) }) // where a check failed in between
+	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.noted(), syscall.SIGCONT) }) // in case a check failed in between
 	var before runtime.InstanceID
 	for i := range times(2, 20) {
 		for _, exec := range []string{"main", "sidecar-0"} {
@@ -100,8 +100,8 @@ func signalTo(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// wantUnknown waits until an instance is shown as unknown; one whose check fails
-// leaves its routes. There is no record of it.
+// wantUnknown waits until the status of an instance is unknown. An instance whose check
+// fails leaves its routes. It has no record.
 func (w *world) wantUnknown(p app.Process, ready bool) {
 	w.t.Helper()
 	w.eventually("the instance is unknown", func() error {
@@ -118,7 +118,7 @@ func (w *world) wantUnknown(p app.Process, ready bool) {
 	})
 }
 
-// The death of PID 1 is told as such, not as that of a process it took along.
+// The exit of PID 1 is reported as such, not as that of a process that it terminated.
 func TestDeathOfInitIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
@@ -146,7 +146,7 @@ func TestDeathOfInitIsNamed(t *testing.T) {
 	w.stop(p)
 }
 
-// initPIDOf is PID 1 of a running instance.
+// initPIDOf returns PID 1 of a running instance.
 func (w *world) initPIDOf(id runtime.InstanceID) int {
 	w.t.Helper()
 	for _, c := range w.engine.living() {

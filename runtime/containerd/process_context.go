@@ -17,28 +17,28 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// processContext are what a session shares with the process it is opened beside.
+// processContext is the environment that a session shares with the process next to it.
 type processContext struct {
 	Dir   string   `json:"dir"`
 	Env   []string `json:"env"`
 	Shell string   `json:"shell"`
 
-	User *runtime.User `json:"user,omitempty"` // of an image app
+	User *runtime.User `json:"user,omitempty"` // user of an image app
 
-	profile bool // whether profile scripts have yet to change the environment
+	profile bool // whether profile scripts still have to change the environment
 }
 
-// launchPatience is how long a session waits for a process whose profile scripts
-// still run.
+// launchPatience is how long a session waits for a process whose profile scripts are
+// still running.
 const launchPatience = 10 * time.Second
 
-// processContext finds out where and with which environment a process runs. The
-// kernel knows: after profile scripts, and after whatever else the start command
-// did, /proc tells what the program itself was given. Sourcing the scripts again
-// would not do: they may give another answer now, and some of them start things.
+// processContext finds the working directory and the environment of a process. /proc
+// has the program's real values, after profile scripts and any changes by the start
+// command. Sourcing the scripts again could give different values, and some scripts
+// start programs.
 //
-// A program can write over its own environment (those that set their title do).
-// Then what it was started with is all there is, and the scripts are sourced.
+// A program can overwrite its own environment, as programs that set their title do.
+// Then only the values from its start are available, and the scripts are sourced.
 func (c *container) processContext(ctx context.Context, p *proc) (processContext, error) {
 	given, err := c.startContext(p)
 	if err != nil {
@@ -73,8 +73,8 @@ func (c *container) processContext(ctx context.Context, p *proc) (processContext
 
 func (c *container) startContextFile(exec string) string { return filepath.Join(c.dir, exec+".given") }
 
-// saveStartContext writes down what a process is started with: the next daemon does not
-// know it otherwise.
+// saveStartContext stores the settings that a process is started with, for the next
+// daemon.
 func (c *container) saveStartContext(p *proc) error {
 	b, err := json.Marshal(processContext{Dir: p.Dir, Env: p.Env, Shell: c.spec.Stack.Shell, User: p.User})
 	if err != nil {
@@ -83,11 +83,11 @@ func (c *container) saveStartContext(p *proc) error {
 	return writeFile(c.startContextFile(p.Exec), string(b), 0o600)
 }
 
-// startContext reads what a process was started with.
+// startContext reads the settings that a process was started with.
 func (c *container) startContext(p *proc) (processContext, error) {
 	s := processContext{Dir: "/"}
 	b, err := os.ReadFile(c.startContextFile(p.Exec))
-	if errors.Is(err, fs.ErrNotExist) { // started by a dewd that did not write it
+	if errors.Is(err, fs.ErrNotExist) { // started by a dewd that did not write the file
 		return s, nil
 	}
 	if err == nil {
@@ -99,9 +99,9 @@ func (c *container) startContext(p *proc) (processContext, error) {
 	return s, nil
 }
 
-// launching tells a launcher that has not become the command yet: the container
-// runtime, which says that a process is there before it has become dew-init; dew-init
-// itself; or the shell that sources profile scripts for it.
+// launching reports whether a launcher has not become the command yet. It can be the
+// container runtime, which reports a process before that has become dew-init. It can
+// also be dew-init itself, or the shell that sources profile scripts for it.
 func launching(pid int) bool {
 	if exe, err := os.Readlink(process.File(pid, "exe")); err == nil && exe == initPath {
 		return true
@@ -117,7 +117,8 @@ func launching(pid int) bool {
 	return len(args) > 3 && string(args[3]) == "dew-init" && string(args[1]) == "-c"
 }
 
-// ofRuntime tells a process by the variables that runc gives its own.
+// ofRuntime reports whether a process has the variables that runc gives its own
+// processes.
 func ofRuntime(pid int) bool {
 	env, ok := process.Environ(pid)
 	return ok && slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "_LIBCONTAINER_INITPIPE=") })

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// Whoever comes before the command is not taken for it.
+// A launcher is not mistaken for the command.
 func TestLaunching(t *testing.T) {
 	const pipe = "_LIBCONTAINER_INITPIPE=3"
 	for _, tt := range []struct {
@@ -36,7 +36,7 @@ func TestLaunching(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := exec.Command(tt.program)
 			c.Args, c.Env, c.Dir = tt.args, tt.env, t.TempDir()
-			// Each of them waits for something to read.
+			// Each of them waits for input.
 			if err := unix.Mkfifo(filepath.Join(c.Dir, "init"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestLaunching(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-			for _, file := range []string{"cmdline", "environ"} { // which the kernel shows a moment later
+			for _, file := range []string{"cmdline", "environ"} { // the kernel shows it a moment later
 				for b := []byte(nil); len(b) == 0; time.Sleep(time.Millisecond) {
 					var err error
 					if b, err = os.ReadFile(process.File(c.Process.Pid, file)); err != nil {
@@ -62,7 +62,7 @@ func TestLaunching(t *testing.T) {
 	}
 }
 
-// What a process was started with is known to the next daemon.
+// The next daemon knows the settings that a process was started with.
 func TestGiven(t *testing.T) {
 	dir := t.TempDir()
 	first := &container{dir: dir}

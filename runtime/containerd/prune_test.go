@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 )
 
-// The snapshot of an image goes when its tree is gone and nothing runs on it.
+// The snapshot of an image is removed when its tree is gone and no instance uses it.
 func TestPruneImages(t *testing.T) {
 	w := newWorld(t)
 	w.boot()

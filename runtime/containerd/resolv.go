@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// Gateway is the bridge's own address: there instances find the machine.
+// Gateway returns the bridge's own address, where instances reach the machine.
 func (e *Engine) Gateway() netip.Addr { return e.net.Gateway() }
 
-// UseNames makes instances that start from now on ask for names at the bridge's
+// UseNames makes instances that start from now on use the name server at the bridge's
 // address.
 func (e *Engine) UseNames() { e.named.Store(true) }
 
-// maxServers is how many a program asks.
+// maxServers is the number of name servers that a program uses.
 const maxServers = 3
 
-// resolvConf says whom an instance asks for names: the server at the bridge, where
-// there is one, and then the machine's own, for the time in which no daemon runs.
+// resolvConf returns the resolv.conf of an instance. It has the name server at the
+// bridge, if there is one, and then the machine's own, for the time when no daemon
+// runs.
 func (e *Engine) resolvConf(paths ...string) string {
 	text := resolvConf(paths...)
 	if !e.named.Load() {
@@ -25,8 +26,8 @@ func (e *Engine) resolvConf(paths ...string) string {
 	return withServer(text, e.Gateway())
 }
 
-// withServer puts a server in front of those that a resolv.conf names, and leaves
-// no more than are asked.
+// withServer adds a name server at the front of a resolv.conf, and leaves at most
+// maxServers.
 func withServer(text string, first netip.Addr) string {
 	var b strings.Builder
 	b.WriteString("nameserver " + first.String() + "\n")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The server at the bridge is asked first; the machine's own stay behind it.
+// The name server at the bridge comes first; the machine's own come after it.
 func TestWithServer(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "nameserver 10.201.0.1\n",

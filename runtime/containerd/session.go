@@ -23,18 +23,17 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// sessionPrefix begins the exec id of every session, which is also its leaf and
-// the name of its pipes.
+// sessionPrefix is the prefix of the exec id of every session, which is also its leaf
+// and the name of its pipes.
 const sessionPrefix = "ssh-"
 
-// sftpPath is where dew-sftp stands in every container.
+// sftpPath is the path of dew-sftp in every container.
 const sftpPath = "/.dew/sftp"
 
-// session is an exec that belongs to somebody outside. Its output goes through
-// pipes: the shim copies what the process prints into them and closes its end
-// after the last byte. So the end of a pipe, and nothing else, says that all of
-// it was read, and only then is the exec deleted: a deletion waits two seconds
-// for a slow reader at most and then drops what is left.
+// session is an exec for a client. Its output goes through pipes: the shim copies the
+// process's output into them and closes its end after the last byte. Only the end of a
+// pipe shows that all output was read, and only then is the exec deleted. A deletion
+// waits at most two seconds for a slow reader and then drops the rest.
 type session struct {
 	container *container
 	exec      string
@@ -45,11 +44,11 @@ type session struct {
 
 	end   runtime.SessionEnd // set before ended is closed
 	ended chan struct{}
-	gone  chan struct{} // closed when nothing of it is left, or the daemon let go
+	gone  chan struct{} // closed when the session is removed, or the daemon released the instance
 	once  sync.Once
 }
 
-// output is the reading end of a pipe.
+// output is the read end of a pipe.
 type output struct {
 	f    *os.File
 	once sync.Once
@@ -64,7 +63,7 @@ func (o *output) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Exec opens a session beside one of the processes.
+// Exec opens a session next to one of the processes.
 func (c *container) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
 	ses, err := c.openSession(ctx, exec, s)
 	switch {
@@ -97,14 +96,14 @@ func (c *container) openSession(ctx context.Context, exec string, s runtime.Exec
 	return ses, nil
 }
 
-// maxMaking is how many processes of an instance are made at the same time. Until
-// one has become what it is to run it is the runtime, and then the launcher, with up
-// to two megabytes that are charged to the instance: a crowd of them would end a small
-// app.
+// maxMaking is the number of processes of an instance that are created at the same
+// time. Before a process runs its command, it is the runtime, and then the launcher.
+// That uses up to two megabytes of the instance's memory: many at once would kill a
+// small app.
 const maxMaking = 2
 
-// makeSession holds the door open for as long as the making takes: a deletion
-// that came in between would miss the new leaf.
+// makeSession creates a session and holds a lock during that. A deletion in between
+// would miss the new leaf.
 func (c *container) makeSession(ctx context.Context, around processContext, s runtime.ExecSpec) (*session, error) {
 	select {
 	case c.making <- struct{}{}:
@@ -130,16 +129,16 @@ func (c *container) makeSession(ctx context.Context, around processContext, s ru
 	return ses, nil
 }
 
-// socketPatience is how long a program may take to let a session in to its socket.
+// socketPatience is how long a program can take to accept a session at its socket.
 const socketPatience = 10 * time.Second
 
-// connected waits until a session is joined to its socket: it says so with a zero
-// on its standard error, and everything else is why it could not. A program that
-// listens and takes nobody would keep it waiting.
+// connected waits until a session is connected to its socket. The session then writes a
+// zero to its standard error; anything else is the reason of a failure. The limit is
+// for a program that listens and never accepts.
 func (s *session) connected(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, socketPatience)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // which is the end of its output
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // this ends its output
 	defer stop()
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(s.err, first); err == nil && first[0] == 0 {
@@ -152,7 +151,7 @@ func (s *session) connected(ctx context.Context) error {
 	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(first)+string(rest)), "dew-init: "))
 }
 
-// living is the process of an exec that has not ended.
+// living returns the process of an exec if it has not exited.
 func (c *container) living(exec string) *proc {
 	for _, p := range c.procs {
 		if p.Exec == exec && !p.ended.Load() && p.pid != 0 {
@@ -168,13 +167,13 @@ func (c *container) ending() bool {
 	return c.closed
 }
 
-// sessionProcess builds what the exec runs.
+// sessionProcess returns the process of the exec.
 func (c *container) sessionProcess(exec string, around processContext, s runtime.ExecSpec) *specs.Process {
 	args := []string{initPath, "session", "--cgroup", c.e.cg.LastController() + ":" + exec}
 	if around.Shell != "" {
 		args = append(args, "--shell", around.Shell)
 	}
-	if around.profile && around.User == nil { // an image app has none
+	if around.profile && around.User == nil { // an image app has no profile scripts
 		args = append(args, "--profile")
 	}
 	env := s.Env
@@ -209,12 +208,12 @@ func (s *session) pipe(kind string) string {
 	return filepath.Join(s.container.dir, s.exec+"."+kind)
 }
 
-// start makes the session and opens its gate.
+// start creates the session and opens its gate.
 func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.ExecSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	e, id := s.container.e, s.container.spec.Instance
-	// The leaf comes first: it is how the next daemon finds what this one left.
+	// The leaf comes first, because the next daemon finds the session by its leaf.
 	if err := e.cg.CreateLeaf(id, s.exec, 0); err != nil {
 		return err
 	}
@@ -242,8 +241,8 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 		return err
 	}
 	if s.tty {
-		// A terminal that has its size before the program looks. A client may have
-		// said none.
+		// Set the size of the terminal before the program reads it. A client can omit
+		// the size.
 		if size := spec.TTY.Size; size.Columns > 0 && size.Rows > 0 {
 			if err := s.Resize(ctx, size); err != nil {
 				return err
@@ -256,9 +255,9 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	return e.cg.Place(id, s.exec, int(r.Pid))
 }
 
-// yieldMemory makes a session, and what it will start, the first to go when its
-// instance is out of memory: the app does not pay for its guests. One that has
-// ended already needs nothing.
+// yieldMemory makes the kernel kill a session and its children first when its instance
+// is out of memory, so that the app survives. A session that has already exited needs
+// nothing.
 func yieldMemory(pid int) error {
 	f, err := os.OpenFile(process.File(pid, "oom_score_adj"), os.O_WRONLY, 0)
 	if err == nil {
@@ -271,8 +270,8 @@ func yieldMemory(pid int) error {
 	return nil
 }
 
-// openPipes makes the pipes and opens the ends to be read, without which the shim
-// would wait for them.
+// openPipes creates the pipes and opens the read ends. Otherwise the shim would wait
+// for them.
 func (s *session) openPipes() error {
 	kinds := []string{"in", "out"}
 	if !s.tty {
@@ -300,7 +299,7 @@ func (s *session) openPipes() error {
 	return nil
 }
 
-// endedOutput is output that has none.
+// endedOutput returns an output that is empty and closed.
 func endedOutput() *output {
 	done := make(chan struct{})
 	close(done)
@@ -329,7 +328,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// watch carries the session from its end to its removal.
+// watch handles the session from its exit to its removal.
 func (s *session) watch() {
 	defer close(s.gone)
 	c := s.container
@@ -346,7 +345,7 @@ func (s *session) watch() {
 	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
 	log := c.e.log.With("instance", c.spec.Instance, "exec", s.exec)
-	// What it left in the background would keep its pipes open.
+	// Processes in the background would keep its pipes open.
 	if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
 		log.Warn("cannot end what a session left", "err", err)
 	}
@@ -355,7 +354,7 @@ func (s *session) watch() {
 		select {
 		case <-o.done:
 		case <-c.ctx.Done():
-			return // with the instance, or for the next daemon to clear away
+			return // removed with the instance, or by the next daemon
 		}
 	}
 	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
@@ -365,10 +364,10 @@ func (s *session) watch() {
 	}
 }
 
-// lostCode is the status of a session that did not end by itself.
+// lostCode is the status of a session that did not exit by itself.
 const lostCode = 255
 
-// endReason names the process whose end was the end of the instance.
+// endReason names the process whose exit ended the instance.
 func (c *container) endReason() string {
 	if x := c.first.Load(); x != nil {
 		return fmt.Sprintf(" (%s: Exited with status %d)", x.Source, x.Code)
@@ -376,7 +375,7 @@ func (c *container) endReason() string {
 	return ""
 }
 
-// Streams are the ends of its input and output.
+// Streams returns the ends of its input and output.
 func (s *session) Streams() runtime.Streams {
 	st := runtime.Streams{In: &input{s: s}, Out: s.out, Err: s.err}
 	if s.tty {
@@ -385,7 +384,7 @@ func (s *session) Streams() runtime.Streams {
 	return st
 }
 
-// input is the writing end of a session's pipe.
+// input is the write end of a session's pipe.
 type input struct {
 	s    *session
 	once sync.Once
@@ -394,11 +393,11 @@ type input struct {
 
 func (i *input) Write(b []byte) (int, error) { return i.s.in.Write(b) }
 
-// endOfText is what a terminal takes for the end of the input.
+// endOfText is the character that ends the input of a terminal.
 const endOfText = 4
 
-// Close ends the input. The shim holds the pipe open until it is told. It must
-// not be told about a terminal, which it would take away with all unread output.
+// Close ends the input. The shim holds the pipe open until CloseIO. CloseIO must not be
+// called for a terminal, because it would drop the terminal with all unread output.
 func (i *input) Close() error {
 	i.once.Do(func() {
 		if i.s.tty {
@@ -409,7 +408,7 @@ func (i *input) Close() error {
 		ctx, cancel := context.WithTimeout(i.s.container.ctx, callTimeout)
 		defer cancel()
 		_, err := i.s.container.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.container.id, ExecID: i.s.exec, Stdin: true})
-		// The process may have ended already: then there is nothing to close.
+		// If the process has already exited, there is nothing to close.
 		if err = native(err); err != nil && !errdefs.IsNotFound(err) && i.s.running() {
 			i.err = errors.Join(i.err, err)
 		}
@@ -426,7 +425,7 @@ func (s *session) running() bool {
 	}
 }
 
-// Resize gives its terminal another size.
+// Resize changes the size of its terminal.
 func (s *session) Resize(ctx context.Context, size runtime.Size) error {
 	if !s.tty {
 		return errors.New("cannot resize: the session has no terminal")
@@ -442,12 +441,12 @@ func (s *session) Resize(ctx context.Context, size runtime.Size) error {
 	return nil
 }
 
-// Signal sends sig to everything that runs in it.
+// Signal sends sig to every process of the session.
 func (s *session) Signal(sig syscall.Signal) error {
 	return s.container.e.cg.Signal(s.container.spec.Instance, s.exec, sig)
 }
 
-// Wait returns how it ended.
+// Wait returns the result of the session.
 func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 	select {
 	case <-s.ended:
@@ -457,11 +456,11 @@ func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 	}
 }
 
-// Close ends what still runs in it and removes it.
+// Close kills the processes that still run in the session and removes it.
 func (s *session) Close() error {
 	s.once.Do(func() {
 		c := s.container
-		// After the daemon let go of the instance nothing of it is touched.
+		// After the daemon has released the instance, nothing of it is changed.
 		if c.ctx.Err() == nil {
 			ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
 			defer cancel()
@@ -469,7 +468,7 @@ func (s *session) Close() error {
 				c.e.log.Warn("cannot end a session", "instance", c.spec.Instance, "exec", s.exec, "err", err)
 			}
 		}
-		// Its output has an end now, however much of it nobody wanted.
+		// The output ends now: drain the unread part.
 		var drained sync.WaitGroup
 		for _, o := range []*output{s.out, s.err} {
 			if o.f != nil {
@@ -480,7 +479,7 @@ func (s *session) Close() error {
 		case <-s.gone:
 		case <-time.After(finishTimeout):
 		}
-		_ = s.closePipes() // readers end, if they have not: nothing is left to be told
+		_ = s.closePipes() // readers stop, if they have not: no more errors to report
 		drained.Wait()
 	})
 	return nil

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clearSession removes what is left of a session, whoever opened it.
+// clearSession removes the rest of a session, of this daemon or an earlier one.
 func (c *container) clearSession(ctx context.Context, exec string) error {
 	if err := c.e.cg.Kill(ctx, c.spec.Instance, exec); err != nil {
 		return err
 	}
-	// The leaf goes last: it is how the next daemon finds the rest.
+	// The leaf is removed last, because the next daemon finds the rest by its leaf.
 	return errors.Join(c.e.deleteExec(ctx, c.id, exec), c.removePipes(exec), c.e.cg.RemoveLeaf(ctx, c.spec.Instance, exec))
 }
 
@@ -33,8 +33,8 @@ func (c *container) removePipes(exec string) error {
 	return errs
 }
 
-// endSessions ends all sessions of the instance and lets no more in. It returns
-// when all of them know.
+// endSessions stops all sessions of the instance and allows no more. It returns when
+// all of them have reported their end.
 func (c *container) endSessions(ctx context.Context) error {
 	c.closeSessions()
 	leaves, err := c.e.cg.Leaves(c.spec.Instance)
@@ -52,15 +52,15 @@ func (c *container) endSessions(ctx context.Context) error {
 	return nil
 }
 
-// closeSessions lets no more sessions in.
+// closeSessions allows no more sessions.
 func (c *container) closeSessions() {
 	c.sessionsMu.Lock()
 	defer c.sessionsMu.Unlock()
 	c.closed = true
 }
 
-// clearSessions ends, in the background, what a daemon before left of its
-// sessions: whoever they belonged to is gone with it.
+// clearSessions stops, in the background, the sessions of an earlier daemon. Their
+// clients were disconnected with that daemon.
 func (c *container) clearSessions() error {
 	leaves, err := c.e.cg.Leaves(c.spec.Instance)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *container) sweepSession(exec string) {
 	defer cancel()
 	var drained sync.WaitGroup
 	for _, kind := range []string{"out", "err"} {
-		// Unread output would keep the shim from letting go of it for two seconds.
+		// Unread output would delay the shim for two seconds.
 		f, err := os.OpenFile(filepath.Join(c.dir, exec+"."+kind), os.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue

@@ -13,9 +13,9 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// shims finds the shims of this daemon's containers, by container. One whose
-// containerd was killed while it started the shim is known to nobody: containerd
-// has no bundle of it, and it waits for ever to be spoken to.
+// shims returns the pids of the shims of this daemon's containers, by container. If
+// containerd was killed while it started a shim, it does not know that shim. It has no
+// bundle of it, and the shim waits forever.
 func (e *Engine) shims() (map[string]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -34,7 +34,7 @@ func (e *Engine) shims() (map[string]int, error) {
 	return found, nil
 }
 
-// shimOf tells the container of a process that is a shim of this daemon.
+// shimOf returns the container of a process that is a shim of this daemon.
 func (e *Engine) shimOf(pid int) (string, bool) {
 	b, err := os.ReadFile(process.File(pid, "cmdline"))
 	if err != nil {
@@ -58,7 +58,7 @@ func parseShim(cmdline []byte, namespace string) (string, bool) {
 	if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") || after("-namespace") != namespace {
 		return "", false
 	}
-	// Called with an action it is a helper of containerd, which ends by itself.
+	// With an action it is a helper of containerd, which exits by itself.
 	if slices.Contains(args, "start") || slices.Contains(args, "delete") {
 		return "", false
 	}
@@ -66,7 +66,7 @@ func parseShim(cmdline []byte, namespace string) (string, bool) {
 	return id, id != ""
 }
 
-// endShim ends the shim of a container that containerd does not know.
+// endShim kills the shim of a container that containerd does not know.
 func (e *Engine) endShim(name string) error {
 	all, err := e.shims()
 	if err != nil {
@@ -81,8 +81,8 @@ func (e *Engine) endShim(name string) error {
 		return fmt.Errorf("cannot end a lost shim: %w", err)
 	}
 	defer func() { _ = p.Release() }()
-	// The number may belong to somebody else by now; what was found above does not
-	// change any more.
+	// The pid can have been reused before FindProcess: check it again. From now on p
+	// stays bound to its process.
 	if now, ok := e.shimOf(pid); !ok || now != name {
 		return nil
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A containerd that is killed while it starts a shim leaves one without a bundle,
-// which nobody but its process tells of. It is swept; that of a living instance
-// is not.
+// A containerd that is killed while it starts a shim leaves a shim without a bundle,
+// which only the process list shows. The sweep removes it, but not that of a running
+// instance.
 func TestLostShimIsSwept(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
@@ -32,7 +32,7 @@ func TestLostShimIsSwept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bundle, "config.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := filepath.Join(bundle, "log") // which containerd reads
+	log := filepath.Join(bundle, "log") // containerd reads it
 	if err := unix.Mkfifo(log, 0o600); err != nil {
 		t.Fatal(err)
 	}

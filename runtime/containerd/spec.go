@@ -12,45 +12,46 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// initPath is where dew-init stands in every container.
+// initPath is the path of dew-init in every container.
 const initPath = dewFolder + "init"
 
-// wantFiles is the limit of open files that instances get where the daemon's own
-// hard limit allows it.
+// wantFiles is the limit of open files of instances, if the daemon's own hard limit
+// allows it.
 const wantFiles = 16384
 
-// oomScoreAdj makes apps the first to go when the whole machine is out of memory.
+// oomScoreAdj makes the kernel kill apps first when the whole machine is out of memory.
 // Without it they would inherit the near-immunity of containerd's service.
 const oomScoreAdj = 100
 
-// Arches says for which system call tables the seccomp profile is compiled.
+// Arches selects the system call tables that the seccomp profile is compiled for.
 type Arches string
 
-// Compiling the profile is most of the cost of a start, so 32-bit tables are
-// only there when somebody asks for them.
+// Compiling the profile takes most of the time of a start, so 32-bit tables are
+// included only on request.
 const (
 	NativeArch Arches = "native"
 	AllArches  Arches = "all"
 )
 
-// nativeArch is the system call table of the machine itself. Elsewhere all tables
-// of the profile are kept.
+// nativeArch is the system call table of the machine itself. On other machines all
+// tables of the profile are used.
 var nativeArch = map[string]specs.Arch{
 	"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "riscv64": specs.ArchRISCV64,
 	"ppc64le": specs.ArchPPC64LE, "s390x": specs.ArchS390X,
 }
 
-// baseSpec is what all containers of this daemon have in common.
+// baseSpec has the settings that all containers of this daemon share.
 type baseSpec struct {
 	init    string // dew-init on the host
-	sftp    string // dew-sftp on the host; empty: there is none
+	sftp    string // dew-sftp on the host, or empty
 	uid     uint32
 	gid     uint32
 	files   uint64 // limit of open files
 	seccomp Arches
 }
 
-// openFiles clamps wantFiles to the own hard limit: raising it may be forbidden.
+// openFiles limits wantFiles to the daemon's own hard limit, because raising it can be
+// forbidden.
 func openFiles() uint64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -59,7 +60,7 @@ func openFiles() uint64 {
 	return min(wantFiles, l.Max)
 }
 
-// place is where one instance lives on the host.
+// place has the paths of one instance on the host.
 type place struct {
 	dir     string // its folder of run-time files
 	netns   string
@@ -67,7 +68,7 @@ type place struct {
 	guard   guard
 }
 
-// ociSpec builds the OCI spec of an instance.
+// ociSpec returns the OCI spec of an instance.
 func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
 	spec := &specs.Spec{
 		Version:  "1.0.2",
@@ -85,7 +86,7 @@ func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
 				{Type: specs.CgroupNamespace},
 				{Type: specs.NetworkNamespace, Path: p.netns},
 			},
-			// A port below 1024 is no secret in a namespace of one's own.
+			// A port below 1024 needs no protection in a separate network namespace.
 			Sysctl:        map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
 			Resources:     &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
 			MaskedPaths:   maskedPaths(),
@@ -99,8 +100,8 @@ func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
 	return spec
 }
 
-// process builds what runs in the container. An exec inherits nothing from the
-// container's own process, so everything is said each time.
+// process returns a process in the container. An exec inherits nothing from the
+// container's own process, so everything is set each time.
 func (b baseSpec) process(args []string, dir string, env []string) *specs.Process {
 	oomScore := oomScoreAdj
 	return &specs.Process{
@@ -115,14 +116,14 @@ func (b baseSpec) process(args []string, dir string, env []string) *specs.Proces
 	}
 }
 
-// first builds PID 1. It is root's, without capabilities like all others: an app of
-// another user can neither signal it nor open what it guards.
+// first returns PID 1. It runs as root, without capabilities like all others: an app of
+// another user can neither signal it nor open the files that it guards.
 func (b baseSpec) first(s runtime.Spec, p place) *specs.Process {
 	args := append([]string{initPath}, p.guard.args(s.Processes)...)
 	return as(b.process(args, "/", nil), &runtime.User{})
 }
 
-// launch builds the exec of one process of the app.
+// launch returns the exec of one process of the app.
 func (b baseSpec) launch(p runtime.ProcessSpec, shell string) *specs.Process {
 	args := []string{initPath, "launch"}
 	switch {
@@ -136,7 +137,7 @@ func (b baseSpec) launch(p runtime.ProcessSpec, shell string) *specs.Process {
 	return as(b.process(args, p.Dir, p.Env), p.User)
 }
 
-// as makes the process another user's, without capabilities like all others.
+// as sets the user of the process, without capabilities like all others.
 func as(p *specs.Process, u *runtime.User) *specs.Process {
 	if u != nil {
 		p.User = specs.User{UID: u.UID, GID: u.GID}
@@ -155,8 +156,8 @@ func systemMounts() []specs.Mount {
 	}
 }
 
-// instanceMounts are the stack's, then its own, then the few files that differ by
-// instance.
+// instanceMounts returns the stack's mounts, then the instance's own, then the few
+// files that differ by instance.
 func (b baseSpec) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 	var ms []specs.Mount
 	for _, m := range s.Stack.Mounts {
@@ -189,12 +190,12 @@ func maskedPaths() []string {
 	}
 }
 
-// shares gives CPU by memory: 1024 for every GiB.
+// shares returns the CPU shares by memory: 1024 for every GiB.
 func shares(memory int64) uint64 {
 	return uint64(min(max(memory>>20, 2), 262144))
 }
 
-// hostsFile names the instance itself and the platform's door.
+// hostsFile returns a hosts file with the instance itself and the platform's API.
 func hostsFile(s runtime.Spec, gateway string) string {
 	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s %s\n%s api.dew.internal\n",
 		s.Address.Addr(), s.Instance, gateway)

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares got with a file of testdata, or writes it with -update.
+// golden compares got with a file of testdata, or writes the file with -update.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -48,7 +48,7 @@ func goldenJSON(t *testing.T, name string, got any) {
 	golden(t, name, string(b)+"\n")
 }
 
-// madeUpStack has one of each thing that a stack can say.
+// madeUpStack returns a stack with one of each kind of entry.
 func madeUpStack() stack.Stack {
 	return stack.Stack{
 		Name: "made-up", ID: "stack-1", Shell: "/bin/bash",
@@ -81,12 +81,12 @@ var somePlace = place{
 	},
 }
 
-// What a container may and may not do is this file: a change of it is a change of
-// the walls around every app.
+// The golden file defines the permissions of a container. A change of the file changes
+// the isolation of every app.
 func TestContainerSpec(t *testing.T) {
 	t.Parallel()
 	got := someBaseSpec().ociSpec(someSpec(), somePlace)
-	// The rules depend on library and kernel, the table on the machine.
+	// The rules depend on the library and the kernel, the table on the machine.
 	got.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: got.Linux.Seccomp.DefaultAction}
 	goldenJSON(t, "container.json", got)
 }
@@ -116,7 +116,7 @@ func TestSeccompIsThereForEveryInstance(t *testing.T) {
 	}
 }
 
-// Compiling the profile is most of the cost of a start: one table by default.
+// Compiling the profile takes most of the time of a start: one table by default.
 func TestSeccompArchitectures(t *testing.T) {
 	t.Parallel()
 	arches := func(a Arches) []specs.Arch {
@@ -140,7 +140,7 @@ func TestSeccompArchitectures(t *testing.T) {
 	}
 }
 
-// Two specs share nothing that one of them could change for the other.
+// Two specs share no memory, so that a change of one does not affect the other.
 func TestContainerSpecsShareNothing(t *testing.T) {
 	t.Parallel()
 	base, s := someBaseSpec(), someSpec()

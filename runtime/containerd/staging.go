@@ -24,7 +24,7 @@ const labelBuild = labelPrefix + "build"
 
 var _ runtime.StagingContainer = (*container)(nil)
 
-// prepareLimit is how long the making of what a container stands on may take.
+// prepareLimit returns the time limit for preparing the resources of a container.
 func prepareLimit(s runtime.Spec) time.Duration {
 	if len(s.Layers) > 0 {
 		return unpackTimeout
@@ -32,8 +32,8 @@ func prepareLimit(s runtime.Spec) time.Duration {
 	return createTimeout
 }
 
-// unpackLayers puts the files of a build into its writable layer, before anything runs
-// that could be in the way.
+// unpackLayers extracts the files of a build into its writable layer, before any
+// process runs that could interfere.
 func (e *Engine) unpackLayers(ctx context.Context, mounts []mount.Mount, layers []droplet.Layer) error {
 	if len(layers) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (e *Engine) unpackLayers(ctx context.Context, mounts []mount.Mount, layers 
 
 func (e *Engine) unpackLayer(ctx context.Context, root string, l droplet.Layer) error {
 	dir := filepath.Join(root, l.Path)
-	// Nobody but us has written below the root so far: there is no link to follow.
+	// Only dew has written below the root so far, so there is no link to follow.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) unpackLayer(ctx context.Context, root string, l droplet.Layer) 
 	return err
 }
 
-// stripped is a name in a tar without its leading folder.
+// stripped returns a name in a tar without its leading folder.
 func stripped(name, folder string) string {
 	if folder == "" {
 		return name
@@ -87,7 +87,7 @@ func stripped(name, folder string) string {
 	return strings.TrimPrefix(name, folder+"/")
 }
 
-// allowedInLayer refuses devices, and the names by which layers of images remove files.
+// allowedInLayer refuses devices, and the names with which image layers delete files.
 func allowedInLayer(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
@@ -96,7 +96,7 @@ func allowedInLayer(h *tar.Header) bool {
 	return false
 }
 
-// Written measures the writable layer.
+// Written returns the size of the writable layer.
 func (c *container) Written(ctx context.Context) (bytes, files int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -107,8 +107,8 @@ func (c *container) Written(ctx context.Context) (bytes, files int64, err error)
 	return u.Size, u.Inodes, nil
 }
 
-// Pack writes a tar of files of a container whose processes have ended. They are
-// reached through its first process, which runs nothing of the app.
+// Pack writes a tar of files of a container whose processes have exited. It reads them
+// through the container's first process, which runs no code of the app.
 func (c *container) Pack(ctx context.Context, w io.Writer, p droplet.Packing) error {
 	root, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(c.initPID), "root"))
 	if err != nil {

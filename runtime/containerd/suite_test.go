@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/runtime/runtimetest"
 )
 
-// The real engine keeps the contract that the fake one keeps.
+// The real engine fulfills the same contract as the fake one.
 func TestEngineSuite(t *testing.T) {
 	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.Ground {
 		w := newWorld(t)

@@ -20,15 +20,15 @@ import (
 	"github.com/dewrun/dew/runtime/network"
 )
 
-// removeAll takes away everything of an instance, by name, in the order in which
-// each step still finds what it needs: containerd can clear an orphaned shim only
-// while the container's record is there. Whatever is gone already is fine.
+// removeAll removes all resources of an instance, by name. In this order each step
+// still finds what it needs: containerd can remove an orphaned shim only while the
+// container's record exists. Missing resources are not an error.
 func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app string) error {
 	if err := e.killAll(ctx, id); err != nil {
 		return err
 	}
-	// What is ours goes also while containerd is away: an address must not answer
-	// twice.
+	// dew's own resources are removed even while containerd is down: an address must
+	// not answer twice.
 	err := errors.Join(e.removeContainer(ctx, containerID(id)),
 		e.net.Remove(id), e.cg.Remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
 	e.noteVethRemoval(id)
@@ -37,7 +37,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	}
 	l, err := e.appLog(app)
 	if errors.Is(err, logstream.ErrRemoved) {
-		return nil // and the capture with it
+		return nil // and the capture files with it
 	}
 	if err != nil {
 		return err
@@ -72,13 +72,13 @@ func (e *Engine) removeContainer(ctx context.Context, name string) error {
 	return nil
 }
 
-// killAll ends every process in any leaf of an instance, PID 1 last.
+// killAll kills every process in any leaf of an instance, PID 1 last.
 func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
 	leaves, err := e.cg.Leaves(id)
 	if err != nil {
 		return err
 	}
-	for _, leaf := range leaves { // none: no process either
+	for _, leaf := range leaves { // no leaves: no processes either
 		if leaf == cgroup.InitLeaf {
 			continue
 		}
@@ -89,9 +89,9 @@ func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
 	return e.cg.Kill(ctx, id, cgroup.InitLeaf)
 }
 
-// Sweep removes everything of this daemon that belongs to no instance in keep.
+// Sweep removes all resources of this daemon that belong to no instance in keep.
 func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
-	doomed := map[runtime.InstanceID]string{} // to what was found of it
+	doomed := map[runtime.InstanceID]string{} // one kind of resource that was found, by instance
 	note := func(id runtime.InstanceID, what string) {
 		if id.Valid() && !keep[id] {
 			doomed[id] = what
@@ -125,7 +125,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 			note(id, "shim")
 		}
 	}
-	dirs, _ := os.ReadDir(filepath.Join(e.cfg.Run, "instances")) // absent: nothing to sweep
+	dirs, _ := os.ReadDir(filepath.Join(e.cfg.Run, "instances")) // missing: nothing to sweep
 	for _, d := range dirs {
 		note(runtime.InstanceID(d.Name()), "folder")
 	}
@@ -143,8 +143,8 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.crashed.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
 
-// removeOne is removeAll with a limit: what cannot be removed must not keep the
-// rest from it.
+// removeOne is removeAll with a time limit: a failing removal must not prevent the
+// others.
 func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
@@ -153,25 +153,25 @@ func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app strin
 
 // unremoved is an instance that could not be removed.
 type unremoved struct {
-	app string // guid; empty where nobody knows
-	err error  // of the last try
+	app string // guid, empty if unknown
+	err error  // from the last try
 }
 
-// noteUnclean notes an instance that could not be removed, and why.
+// noteUnclean records an instance that could not be removed, and why.
 func (e *Engine) noteUnclean(id runtime.InstanceID, app string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.notRemoved[id] = unremoved{app, err}
 }
 
-// noteVethRemoval notes a link that the kernel should clear by itself.
+// noteVethRemoval records a link that the kernel should remove by itself.
 func (e *Engine) noteVethRemoval(id runtime.InstanceID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.removedVeths[network.VethName(id)] = time.Now()
 }
 
-// retryRemovals removes what was left, and links that something kept alive.
+// retryRemovals removes leftover instances, and links that still exist.
 func (e *Engine) retryRemovals(ctx context.Context) {
 	e.mu.Lock()
 	left := maps.Clone(e.notRemoved)
@@ -222,11 +222,11 @@ func (e *Engine) Left() error {
 	return errs
 }
 
-// vethRemovalTime is far more than the kernel needs to clear a namespace.
+// vethRemovalTime is far longer than the kernel needs to remove a namespace.
 const vethRemovalTime = 10 * time.Second
 
-// sweepCaptures removes capture files whose instance is gone. What they still held
-// becomes a gap in the log: without the container nobody knows whose lines it was.
+// sweepCaptures removes capture files whose instance is gone. Their unread content
+// becomes a gap in the log: without the container the source of the lines is unknown.
 func (e *Engine) sweepCaptures(keep map[runtime.InstanceID]bool) error {
 	apps, err := e.cfg.Logs.Apps()
 	if err != nil {
@@ -252,8 +252,8 @@ func (e *Engine) sweepCaptures(keep map[runtime.InstanceID]bool) error {
 	return errs
 }
 
-// sweepVeths removes links that the kernel did not clear by itself: something
-// holds their namespace. It first gives the kernel the time it needs.
+// sweepVeths removes links that the kernel did not remove because their namespace is
+// still in use. It first gives the kernel the time it needs.
 func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	kept := map[string]bool{}
 	for id := range keep {
@@ -285,14 +285,14 @@ func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]boo
 	}
 }
 
-// TearDown ends every instance and removes everything that the daemon put on the
-// machine outside its root: the way to leave no trace.
+// TearDown stops every instance and removes everything that the daemon created on the
+// machine outside its root, so that no trace is left.
 func (e *Engine) TearDown(ctx context.Context) error {
 	found, err := e.Adopt(ctx)
 	if some := (*runtime.AdoptError)(nil); err != nil && !errors.As(err, &some) { // the sweep removes those
 		return err
 	}
-	for _, c := range e.living() { // also those that this daemon had before
+	for _, c := range e.living() { // including those that this daemon already had
 		found = append(found, c)
 	}
 	var errs error
@@ -303,8 +303,9 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	return errors.Join(errs, e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
 }
 
-// dropImages removes the committed snapshots. One whose child a collection took
-// away can never be removed by name; unlabelled, the collection takes it too.
+// dropImages removes the committed snapshots. A snapshot whose child was
+// garbage-collected can never be removed by name. Without its label it is collected as
+// well.
 func (e *Engine) dropImages(ctx context.Context) error {
 	if err := e.images.unlabel(ctx); err != nil {
 		return err
@@ -314,7 +315,7 @@ func (e *Engine) dropImages(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot lease: %w", err)
 	}
-	if err := lm.Delete(ctx, l, leases.SynchronousDelete); err != nil { // which runs a collection
+	if err := lm.Delete(ctx, l, leases.SynchronousDelete); err != nil { // this runs a garbage collection
 		return fmt.Errorf("cannot collect snapshots: %w", err)
 	}
 	return nil

@@ -30,14 +30,14 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// patience bounds every wait of these tests. It is no measurement: only a hang
-// reaches it.
+// patience is the limit for every wait of these tests. It is not a measurement: only a
+// hang reaches it.
 const patience = 3 * time.Minute
 
-// ground is what all tests of the package share: the programs they run and one
+// ground is shared by all tests of the package: the programs they run and one
 // containerd.
 var ground struct {
-	bin    string // holds dew-init and testapp
+	bin    string // has dew-init and testapp
 	image  []byte // a droplet's tree with testapp in it
 	dir    string
 	daemon *Daemon
@@ -45,7 +45,8 @@ var ground struct {
 
 var discard = slog.New(slog.DiscardHandler)
 
-// cleanupContext bounds what a test does at its end, when its own context is over.
+// cleanupContext returns a context for the end of a test, when the test's own context
+// is done.
 func cleanupContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -99,8 +100,8 @@ func startContainerd(dir string) (*Daemon, error) {
 	})
 }
 
-// buildPrograms compiles what runs in instances, unless DEW_TEST_BIN names a
-// folder that has it: a guest without a compiler.
+// buildPrograms compiles the programs for the instances, unless DEW_TEST_BIN names a
+// folder that has them. That is for a guest without a compiler.
 func buildPrograms() error {
 	if ground.bin = os.Getenv("DEW_TEST_BIN"); ground.bin != "" {
 		return nil
@@ -132,12 +133,12 @@ func makeImage(program string) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// world is one daemon's state: a root of its own, and everything but the HTTP
-// doors wired as dewd wires it. It can leave and boot again.
+// world is the state of one daemon: its own root, and everything except the HTTP
+// listeners, connected as in dewd. It can be stopped and started again.
 type world struct {
 	t         testing.TB
 	root, run string
-	address   string // containerd's
+	address   string // address of containerd
 	policy    supervisor.Policy
 	logs      logstream.Options
 	logDir    string
@@ -154,14 +155,14 @@ type world struct {
 	warned *warnings
 }
 
-var worlds int // makes subnets differ; tests run one after the other
+var worlds int // makes subnets differ: tests run one after the other
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	return newWorldOn(t, ground.daemon.Address())
 }
 
-// newWorldOn is a world on another containerd than the shared one.
+// newWorldOn returns a world on another containerd than the shared one.
 func newWorldOn(t testing.TB, address string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
@@ -188,7 +189,7 @@ func newWorldOn(t testing.TB, address string) *world {
 	return w
 }
 
-// open opens store, logs and engine, without running anything yet.
+// open opens the store, the logs and the engine, without running anything yet.
 func (w *world) open() {
 	w.t.Helper()
 	must := func(err error) {
@@ -246,7 +247,7 @@ func (w *world) boot() {
 	w.away = func() { cancel(); wg.Wait() }
 }
 
-// leave is the end of the daemon; its apps stay.
+// leave stops the daemon; its apps keep running.
 func (w *world) leave() {
 	if w.away != nil {
 		w.away()
@@ -299,7 +300,7 @@ func (b logBook) Last(app string) (uint64, error) {
 	return l.LastSeq(), nil
 }
 
-// warnings keeps what the daemon's log says at warning level and above.
+// warnings stores the lines of the daemon's log at warning level and above.
 type warnings struct {
 	mu    sync.Mutex
 	lines []string
@@ -322,7 +323,7 @@ type testApp struct {
 	memory   int
 	command  string
 	check    app.HealthCheck
-	types    map[string]string // further process types to their commands
+	types    map[string]string // further process types and their commands
 	sidecars []app.Sidecar
 	count    int
 	spoil    func() // called before the app starts
@@ -372,7 +373,7 @@ func (w *world) put(x testApp) app.Process {
 	return p
 }
 
-// app0 makes a guid from a name, so that failures are readable.
+// app0 derives a guid from a name, so that failures are readable.
 func app0(name string) string {
 	return "00000000-0000-4000-8000-" + fmt.Sprintf("%012x", []byte(fmt.Sprintf("%-6.6s", name)))[:12]
 }
@@ -392,7 +393,7 @@ func (w *world) stop(p app.Process) {
 	})
 }
 
-// running waits for an instance that runs, other than one known before.
+// running waits for a running instance other than the given ones.
 func (w *world) running(p app.Process, not ...runtime.InstanceID) runtime.Status {
 	w.t.Helper()
 	return w.state(p, runtime.Running, not...)
@@ -444,7 +445,7 @@ func (w *world) record(p app.Process, n int) runtime.ExitRecord {
 	return r
 }
 
-// lines reads the whole log of an app as it is now.
+// lines reads the whole current log of an app.
 func (w *world) lines(guid string) []logstream.Envelope {
 	w.t.Helper()
 	l, err := w.books.App(guid)
@@ -465,7 +466,7 @@ func (w *world) lines(guid string) []logstream.Envelope {
 	return all
 }
 
-// line waits for a line that contains text, from a source that ends in from.
+// line waits for a line that contains text, from a source with the suffix from.
 func (w *world) line(guid, from, text string) logstream.Envelope {
 	w.t.Helper()
 	var got logstream.Envelope
@@ -507,7 +508,7 @@ func (w *world) eventually(what string, ok func() error) {
 	}
 }
 
-// pids finds the processes of a leaf.
+// pids returns the processes of a leaf.
 func (w *world) pids(id runtime.InstanceID, exec string) []int {
 	w.t.Helper()
 	var pids []int
@@ -522,14 +523,14 @@ func (w *world) pids(id runtime.InstanceID, exec string) []int {
 	return pids
 }
 
-// mainPID is the first process of a leaf: the one containerd waits for.
+// mainPID returns the first process of a leaf: the one containerd waits for.
 func (w *world) mainPID(id runtime.InstanceID, exec string) int {
 	w.t.Helper()
 	return leader(w.pids(id, exec))
 }
 
-// leader is the one whose parent is none of them. Numbers tell nothing: they
-// begin anew when the last is used.
+// leader returns the process whose parent is not among pids. The numbers give no order,
+// because they wrap around.
 func leader(pids []int) int {
 	for _, pid := range pids {
 		if s, ok := process.ReadStat(process.Dir(pid)); ok && !slices.Contains(pids, s.Parent) {
@@ -543,7 +544,7 @@ func sidecar(name, command string, memory int) app.Sidecar {
 	return app.Sidecar{Name: name, Command: command, MemoryMB: memory, ProcessTypes: []string{"web"}}
 }
 
-// prefix keeps the subnets of tests apart from each other and from a daemon's.
+// prefix returns a subnet that differs from those of other tests and of a daemon.
 func (w *world) prefix() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 202, byte(w.subnet), 0}), 24)
 }

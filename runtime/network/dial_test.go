@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apps that answer no connection attempt keep nobody else from dialling, however
-// many attempts wait for them.
+// Apps that answer no connection attempt do not block other dials, however many
+// attempts wait for them.
 func TestHungAppKeepsNobodyWaiting(t *testing.T) {
 	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
-	// A thread of this test's own: any other one, the first of the process as well, can
-	// be in the namespace of an instance for a moment.
+	// A thread for this test alone, because any other thread can be in the namespace of
+	// an instance for a moment. This includes the first thread of the process.
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	if err := os.Symlink(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), n.Path(someInstance)); err != nil {
@@ -42,7 +42,7 @@ func TestHungAppKeepsNobodyWaiting(t *testing.T) {
 	defer l.Close()
 	soon, stop := context.WithTimeout(t.Context(), soon)
 	defer stop()
-	for range 4 * maxDials { // so that those that hang have had their turns
+	for range 4 * maxDials { // so that the hanging ones have had their turns
 		c, err := n.Dial(soon, someInstance, "tcp4", l.Addr().String())
 		if err != nil {
 			t.Fatalf("cannot dial an app that answers: %v", err)
@@ -57,7 +57,7 @@ func TestHungAppKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// neverAccepts is the address of a listener whose queue is full.
+// neverAccepts returns the address of a listener whose queue is full.
 func neverAccepts(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -13,22 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Firewall is the daemon's own nftables table, and the two rules that it needs in
-// a foreign chain: an accept in one's own table does not beat a foreign drop. A
-// drop in one's own table beats every accept, so what those two rules open too
-// wide is closed again in the own one.
+// Firewall is the daemon's own nftables table, and the two rules that it needs in a
+// foreign chain. An accept in its own table does not override a foreign drop. A drop in
+// its own table overrides every accept, so the own table also limits those two rules.
 type Firewall struct {
 	Table  string
 	Bridge string
 	Subnet netip.Prefix
 	Host   netip.Addr // the bridge's own address
-	Ports  []uint16   // of the host that containers may reach, TCP
-	Open   bool       // every port of the host
-	// linkLocal are the link-local networks that containers may reach.
+	Ports  []uint16   // TCP ports of the host that containers can reach
+	Open   bool       // containers can reach every port of the host
+	// LinkLocal has the link-local networks that containers can reach.
 	LinkLocal []netip.Prefix
 }
 
-// ownChain is a chain of the own table with its rules, as they should be.
+// ownChain is a chain of the daemon's own table with its expected rules.
 type ownChain struct {
 	chain *nftables.Chain
 	rules [][]expr.Any
@@ -39,7 +38,7 @@ const (
 	ctEstabOrRe = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
 )
 
-// Apply puts the table in place, replacing an earlier one in the same transaction.
+// Apply installs the table and replaces an earlier one in the same transaction.
 func (f *Firewall) Apply() error {
 	c, err := nftables.New()
 	if err != nil {
@@ -51,7 +50,7 @@ func (f *Firewall) Apply() error {
 	return f.keepForward(c)
 }
 
-// Keep puts back what other programs took away: reloading the nftables service
+// Keep restores rules that other programs removed: a reload of the nftables service
 // flushes every table, not only its own.
 func (f *Firewall) Keep() error {
 	c, err := nftables.New()
@@ -72,7 +71,7 @@ func (f *Firewall) Keep() error {
 
 func (f *Firewall) applyTable(c *nftables.Conn) error {
 	t := f.ownTable()
-	c.AddTable(t) // so that the deletion of an absent one is no error
+	c.AddTable(t) // so that the deletion of a missing table is not an error
 	c.DelTable(t)
 	c.AddTable(t)
 	for _, own := range f.chains() {
@@ -87,8 +86,8 @@ func (f *Firewall) applyTable(c *nftables.Conn) error {
 	return nil
 }
 
-// whole tells whether the own table has all its chains with all their rules. The
-// kernel lists no rules for a chain or a table that is not there.
+// whole reports whether the daemon's own table has all its chains with all their rules.
+// For a missing chain or table the kernel lists no rules.
 func (f *Firewall) whole(c *nftables.Conn) (bool, error) {
 	for _, own := range f.chains() {
 		rules, err := c.GetRules(own.chain.Table, own.chain)
@@ -106,7 +105,7 @@ func (f *Firewall) ownTable() *nftables.Table {
 	return &nftables.Table{Name: f.Table, Family: nftables.TableFamilyINet}
 }
 
-// chains is what the own table consists of. Every chain has a rule.
+// chains returns the chains of the daemon's own table. Every chain has a rule.
 func (f *Firewall) chains() []ownChain {
 	chains := []ownChain{f.prerouting(), f.postrouting(), f.forward()}
 	if !f.Open {
@@ -115,14 +114,14 @@ func (f *Firewall) chains() []ownChain {
 	return chains
 }
 
-// linkLocal are the addresses that reach no further than one network: clouds hand out
+// linkLocal has the addresses that are valid only within one network. Clouds provide
 // the credentials of a machine at one of them.
 var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
 
-// prerouting closes link-local addresses to instances, wherever they lead: it sees
-// packets before anybody changes their destination. Names stay: some clouds have
-// their server there, and instances ask it while no daemon runs. Instances have no
-// IPv6 beyond their own bridge.
+// prerouting closes link-local addresses to instances. It sees packets before any rule
+// changes their destination. DNS stays open: some clouds have their name server there,
+// and instances use it while no daemon runs. Instances have no IPv6 outside their own
+// bridge.
 func (f *Firewall) prerouting() ownChain {
 	pre := ownChain{chain: &nftables.Chain{
 		Name: "prerouting", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
@@ -141,7 +140,7 @@ func (f *Firewall) prerouting() ownChain {
 	return pre
 }
 
-// postrouting lets instances out under the host's address.
+// postrouting lets instances connect to the outside under the host's address.
 func (f *Firewall) postrouting() ownChain {
 	rule := matchNetwork(sourceOffset, f.Subnet)
 	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.Bridge)...)
@@ -154,9 +153,9 @@ func (f *Firewall) postrouting() ownChain {
 	}
 }
 
-// forward closes instances to the networks around the host. As the host forwards,
-// a neighbour that routes the subnet by way of it would reach every port of every
-// instance; only answers to what instances asked for come in.
+// forward closes instances to the networks around the host. Because the host forwards,
+// a neighbour that routes the subnet through it could reach every port of every
+// instance. Only answers to connections of instances come in.
 func (f *Firewall) forward() ownChain {
 	rule := func(match []expr.Any, verdict expr.VerdictKind) []expr.Any {
 		exprs := matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, f.Bridge)
@@ -175,7 +174,7 @@ func (f *Firewall) forward() ownChain {
 	}
 }
 
-// input closes the host to instances but for its doors.
+// input closes the host to instances, except for the allowed ports.
 func (f *Firewall) input() ownChain {
 	in := ownChain{chain: &nftables.Chain{
 		Name: "input", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
@@ -194,9 +193,9 @@ func (f *Firewall) input() ownChain {
 	return in
 }
 
-// keepForward puts our accepts into a FORWARD chain that drops by default, or
-// into the chain that Docker keeps for its users. Other tools flush these
-// chains, so it is called again from time to time.
+// keepForward adds the firewall's accepts to a FORWARD chain that drops by default, or
+// to the chain that Docker reserves for its users. Other tools flush these chains, so
+// it is called regularly.
 func (f *Firewall) keepForward(c *nftables.Conn) error {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
@@ -216,7 +215,8 @@ func (f *Firewall) keepForward(c *nftables.Conn) error {
 		}
 	}
 	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-		// Only what iptables can print too: anything else makes it refuse the chain.
+		// Use only expressions that iptables can print: with any other it refuses the
+		// chain.
 		exprs := append(matchName(key, expr.CmpOpEq, f.Bridge), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept})
 		c.InsertRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs, UserData: f.comment()})
 	}
@@ -226,8 +226,9 @@ func (f *Firewall) keepForward(c *nftables.Conn) error {
 	return nil
 }
 
-// foreignChain is the chain that would drop our forwarded packets, if there is one:
-// where Docker's FORWARD drops, the chain that Docker never changes itself.
+// foreignChain returns the chain that would drop forwarded packets of instances, if
+// there is one. If Docker's FORWARD chain drops, it is the chain that Docker never
+// changes itself.
 func foreignChain(chains []*nftables.Chain) *nftables.Chain {
 	var forward, user *nftables.Chain
 	for _, ch := range chains {
@@ -263,7 +264,7 @@ func (f *Firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftable
 	return mine, nil
 }
 
-// Remove takes away the table and the rules in foreign chains.
+// Remove removes the table and the rules in foreign chains.
 func (f *Firewall) Remove() error {
 	const tries = 3
 	c, err := nftables.New()
@@ -272,8 +273,8 @@ func (f *Firewall) Remove() error {
 	}
 	for try := 1; ; try++ {
 		err := f.removeOnce(c)
-		// Somebody else took one of our rules away meanwhile, and the kernel undid
-		// the whole transaction.
+		// Another program removed one of the rules at the same time, and the kernel
+		// rolled back the whole transaction.
 		if !errors.Is(err, unix.ENOENT) || try == tries {
 			return err
 		}
@@ -301,7 +302,7 @@ func (f *Firewall) removeOnce(c *nftables.Conn) error {
 			return fmt.Errorf("cannot remove forward rule: %w", err)
 		}
 	}
-	c.AddTable(f.ownTable()) // so that the deletion of an absent one is no error
+	c.AddTable(f.ownTable()) // so that the deletion of a missing table is not an error
 	c.DelTable(f.ownTable())
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("cannot remove nftables table %s: %w", f.Table, err)
@@ -325,7 +326,7 @@ func matchV4() []expr.Any {
 	}
 }
 
-// Where the addresses are in the header of a packet.
+// Offsets of the addresses in the header of a packet.
 const (
 	sourceOffset      = 12
 	destinationOffset = 16
@@ -356,7 +357,7 @@ func matchPort(proto byte, port uint16) []expr.Any {
 	}
 }
 
-// matchAnswers takes what belongs to a connection that was let through before.
+// matchAnswers matches packets of a connection that was accepted before.
 func matchAnswers() []expr.Any { return matchState(ctEstabOrRe) }
 
 func matchState(bits uint32) []expr.Any {

@@ -26,9 +26,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// lan is a host with one instance and one neighbour on its network, each a network
-// namespace. The host's is that of the test's own thread, so none of the machine's
-// rules and links are touched.
+// lan is a host with one instance and one neighbour on its network, each in a network
+// namespace. The host's namespace is that of the test's own thread, so the rules and
+// links of the machine are not changed.
 type lan struct {
 	t         *testing.T
 	net       *Bridge
@@ -42,14 +42,14 @@ const (
 	lanNeighbour = "192.0.2.2"
 	lanInstance  = "10.201.16.2"
 	lanGateway   = "10.201.16.1"
-	lanDoor      = 8484 // of the host, open to instances
-	lanPort      = 8080 // where everybody listens
+	lanDoor      = 8484 // port of the host that is open to instances
+	lanPort      = 8080 // port of all servers
 
-	arrives = 30 * time.Second // patience with a busy machine
-	dropped = 2 * time.Second  // more than a connection needs, with one packet sent again
+	arrives = 30 * time.Second // long enough for a busy machine
+	dropped = 2 * time.Second  // more than a connection needs, with one retransmitted packet
 )
 
-// newLAN moves the test's thread, which dies with the test, into a fresh namespace.
+// newLAN moves the test's thread, which exits with the test, into a new namespace.
 func newLAN(t *testing.T) *lan {
 	t.Helper()
 	goruntime.LockOSThread()
@@ -92,7 +92,7 @@ func newLAN(t *testing.T) *lan {
 	return l
 }
 
-// addNeighbour makes a machine that routes the instances' subnet via the host.
+// addNeighbour creates a machine that routes the instances' subnet through the host.
 func (l *lan) addNeighbour() {
 	l.t.Helper()
 	l.neighbour = filepath.Join(l.t.TempDir(), "neighbour")
@@ -147,7 +147,7 @@ func (l *lan) in(path string, fn func() error) {
 	}
 }
 
-// serve tells everybody who connects the address that it sees of them.
+// serve sends every client the address that the server sees of it.
 func (l *lan) serve(path string, port int) {
 	l.t.Helper()
 	var ln net.Listener
@@ -167,8 +167,8 @@ func (l *lan) serve(path string, port int) {
 	}()
 }
 
-// answer waits for the client's word, so that packets go both ways after the
-// handshake too. What goes wrong here is the client's to report.
+// answer waits for the client's byte, so that packets go both ways after the handshake.
+// The client reports errors.
 func answer(c net.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(arrives))
@@ -212,7 +212,7 @@ func (l *lan) reaches(from, to string, port int, seen string) {
 	}
 }
 
-// cannotReach wants silence: a refusal would come from somewhere behind the firewall.
+// cannotReach expects a timeout: a refusal would come from behind the firewall.
 func (l *lan) cannotReach(from, to string, port int) {
 	l.t.Helper()
 	got, err := l.ask(from, to, port, dropped)
@@ -232,8 +232,8 @@ func (l *lan) whose(path string) string {
 	return "host"
 }
 
-// guarded is how it should be: instances get out under the host's name and to its
-// doors, nobody gets to them but the host.
+// guarded checks the intended state. Instances reach the outside under the host's
+// address, and the host's open ports. Only the host reaches instances.
 func (l *lan) guarded() {
 	l.t.Helper()
 	l.reaches(l.instance, lanNeighbour, lanPort, lanHost)
@@ -244,7 +244,7 @@ func (l *lan) guarded() {
 	l.cannotReach(l.instance, lanHost, lanPort)
 }
 
-// change does something to the host's rules in one transaction.
+// change changes the host's rules in one transaction.
 func (l *lan) change(fn func(c *nftables.Conn)) {
 	l.t.Helper()
 	c := l.conn()
@@ -270,7 +270,7 @@ func (l *lan) must(err error) {
 	}
 }
 
-// iptables makes the tables that iptables would, or Docker by means of it.
+// iptables creates the tables that iptables, or Docker with iptables, would create.
 func (l *lan) iptables(policy nftables.ChainPolicy, docker bool) {
 	l.t.Helper()
 	l.change(func(c *nftables.Conn) {
@@ -290,7 +290,7 @@ func (l *lan) iptables(policy nftables.ChainPolicy, docker bool) {
 	})
 }
 
-// rules counts those of a chain, and those of them that are the firewall's.
+// rules counts the rules of a chain, and how many of them belong to the firewall.
 func (l *lan) rules(chain string) (all, own int) {
 	l.t.Helper()
 	ch := foreign(nftables.TableFamilyIPv4, "filter", chain)
@@ -301,7 +301,7 @@ func (l *lan) rules(chain string) (all, own int) {
 	return len(rules), len(mine)
 }
 
-// ownRules counts the rules of the own table.
+// ownRules counts the rules of the daemon's own table.
 func (l *lan) ownRules() (n int) {
 	l.t.Helper()
 	for _, own := range l.fw.chains() {
@@ -312,7 +312,7 @@ func (l *lan) ownRules() (n int) {
 	return n
 }
 
-// hasChain tells whether the own table has a chain of this name.
+// hasChain reports whether the daemon's own table has a chain of this name.
 func (l *lan) hasChain(name string) bool {
 	l.t.Helper()
 	chains, err := l.conn().ListChainsOfTableFamily(nftables.TableFamilyINet)
@@ -320,13 +320,14 @@ func (l *lan) hasChain(name string) bool {
 	return slices.ContainsFunc(chains, func(ch *nftables.Chain) bool { return ch.Table.Name == l.fw.Table && ch.Name == name })
 }
 
-// Whatever the machine's own rules are, instances get out and nobody gets in.
+// For every set of the machine's own rules, instances reach the outside, and no
+// neighbour reaches them.
 func TestNeighboursCannotReachInstances(t *testing.T) {
-	t.Parallel() // most of the time goes by in waiting for packets that do not come
+	t.Parallel() // most of the time is spent waiting for packets that do not come
 	tests := []struct {
 		name    string
 		prepare func(l *lan)
-		chain   string // that holds our accepts
+		chain   string // chain with the firewall's accepts
 	}{
 		{"no rules", func(*lan) {}, ""},
 		{"forward accepts", func(l *lan) { l.iptables(nftables.ChainPolicyAccept, false) }, ""},
@@ -339,11 +340,11 @@ func TestNeighboursCannotReachInstances(t *testing.T) {
 			l := newLAN(t)
 			tt.prepare(l)
 			if tt.chain != "" {
-				// The machine's rules alone would keep instances in.
+				// The machine's rules alone would block instances.
 				l.cannotReach(l.instance, lanNeighbour, lanPort)
 				l.must(l.fw.keepForward(l.conn()))
 			}
-			// The way in is there: it is the own table that closes it.
+			// Instances are reachable without the daemon's own table.
 			l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
 			l.must(l.fw.Apply())
 			l.guarded()
@@ -360,8 +361,8 @@ func TestNeighboursCannotReachInstances(t *testing.T) {
 	}
 }
 
-// Other programs flush what is not theirs; the firewall comes back, and is left
-// alone while nothing is missing.
+// Other programs flush foreign rules. The firewall is restored, and is not changed
+// while it is complete.
 func TestFirewallComesBack(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t)
@@ -407,8 +408,8 @@ func TestFirewallComesBack(t *testing.T) {
 	l.guarded()
 }
 
-// The rules in foreign chains go, whether or not the own table is still there, and
-// nobody else's do.
+// Remove deletes the rules in foreign chains, with or without the daemon's own table,
+// and no rules of other programs.
 func TestFirewallRemove(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t)
@@ -425,7 +426,7 @@ func TestFirewallRemove(t *testing.T) {
 			t.Fatalf("%s: %d rules in DOCKER-USER, %d of them ours; want 5 and 2", name, all, own)
 		}
 		l.change(damage)
-		for range 2 { // there is nothing the second time, and that is fine
+		for range 2 { // the second time there is nothing to remove, which is not an error
 			l.must(l.fw.Remove())
 			if all, own := l.rules("DOCKER-USER"); all != 3 || own != 0 {
 				t.Errorf("%s: %d rules in DOCKER-USER, %d of them ours; want 3 and 0", name, all, own)

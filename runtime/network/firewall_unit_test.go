@@ -9,7 +9,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// foreign makes a chain of somebody else's table. Without a policy it is no base
+// foreign returns a chain of another program's table. Without a policy it is not a base
 // chain.
 func foreign(family nftables.TableFamily, table, name string, policy ...nftables.ChainPolicy) *nftables.Chain {
 	ch := &nftables.Chain{Name: name, Table: &nftables.Table{Family: family, Name: table}}
@@ -55,8 +55,8 @@ func TestForeignChain(t *testing.T) {
 	}
 }
 
-// What comes to the bridge from elsewhere must answer something; no chain is
-// empty, or it would never count as whole.
+// Packets to the bridge from outside must be answers. No chain is empty, because an
+// empty one would never count as whole.
 func TestOwnChains(t *testing.T) {
 	t.Parallel()
 	f := &Firewall{

@@ -9,10 +9,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// someInstance is an instance id that every golden file may hold.
+// someInstance is the instance id in the golden files.
 const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
-// soon bounds waits for other threads and processes. Only a hang reaches it.
+// soon is the limit for waits for other threads and processes. Only a hang reaches it.
 const soon = time.Minute
 
 func writeTestFile(t testing.TB, path, data string) string {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	lanMetadata  = "169.254.169.254" // of the neighbour, as a cloud's own server
-	lanHostLocal = "169.254.7.7"     // of the host
+	lanMetadata  = "169.254.169.254" // address of the neighbour, like a cloud's metadata server
+	lanHostLocal = "169.254.7.7"     // address of the host
 	metadataPort = 8081
 )
 
@@ -32,24 +32,24 @@ func (l *lan) linkLocals() {
 	l.serve(l.neighbour, dnsPort)
 }
 
-// Instances reach no link-local address, be it elsewhere or the host's own, but for
-// name servers and what an administrator opened.
+// Instances reach no link-local address, neither remote nor the host's own, except name
+// servers and addresses that an administrator opened.
 func TestLinkLocalIsClosed(t *testing.T) {
 	t.Parallel()
 	t.Run("closed", func(t *testing.T) {
 		t.Parallel()
 		l := newLAN(t)
 		l.linkLocals()
-		// The way is there: it is the own table that closes it.
+		// Without the daemon's own table the address is reachable.
 		l.must(errors.Join(l.fw.applyTable(l.conn()), l.fw.Remove()))
 		l.reaches(l.instance, lanHostLocal, lanPort, lanInstance)
-		l.fw.Open = true // every port of the host is no word about link-local addresses
+		l.fw.Open = true // opening every port of the host does not open link-local addresses
 		l.must(l.fw.Apply())
 		l.cannotReach(l.instance, lanMetadata, metadataPort)
 		l.cannotReach(l.instance, lanHostLocal, lanPort)
 		l.reaches(l.instance, lanMetadata, dnsPort, lanHostLocal)
 		l.reaches(l.instance, lanNeighbour, lanPort, lanHost)
-		l.reaches("", lanMetadata, metadataPort, lanHostLocal) // the machine itself may
+		l.reaches("", lanMetadata, metadataPort, lanHostLocal) // the machine itself can reach it
 	})
 	t.Run("opened", func(t *testing.T) {
 		t.Parallel()

@@ -25,31 +25,31 @@ import (
 
 // Bridge gives every instance a network namespace with a veth to one bridge.
 type Bridge struct {
-	dir    string // of the bind mounts that keep the namespaces
+	dir    string // folder of the bind mounts that keep the namespaces
 	bridge string
 	Subnet netip.Prefix
-	dials  chan struct{} // bounds the threads that stand in instances' namespaces
+	dials  chan struct{} // limits the threads that are in instances' namespaces
 }
 
 const (
 	maxDials  = 64
-	turnLimit = 30 * time.Second // far more than it takes to choose a subnet
+	turnLimit = 30 * time.Second // far longer than choosing a subnet takes
 )
 
-// New returns the network of the instances. SetUp makes its bridge.
+// New returns the network of the instances. SetUp creates its bridge.
 func New(dir, bridge string, subnet netip.Prefix) *Bridge {
 	return &Bridge{dir: dir, bridge: bridge, Subnet: subnet.Masked(), dials: make(chan struct{}, maxDials)}
 }
 
-// Gateway is the bridge's own address: the first of the subnet.
+// Gateway returns the bridge's own address: the first of the subnet.
 func (n *Bridge) Gateway() netip.Addr { return n.Subnet.Addr().Next() }
 
-// TakeSubnet finds the first /20 of 10.201.0.0/16 that nothing else on this machine
-// has an address in or a route to, and gives it to the bridge. Daemons that start
-// at the same moment take turns.
+// TakeSubnet finds the first /20 of 10.201.0.0/16 without an address or a route on this
+// machine, and assigns it to the bridge. Daemons that start at the same moment take
+// turns.
 func TakeSubnet(ctx context.Context, bridge string) (netip.Prefix, error) {
-	// A name in the network namespace whose subnets these are; it is given back when
-	// the process ends, however that happens.
+	// A socket name in the network namespace of the subnets. The kernel releases it
+	// when the process exits for any reason.
 	turn, err := inTurn(ctx, "@dew-subnet")
 	if err != nil {
 		return netip.Prefix{}, err
@@ -66,7 +66,7 @@ func TakeSubnet(ctx context.Context, bridge string) (netip.Prefix, error) {
 	return p, New("", bridge, p).makeBridge()
 }
 
-// inTurn waits until nobody else has the name of a socket, and has it.
+// inTurn waits until no other process holds the socket name, and takes it.
 func inTurn(ctx context.Context, name string) (io.Closer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnLimit, errors.New("another daemon does not get done with it"))
 	defer cancel()
@@ -86,7 +86,7 @@ func inTurn(ctx context.Context, name string) (io.Closer, error) {
 	}
 }
 
-// takenSubnets are those that there is a route to, but for the bridge's own.
+// takenSubnets returns the subnets that have a route, except the bridge's own.
 func takenSubnets(bridge string) ([]netip.Prefix, error) {
 	routes, err := whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -109,8 +109,8 @@ func takenSubnets(bridge string) ([]netip.Prefix, error) {
 	return taken, nil
 }
 
-// whole lists again what somebody changed meanwhile: other daemons make links and
-// routes, too.
+// whole repeats a listing that was interrupted by a change, because other daemons also
+// create links and routes.
 func whole[T any](list func() ([]T, error)) (all []T, err error) {
 	for range 100 {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -134,7 +134,7 @@ next:
 	return netip.Prefix{}, errors.New("cannot find a free subnet in 10.201.0.0/16: give one with --subnet")
 }
 
-// SetUp makes what instances hang on.
+// SetUp creates the bridge and the settings that instances need.
 func (n *Bridge) SetUp() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make the folder of network namespaces: %w", err)
@@ -145,8 +145,8 @@ func (n *Bridge) SetUp() error {
 	return setSysctl("net/ipv4/ip_forward", "1")
 }
 
-// makeBridge makes the bridge. It is kept when it is there already: instances of an
-// earlier daemon hang on it.
+// makeBridge creates the bridge. It keeps an existing one, because instances of an
+// earlier daemon are attached to it.
 func (n *Bridge) makeBridge() error {
 	la := netlink.NewLinkAttrs()
 	la.Name = n.bridge
@@ -162,8 +162,7 @@ func (n *Bridge) makeBridge() error {
 	if err := netlink.AddrReplace(br, addr); err != nil {
 		return fmt.Errorf("cannot give bridge %s its address: %w", n.bridge, err)
 	}
-	// Without an IPv6 address of its own the bridge offers no door beside the
-	// filtered ones.
+	// Without its own IPv6 address the bridge has no unfiltered way to the host.
 	if err := setSysctl("net/ipv6/conf/"+n.bridge+"/disable_ipv6", "1"); err != nil {
 		return err
 	}
@@ -188,29 +187,30 @@ func (n *Bridge) TearDown() error {
 	return nil
 }
 
-// Path is the file that keeps the network namespace of an instance.
+// Path returns the file that keeps the network namespace of an instance.
 func (n *Bridge) Path(id runtime.InstanceID) string {
 	return filepath.Join(n.dir, namespaceName(id))
 }
 
-// namePrefix begins the name of every network namespace.
+// namePrefix is the prefix of the name of every network namespace.
 const namePrefix = "dew-"
 
 func namespaceName(id runtime.InstanceID) string { return namePrefix + string(id) }
 
-// instanceIn is the instance whose network namespace has the name.
+// instanceIn returns the instance id in the name of a network namespace.
 func instanceIn(name string) (runtime.InstanceID, bool) {
 	id := runtime.InstanceID(strings.TrimPrefix(name, namePrefix))
 	return id, strings.HasPrefix(name, namePrefix) && id.Valid()
 }
 
-// VethName fits the 15 characters of an interface name.
+// VethName returns the name of the veth of an instance. It fits into the 15 characters
+// of an interface name.
 func VethName(id runtime.InstanceID) string {
 	sum := sha256.Sum256([]byte(id))
 	return "dew" + hex.EncodeToString(sum[:])[:11]
 }
 
-// Create makes the namespace of an instance, with lo and eth0 up.
+// Create creates the namespace of an instance, with lo and eth0 up.
 func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix) error {
 	path := n.Path(id)
 	if err := newNamespace(path); err != nil {
@@ -237,8 +237,8 @@ func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix) error {
 	return n.configure(ns, addr)
 }
 
-// hardwareAddr is made from the address of an instance: whoever remembers it for
-// an address that was given again is right.
+// hardwareAddr derives the hardware address from the IP address of an instance. An ARP
+// cache entry therefore stays correct when the address is assigned again.
 func hardwareAddr(a netip.Addr) net.HardwareAddr {
 	ip := a.As4()
 	return net.HardwareAddr{0x02, 0xde, ip[0], ip[1], ip[2], ip[3]}
@@ -275,7 +275,7 @@ func (n *Bridge) configure(ns netns.NsHandle, addr netip.Prefix) error {
 	return nil
 }
 
-// newNamespace makes a network namespace that a bind mount at path keeps alive.
+// newNamespace creates a network namespace that a bind mount at path keeps alive.
 func newNamespace(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
@@ -284,8 +284,8 @@ func newNamespace(path string) error {
 	f.Close()
 	done := make(chan error)
 	go func() {
-		// Never unlocked: the thread stands in the new namespace and must die with
-		// this goroutine.
+		// Never unlocked: the thread is in the new namespace and must exit with this
+		// goroutine.
 		goruntime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("cannot make network namespace: %w", err)
@@ -301,8 +301,8 @@ func newNamespace(path string) error {
 	return <-done
 }
 
-// Remove lets go of a namespace. The kernel then clears it and its veth in the
-// background; deleting the veth ourselves would take 16 ms each, one by one.
+// Remove unmounts a namespace. The kernel then removes it and its veth in the
+// background; deleting each veth explicitly would take 16 ms, one after the other.
 func (n *Bridge) Remove(id runtime.InstanceID) error {
 	path := n.Path(id)
 	err := unix.Unmount(path, unix.MNT_DETACH)
@@ -315,8 +315,8 @@ func (n *Bridge) Remove(id runtime.InstanceID) error {
 	return nil
 }
 
-// RemoveVeth removes the host's end of an instance whose namespace something
-// still holds.
+// RemoveVeth removes the host's end of the veth of an instance whose namespace is still
+// in use.
 func (n *Bridge) RemoveVeth(name string) error {
 	l, err := netlink.LinkByName(name)
 	if isNoLink(err) {
@@ -346,7 +346,7 @@ func (n *Bridge) Namespaces() ([]runtime.InstanceID, error) {
 	return ids, nil
 }
 
-// Veths lists the interfaces on our bridge.
+// Veths lists the interfaces on the bridge.
 func (n *Bridge) Veths() ([]string, error) {
 	br, err := netlink.LinkByName(n.bridge)
 	if isNoLink(err) {
@@ -368,7 +368,7 @@ func (n *Bridge) Veths() ([]string, error) {
 	return names, nil
 }
 
-// inNamespace runs fn on a thread that stands in the namespace at path.
+// inNamespace runs fn on a thread in the namespace at path.
 func inNamespace(path string, fn func() error) error {
 	goruntime.LockOSThread()
 	home, err := netns.Get()
@@ -389,8 +389,8 @@ func inNamespace(path string, fn func() error) error {
 	}
 	err = fn()
 	if back := netns.Set(home); back != nil {
-		// The thread stays locked, so that it dies with its goroutine instead of
-		// serving somebody else in the wrong namespace.
+		// The thread stays locked, so that it exits with its goroutine. Otherwise
+		// another goroutine could run in the wrong namespace.
 		return errors.Join(err, fmt.Errorf("cannot return from network namespace: %w", back))
 	}
 	goruntime.UnlockOSThread()
@@ -406,8 +406,8 @@ func isNoLink(err error) bool {
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
 }
 
-// setSysctl writes below /proc/sys. A key that this kernel does not have is fine:
-// then there is nothing to switch.
+// setSysctl writes below /proc/sys. A key that this kernel does not have is ignored:
+// then there is nothing to set.
 func setSysctl(key, value string) error {
 	f, err := os.OpenFile(filepath.Join("/proc/sys", key), os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {

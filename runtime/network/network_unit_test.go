@@ -88,7 +88,7 @@ func TestDialWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
 	for address, want := range map[string]string{
-		"localhost:8080": "not an address and port", // it would be looked up in another namespace
+		"localhost:8080": "not an address and port", // it would be resolved in another namespace
 		"10.201.16.2":    "not an address and port",
 		"127.0.0.1:8080": "cannot open network namespace of the instance",
 	} {
@@ -99,7 +99,7 @@ func TestDialWithoutNamespace(t *testing.T) {
 	}
 }
 
-// Dials are bounded, and whoever waits for a turn can give up.
+// The number of dials is limited, and a waiting caller can cancel.
 func TestDialWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
@@ -114,7 +114,7 @@ func TestDialWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// The bytes that the kernel compares.
+// The test checks the bytes that the kernel compares.
 func TestFirewallMatches(t *testing.T) {
 	t.Parallel()
 	v4 := []expr.Any{
@@ -161,8 +161,8 @@ func TestFirewallMatches(t *testing.T) {
 	}
 }
 
-// A list that was disturbed is read again; one that cannot be had, or that is always
-// disturbed, is an error.
+// An interrupted listing is read again. A listing that fails, or that is always
+// interrupted, is an error.
 func TestWhole(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

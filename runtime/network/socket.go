@@ -17,9 +17,10 @@ import (
 )
 
 // Dial connects from inside the namespace of an instance. The address must be a
-// literal: a name would be looked up on another thread, in another namespace. Only
-// the socket is made in the namespace, where it stays; the wait for the connection
-// needs no thread there. So an app that does not answer keeps nobody else waiting.
+// literal: a name would be resolved on another thread, in another namespace. Only the
+// socket is created in the namespace, and it stays there. The wait for the connection
+// needs no thread in the namespace, so an app that does not answer blocks no other
+// dial.
 func (n *Bridge) Dial(ctx context.Context, id runtime.InstanceID, kind, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -37,7 +38,7 @@ func (n *Bridge) Dial(ctx context.Context, id runtime.InstanceID, kind, address 
 	return conn, nil
 }
 
-// socket makes a socket in the namespace of an instance.
+// socket creates a socket in the namespace of an instance.
 func (n *Bridge) socket(ctx context.Context, id runtime.InstanceID, kind string, to netip.AddrPort) (int, error) {
 	family, typ := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
@@ -62,13 +63,13 @@ func (n *Bridge) socket(ctx context.Context, id runtime.InstanceID, kind string,
 		fd, err = unix.Socket(family, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		return os.NewSyscallError("socket", err)
 	})
-	if err != nil && fd >= 0 { // it could not return from the namespace
+	if err != nil && fd >= 0 { // the thread could not return from the namespace
 		_ = unix.Close(fd)
 	}
 	return fd, err
 }
 
-// connectSocket connects a socket, which is closed if that fails.
+// connectSocket connects a socket, and closes it on failure.
 func connectSocket(ctx context.Context, fd int, to netip.AddrPort) (net.Conn, error) {
 	err := unix.Connect(fd, sockaddr(to))
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.ConnectStart != nil {
@@ -94,14 +95,14 @@ func connectSocket(ctx context.Context, fd int, to netip.AddrPort) (net.Conn, er
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// await waits until a connection is made or refused. When ctx ends it looks once
-// more: a connection that was made while dewd was not scheduled is a connection.
+// await waits until a connection is established or refused. When ctx is done, it checks
+// once more: a connection that was established while dewd was not scheduled counts.
 func await(ctx context.Context, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
-	// It cannot fail on a socket that is still open.
+	// It cannot fail on an open socket.
 	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(longAgo) })
 	defer stop()
 	var answer error
@@ -121,8 +122,8 @@ func await(ctx context.Context, f *os.File) error {
 	return answer
 }
 
-// connected is the kernel's answer to a connection attempt: EINPROGRESS until there
-// is one.
+// connected returns the kernel's answer to a connection attempt: EINPROGRESS until
+// there is one.
 func connected(fd int) error {
 	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -137,8 +138,8 @@ func connected(fd int) error {
 	return nil
 }
 
-// toItself says that the kernel chose the port that is dialled as the socket's own,
-// and connected the socket to itself: nobody listens there.
+// toItself reports whether the kernel chose the dialled port as the socket's own port
+// and connected the socket to itself. In that case no program listens there.
 func toItself(fd int) bool {
 	here, err := unix.Getsockname(fd)
 	if err != nil {

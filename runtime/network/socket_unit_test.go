@@ -47,8 +47,8 @@ func TestConnectSocket(t *testing.T) {
 	}
 }
 
-// A connection that the kernel made in time is a connection, even if dewd sees it
-// after the time is over.
+// A connection that the kernel established in time counts, even if dewd sees it after
+// the deadline.
 func TestConnectionSeenLate(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func TestConnectionSeenLate(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectStart: func(string, string) {
-			c, err := l.Accept() // the app has it
+			c, err := l.Accept() // the app has accepted it
 			if err != nil {
 				t.Error(err)
 			}
@@ -77,7 +77,7 @@ func TestConnectionSeenLate(t *testing.T) {
 	}
 }
 
-// await must look again when its time was over before it could look at all.
+// await must check again if its deadline passed before the first check.
 func TestAwaitLooksAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -106,7 +106,7 @@ func TestAwaitLooksAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// A socket that the kernel connected to itself reached nobody.
+// A socket that the kernel connected to itself counts as refused.
 func TestConnectionToItselfIsRefused(t *testing.T) {
 	t.Parallel()
 	fd := newSocket(t)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Daemons that start at the same moment get a subnet each, and the one whose bridge
-// is there already gets the same again.
+// Daemons that start at the same moment get different subnets. A daemon whose bridge
+// already exists gets the same subnet again.
 func TestTakeSubnet(t *testing.T) {
 	const daemons = 4
 	got := make([]netip.Prefix, daemons)

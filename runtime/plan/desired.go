@@ -14,23 +14,23 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Desired is what an instance that starts now should be.
+// Desired is the desired state of an instance that starts now.
 type Desired struct {
 	App      app.App
 	Process  app.Process
-	sidecars []app.Sidecar // by name
+	sidecars []app.Sidecar // sorted by name
 	Droplet  droplet.Droplet
 	stack    stack.Stack
-	space    app.Space // zero where the app's is not known
+	space    app.Space // zero if the app's space is unknown
 	org      app.Org
-	uris     []string        // of its routes; never nil
-	routed   []int           // ports that destinations of its process type name
-	Server   *runtime.Server // what it is when it is no app's
+	uris     []string        // URIs of its routes; never nil
+	routed   []int           // ports of the route destinations of its process type
+	Server   *runtime.Server // set if the instance belongs to a server, not to an app
 	bindings droplet.Bindings
 }
 
-// ports are the ports of the process, its default first, then those that its
-// destinations name.
+// ports returns the ports of the process: first its default ports, then those of its
+// route destinations.
 func (d Desired) ports() []int {
 	ports := slices.Clone(d.Process.Ports)
 	if len(ports) == 0 && d.Droplet.Run != nil {
@@ -47,8 +47,9 @@ func (d Desired) ports() []int {
 	return ports
 }
 
-// Instance reads what the instance of a slot should be now. A *StartError says that it cannot
-// be started in its desired state; the part read so far comes with every error.
+// Instance reads the desired state of the instance of a slot. A *StartError means that
+// it cannot be started in its desired state. With every error it returns the part read
+// so far.
 func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 	var sidecars []app.Sidecar
 	if d.App, d.Process, sidecars, err = p.c.Registry.DesiredAt(id.Process, id.Generation); err != nil {
@@ -79,8 +80,8 @@ func (p *Planner) Instance(id runtime.SlotID) (d Desired, err error) {
 	return d, nil
 }
 
-// addBindings finds the services that an instance sees: those that its droplet was made
-// with, or the app's own of this moment.
+// addBindings finds the services that an instance sees. These are the services that its
+// droplet was staged with, or the app's current services.
 func (p *Planner) addBindings(d *Desired) (err error) {
 	if p.c.Bindings == nil {
 		d.bindings = d.Droplet.Bindings
@@ -95,8 +96,8 @@ func (p *Planner) addBindings(d *Desired) (err error) {
 	return nil
 }
 
-// addPlace finds out where the app is: its space, the addresses that lead to it, and
-// the variables that all apps have.
+// addPlace reads the app's space, the URIs of its routes, and the variables that all
+// apps have.
 func (p *Planner) addPlace(d *Desired) (err error) {
 	d.uris = []string{}
 	if d.App.Env, err = p.c.Registry.WithGroup(app.RunningGroup, d.App.Env); err != nil {
@@ -130,7 +131,7 @@ func (p *Planner) addPlace(d *Desired) (err error) {
 	return nil
 }
 
-// Kind is the kind of its container.
+// Kind returns the kind of the container.
 func (d Desired) Kind() runtime.Kind {
 	if d.Server != nil {
 		return runtime.KindService
@@ -138,7 +139,7 @@ func (d Desired) Kind() runtime.Kind {
 	return runtime.KindInstance
 }
 
-// Source is the source of the lines of its main process.
+// Source returns the log source of the main process.
 func (d Desired) Source() string {
 	if d.Server != nil {
 		return serverSource(*d.Server)
@@ -146,12 +147,13 @@ func (d Desired) Source() string {
 	return runtime.ProcessSource(d.Process.Type, "")
 }
 
-// refuse is the error for a desired state that cannot become an instance.
+// refuse returns the error for a desired state that cannot become an instance.
 func refuse(d Desired, reason string) *runtime.StartError {
 	return &runtime.StartError{Source: d.Source(), Reason: reason}
 }
 
-// InstanceSpec makes the Spec of an instance of a slot that is to be d, with an address.
+// InstanceSpec creates the Spec of an instance of a slot in the desired state d, with
+// an address.
 func (p *Planner) InstanceSpec(d Desired, slot runtime.SlotID, id runtime.InstanceID, addr netip.Prefix) (runtime.Spec, error) {
 	spec, err := d.instanceSpec(slot, p.c.Cell, identity{
 		id: id, index: slot.Index, address: addr.Addr(), publicURL: p.c.PublicURL, start: time.Now(),
@@ -160,8 +162,8 @@ func (p *Planner) InstanceSpec(d Desired, slot runtime.SlotID, id runtime.Instan
 	return spec, err
 }
 
-// instanceSpec makes the plain value that the engine starts: id and address are filled
-// in, nothing is left to look up.
+// instanceSpec creates the plain value that the engine starts. The id and the address
+// are filled in, and nothing is left to look up.
 func (d Desired) instanceSpec(slot runtime.SlotID, cell string, me identity) (runtime.Spec, error) {
 	if d.Server != nil {
 		return serverSpec(*d.Server, slot, cell, d.stack, me.id), nil

@@ -12,10 +12,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// DefaultPort is where an app listens when nobody says otherwise.
+// DefaultPort is the default port of an app.
 const DefaultPort = 8080
 
-// Places inside a container, as on the platform.
+// Paths inside a container, as on the platform.
 const (
 	homeDir = "/home/vcap/app"
 	tmpDir  = "/home/vcap/tmp"
@@ -23,13 +23,13 @@ const (
 	appUser = "vcap"
 )
 
-// anyHost is what an app should listen on to be reachable.
+// anyHost is the address that an app should listen on to be reachable.
 const anyHost = "0.0.0.0"
 
-// openFiles is the limit that VCAP_APPLICATION speaks of.
+// openFiles is the limit in VCAP_APPLICATION.
 const openFiles = 16384
 
-// vcapApplication is VCAP_APPLICATION: the keys that apps on the platform find.
+// vcapApplication is VCAP_APPLICATION, with the keys that apps have on the platform.
 type vcapApplication struct {
 	ApplicationID      string             `json:"application_id"`
 	ApplicationName    string             `json:"application_name"`
@@ -60,17 +60,17 @@ type vcapLimits struct {
 	Mem  int `json:"mem"`
 }
 
-// startFormat is how the platform writes the time of a start.
+// startFormat is the platform's format for the start time.
 const startFormat = "2006-01-02 15:04:05 -0700"
 
-// portPair is one entry of CF_INSTANCE_PORTS. Instances are dialled inside their
-// own network, so both numbers are the same.
+// portPair is one entry of CF_INSTANCE_PORTS. Connections to instances are opened
+// inside their own network, so both numbers are the same.
 type portPair struct {
 	External int `json:"external"`
 	Internal int `json:"internal"`
 }
 
-// identity is what an instance knows of itself when it starts.
+// identity is the data about itself that an instance receives at its start.
 type identity struct {
 	id        runtime.InstanceID
 	index     int
@@ -79,9 +79,9 @@ type identity struct {
 	start     time.Time
 }
 
-// instanceEnvironment is the environment of one process; mem is its share in MB. The
-// app's own variables go before the defaults and after what the platform fixes:
-// an app may choose its PATH, not its PORT.
+// instanceEnvironment returns the environment of one process; mem is its share in MB.
+// The app's own variables override the defaults, but not the platform's variables. An
+// app can set its PATH, but not its PORT.
 func instanceEnvironment(d Desired, me identity, mem int) ([]string, error) {
 	env := d.ownVariables()
 	fixed, err := platformVariables(d, me, mem)
@@ -95,8 +95,8 @@ func instanceEnvironment(d Desired, me identity, mem int) ([]string, error) {
 	return variablesOf(env), nil
 }
 
-// ownVariables are those that are not fixed: the defaults, or the image's, and the
-// app's own, the later over the earlier.
+// ownVariables returns the variables that the platform does not fix: the defaults, or
+// the image's, and the app's own. Later ones override earlier ones.
 func (d Desired) ownVariables() map[string]string {
 	env := map[string]string{
 		"LANG": "en_US.UTF-8",
@@ -105,7 +105,7 @@ func (d Desired) ownVariables() map[string]string {
 	if d.Droplet.Run != nil {
 		env = imageVariables(*d.Droplet.Run)
 	}
-	maps.Copy(env, d.App.Env) // with those of the group of all running apps
+	maps.Copy(env, d.App.Env) // includes the variables of the running environment variable group
 	return env
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// applyImage makes the processes those of an image app, if the app is one: they run
-// where and as whom the image says. Its own program needs no shell.
+// applyImage adapts the processes of an image app: they run in the folder and as the
+// user that the image sets. Its own program needs no shell.
 func (d Desired) applyImage(ps []runtime.ProcessSpec) {
 	r := d.Droplet.Run
 	if r == nil {
@@ -24,7 +24,7 @@ func (d Desired) applyImage(ps []runtime.ProcessSpec) {
 	}
 }
 
-// imageVariables are those that an image app begins with.
+// imageVariables returns the initial variables of an image app.
 func imageVariables(r stack.RunConfig) map[string]string {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -39,8 +39,8 @@ func imageVariables(r stack.RunConfig) map[string]string {
 	return env
 }
 
-// isBuildpackVariable tells the variables that speak of the folders and the user of apps
-// that were staged with buildpacks.
+// isBuildpackVariable reports whether a variable describes the folders or the user of
+// apps that were staged with buildpacks.
 func isBuildpackVariable(name, _ string) bool {
 	return slices.Contains([]string{"HOME", "PWD", "TMPDIR", "DEPS_DIR", "USER"}, name)
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// mebibyte is what M means in a manifest.
+// mebibyte is the unit M of a manifest.
 const mebibyte = 1 << 20
 
-// split is who gets how much of a container's memory, in MB.
+// split is the division of a container's memory among its processes, in MB.
 type split struct {
 	total    int
 	main     int
-	sidecars []int // in the order they were given; 0: only the container's limit
+	sidecars []int // in the given order; 0: only the container's limit
 }
 
-// splitMemory gives each sidecar what it declares and main the rest. Nothing
-// left for main is refused: it could not even start.
+// splitMemory gives each sidecar its declared memory, and main the rest. It is an error
+// if nothing is left for main, because main could not start.
 func splitMemory(total int, sidecars []app.Sidecar) (split, error) {
 	s := split{total: total, main: total}
 	var who []string
@@ -38,8 +38,8 @@ func splitMemory(total int, sidecars []app.Sidecar) (split, error) {
 	return s, nil
 }
 
-// memoryLimit is what a process is told it may use: its leaf's limit, or the
-// container's where it has none of its own.
+// memoryLimit returns the limit that a process sees: that of its leaf, or the
+// container's if the leaf has none.
 func (s split) memoryLimit(leaf int) int {
 	if leaf == 0 {
 		return s.total
@@ -47,7 +47,7 @@ func (s split) memoryLimit(leaf int) int {
 	return leaf
 }
 
-// byName sorts sidecars as exec ids, leaves and capture files count them.
+// byName sorts sidecars in the order of the exec ids, leaves and capture files.
 func byName(sidecars []app.Sidecar) []app.Sidecar {
 	sorted := slices.Clone(sidecars)
 	slices.SortFunc(sorted, func(a, b app.Sidecar) int {

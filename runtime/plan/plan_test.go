@@ -72,8 +72,8 @@ func testIdentity() identity {
 	}
 }
 
-// The environment is what an app on the platform finds; its own variables may
-// not take the platform's place.
+// The environment is the same as on the platform. An app's own variables cannot replace
+// the platform's.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	env, err := instanceEnvironment(testWish(), testIdentity(), 192)

@@ -9,23 +9,23 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Config is what a Planner reads the desired state from, and what containers
-// are told about this machine.
+// Config has the sources of the desired state that a Planner reads, and the data about
+// this machine for the containers.
 type Config struct {
 	Registry *registry.Registry
 	Droplets *droplet.Droplets
-	Stacks   func(name string) (stack.Stack, error) // by name; empty is the default
-	// Bindings are the services that an app is bound to now. Nil: instances see those
-	// that their droplet was made with.
+	Stacks   func(name string) (stack.Stack, error) // by name (empty: the default)
+	// Bindings returns the services that an app is bound to now. If it is nil,
+	// instances see the services that their droplet was staged with.
 	Bindings  func(app string) (droplet.Bindings, error)
 	Servers   *runtime.ServerStore
-	Subnet    netip.Prefix // of the instances
+	Subnet    netip.Prefix // subnet of the instances
 	Cell      string       // id of this machine
-	PublicURL string       // of the API, as apps see it
+	PublicURL string       // URL of the API, as apps see it
 }
 
-// Planner makes the Spec of a container from the desired state.
+// Planner creates the Spec of a container from the desired state.
 type Planner struct{ c Config }
 
-// New makes a Planner.
+// New returns a Planner.
 func New(c Config) *Planner { return &Planner{c: c} }

@@ -12,10 +12,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// serverType is the process type that a server's records have.
+// serverType is the process type in the records of a server.
 const serverType = "server"
 
-// serverProcess is the server as the slots know their processes.
+// serverProcess returns the server in the form of a slot's process.
 func serverProcess(v runtime.Server) app.Process {
 	return app.Process{
 		GUID: v.GUID, App: v.GUID, Type: serverType, Command: v.Command, Instances: 1,
@@ -24,10 +24,11 @@ func serverProcess(v runtime.Server) app.Process {
 	}
 }
 
-// serverSource is the source of its lines.
+// serverSource returns the log source of a server.
 func serverSource(v runtime.Server) string { return cmp.Or(v.Source, "SERVICE") }
 
-// serverEnvironment is what a server finds: nothing of the platform's, which is for apps.
+// serverEnvironment returns the environment of a server. It has no platform variables,
+// which are for apps.
 func serverEnvironment(v runtime.Server) []string {
 	return runtime.MergeEnv([]string{
 		"HOME=" + v.Dir, "LANG=C.UTF-8", "MEMORY_LIMIT=" + strconv.Itoa(v.MemoryMB) + "m",
@@ -35,7 +36,7 @@ func serverEnvironment(v runtime.Server) []string {
 	}, v.Env)
 }
 
-// serverSpec makes the plain value that the engine starts.
+// serverSpec creates the plain value that the engine starts.
 func serverSpec(v runtime.Server, slot runtime.SlotID, cell string, stack stack.Stack, id runtime.InstanceID) runtime.Spec {
 	memory := int64(v.MemoryMB) * mebibyte
 	return runtime.Spec{
@@ -48,7 +49,7 @@ func serverSpec(v runtime.Server, slot runtime.SlotID, cell string, stack stack.
 	}
 }
 
-// Process reads what the process of a slot should be: an app's, or else a server.
+// Process reads the desired process of a slot, from an app or otherwise from a server.
 func (p *Planner) Process(id runtime.SlotID) (app.Process, error) {
 	_, found, _, err := p.c.Registry.DesiredAt(id.Process, id.Generation)
 	if !errors.Is(err, app.ErrNotFound) {
@@ -64,8 +65,8 @@ func (p *Planner) Process(id runtime.SlotID) (app.Process, error) {
 	return serverProcess(v), nil
 }
 
-// desiredServer reads what a server should be now. It returns false where there is
-// none with that guid.
+// desiredServer reads the desired state of a server. It returns false if there is no
+// server with that guid.
 func (p *Planner) desiredServer(guid string) (d Desired, ok bool, err error) {
 	v, err := p.c.Servers.Get(guid)
 	if errors.Is(err, runtime.ErrNoServer) {

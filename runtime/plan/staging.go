@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Staging makes the container of a build.
+// Staging creates the Spec of a build's container.
 func (p *Planner) Staging(s droplet.Staging, id runtime.InstanceID, addr netip.Prefix) (runtime.Spec, error) {
 	env, err := p.stagingEnvironment(s, id, addr.Addr())
 	if err != nil {
@@ -32,14 +32,15 @@ func (p *Planner) Staging(s droplet.Staging, id runtime.InstanceID, addr netip.P
 	}, nil
 }
 
-// withoutTmpfs is a stack without its /tmp in memory: builds have their files there.
+// withoutTmpfs returns the stack without its /tmp in memory, because builds store their
+// files there.
 func withoutTmpfs(s stack.Stack) stack.Stack {
 	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m stack.Mount) bool { return m.Path == "/tmp" && m.Type == "tmpfs" })
 	return s
 }
 
-// stagingEnvironment is that of a build, as buildpacks find it on the platform: what an
-// instance has, without a port of its own.
+// stagingEnvironment returns the environment of a build, as buildpacks find it on the
+// platform. It is an instance's environment without a port.
 func (p *Planner) stagingEnvironment(s droplet.Staging, id runtime.InstanceID, addr netip.Addr) ([]string, error) {
 	d, mem, err := p.desiredApp(s.App)
 	if err != nil {
@@ -66,7 +67,7 @@ func (p *Planner) stagingEnvironment(s droplet.Staging, id runtime.InstanceID, a
 	return out, nil
 }
 
-// desiredApp is the app as it would start now, and the share of its web process.
+// desiredApp returns the desired state of the app, and the memory of its web process.
 func (p *Planner) desiredApp(guid string) (d Desired, mem int, err error) {
 	if d.App, err = p.c.Registry.App(guid); err != nil {
 		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)

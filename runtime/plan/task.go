@@ -15,14 +15,14 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// taskType is the process type that a task's container has.
+// taskType is the process type of a task's container.
 const taskType = "task"
 
 // holdCommand is the main process of an attached task.
 const holdCommand = "exec sleep 2147483647"
 
-// Task makes the container of a task: the droplet's files and the app's
-// surroundings, and nothing of its processes. There are no sidecars, and no port.
+// Task creates the Spec of a task's container. It has the droplet's files and the app's
+// environment, but none of the app's processes, no sidecars and no port.
 func (p *Planner) Task(t app.Task, id runtime.InstanceID, addr netip.Prefix) (runtime.Spec, error) {
 	d, err := p.desiredTask(t)
 	if err != nil {
@@ -49,8 +49,8 @@ func (p *Planner) Task(t app.Task, id runtime.InstanceID, addr netip.Prefix) (ru
 	return spec, nil
 }
 
-// desiredTask reads what a task is made from. A *StartError says that it cannot be
-// had.
+// desiredTask reads the desired state of a task. A *StartError means that it cannot be
+// started.
 func (p *Planner) desiredTask(t app.Task) (d Desired, err error) {
 	if d.App, err = p.c.Registry.App(t.App); err != nil {
 		return d, fmt.Errorf("cannot read the app of a task: %w", err)
@@ -75,8 +75,8 @@ func (p *Planner) desiredTask(t app.Task) (d Desired, err error) {
 	return d, nil
 }
 
-// taskEnvironment is what a task finds: what an instance has, but for what speaks
-// of an index or a port.
+// taskEnvironment returns the environment of a task. It is an instance's environment
+// without the variables for an index or a port.
 func (d Desired) taskEnvironment(t app.Task, id runtime.InstanceID, addr netip.Addr, publicURL string) ([]string, error) {
 	vcap, err := json.Marshal(map[string]any{
 		"application_id": d.App.GUID, "application_name": d.App.Name, "name": d.App.Name,
@@ -103,7 +103,7 @@ func (d Desired) taskEnvironment(t app.Task, id runtime.InstanceID, addr netip.A
 	return variablesOf(env), nil
 }
 
-// variablesOf writes variables as programs are given them, by name.
+// variablesOf returns the variables as NAME=value, sorted by name.
 func variablesOf(env map[string]string) []string {
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {

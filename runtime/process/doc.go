@@ -1,3 +1,3 @@
-// Package process reads what the kernel shows of processes: their state, files and
+// Package process reads the kernel's data about processes: their state, files and
 // environment in /proc, and the exact time of their exits.
 package process

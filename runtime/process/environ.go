@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// shells are programs that start the real one, and then wait for it.
+// shells are programs that start the real program, and then wait for it.
 var shells = []string{"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"}
 
-// Chain are the processes that may be meant by "the app", likeliest first: a
-// start command of several words may leave a shell in front of the program, and
-// what that shell exported only the program shows.
+// Chain returns the processes that can be "the app", the most likely one first. A start
+// command of several words can leave a shell as the parent of the program. Only the
+// program has the variables that the shell exported.
 func Chain(leader int, pids []int) []int {
 	out := []int{leader}
 	for at := leader; isShell(at); {
@@ -38,8 +38,8 @@ func isShell(pid int) bool {
 	return err == nil && slices.Contains(shells, filepath.Base(exe))
 }
 
-// Environ reads the environment of a process; false where there is none, or
-// what is there is none.
+// Environ reads the environment of a process. It returns false if it cannot be read, or
+// is not an environment.
 func Environ(pid int) ([]string, bool) {
 	b, err := os.ReadFile(File(pid, "environ"))
 	if err != nil {
@@ -48,8 +48,8 @@ func Environ(pid int) ([]string, bool) {
 	return parseEnviron(b)
 }
 
-// parseEnviron cuts what the kernel shows into variables. Anything in it that is
-// no variable means that the process wrote over it.
+// parseEnviron splits the kernel's data into variables. An item that is not a variable
+// means that the process has overwritten its environment.
 func parseEnviron(b []byte) ([]string, bool) {
 	var env []string
 	for item := range bytes.SplitSeq(b, []byte{0}) {
@@ -60,8 +60,8 @@ func parseEnviron(b []byte) ([]string, bool) {
 		if !ok || len(name) == 0 {
 			return nil, false
 		}
-		// The container service takes text alone. A value that is none is left out
-		// whole: half of it would be another value.
+		// The container service accepts only UTF-8. A value with other bytes is left
+		// out completely, because a part of it would be a different value.
 		if utf8.Valid(item) {
 			env = append(env, string(item))
 		}

@@ -47,8 +47,8 @@ func FuzzParseEnviron(f *testing.F) {
 	})
 }
 
-// The program behind a shell is what people mean by the app; where there are
-// several, it is the shell in front of them.
+// The program started by a shell counts as the app. If there are several, it is their
+// shell.
 func TestChain(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("there is no shell")

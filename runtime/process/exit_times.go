@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExitTime is when a process ended, as the kernel noted it.
+// ExitTime is the time when a process exited, from the kernel.
 type ExitTime struct {
 	of *ExitTimes
-	at time.Time // guarded by of.mu; zero while it lives
+	at time.Time // guarded by of.mu; zero while it is running
 }
 
-// ExitTimes listens to the kernel's own notes of process ends. containerd's time is
-// that of the shim's reaping, which on a busy machine comes many milliseconds
-// later; who of two ended first hangs on it. Where the kernel gives no notes, or
-// drops some because too many came at once, containerd's time stands.
+// ExitTimes receives the kernel's exit events. containerd's time is that of the shim's
+// reaping, which is many milliseconds later on a busy machine. That can change which of
+// two processes exited first. If the kernel sends no events, or drops some because
+// there are too many, containerd's time is used.
 type ExitTimes struct {
 	f *os.File
 
@@ -45,15 +45,15 @@ const (
 	eventLen  = headerLen + 24
 )
 
-// ListenExitTimes subscribes, for exits and execs only: everything else that happens
-// on the machine is filtered by the kernel.
+// ListenExitTimes subscribes to exits and execs only: the kernel filters all other
+// events of the machine.
 func ListenExitTimes() (*ExitTimes, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_CONNECTOR)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the process connector: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "process connector")
-	loaded := func(word uint32) uint32 { // as the filter sees it
+	loaded := func(word uint32) uint32 { // in the byte order of the filter
 		return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, word))
 	}
 	filter := []unix.SockFilter{
@@ -89,10 +89,10 @@ func listenMessage() []byte {
 	return b
 }
 
-// Close ends the listening. It may be called on none.
+// Close stops listening. It can be called on nil.
 func (d *ExitTimes) Close() {
 	if d != nil {
-		_ = d.f.Close() // read then ends
+		_ = d.f.Close() // this stops read
 	}
 }
 
@@ -100,7 +100,7 @@ func (d *ExitTimes) read() {
 	for buf := make([]byte, 4096); ; {
 		n, err := d.f.Read(buf)
 		if errors.Is(err, unix.ENOBUFS) {
-			continue // some were dropped: containerd's time stands for those
+			continue // some were dropped: containerd's time is used for those
 		}
 		if err != nil {
 			return
@@ -111,14 +111,15 @@ func (d *ExitTimes) read() {
 	}
 }
 
-// event is what the kernel tells of a process.
+// event is the kernel's event about a process.
 type event struct {
 	what uint32
 	pid  int
-	at   time.Duration // since the boot
+	at   time.Duration // since boot
 }
 
-// parseEvent reads the end or the exec of a process, told by its first thread.
+// parseEvent reads the exit or the exec of a process. Only events of the first thread
+// count.
 func parseEvent(b []byte) (event, bool) {
 	ne := binary.NativeEndian
 	if len(b) < eventLen || ne.Uint32(b[pidAt:]) != ne.Uint32(b[tgidAt:]) {
@@ -128,8 +129,9 @@ func parseEvent(b []byte) (event, bool) {
 	return e, e.what == exitWord || e.what == execWord
 }
 
-// note remembers an end. An exec takes it back: when a thread that is not the
-// first one calls execve, the first one ends and is told like the end of the whole.
+// note stores an exit. An exec deletes it again. If a thread that is not the first
+// calls execve, the first thread exits, and its event looks like the exit of the whole
+// process.
 func (d *ExitTimes) note(e event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,10 +145,10 @@ func (d *ExitTimes) note(e event) {
 	}
 }
 
-// clockTime turns a time since the boot into one of the clock; zero where that
-// cannot be told. Whoever is interrupted between reading the two is wrong by as
-// much, and who ended first hangs on milliseconds: the closest of some readings
-// counts.
+// clockTime converts a time since boot to wall-clock time, or zero if the clocks cannot
+// be read. An interruption between the two readings causes an error of the same length,
+// and milliseconds decide which process exited first. Therefore the closest of several
+// readings counts.
 func clockTime(at time.Duration, since func() (time.Duration, error), clock func() time.Time) (out time.Time) {
 	const tries, near = 10, 100 * time.Microsecond
 	best := time.Duration(math.MaxInt64)
@@ -164,14 +166,14 @@ func clockTime(at time.Duration, since func() (time.Duration, error), clock func
 	return out
 }
 
-// sinceBoot is the clock that the kernel's notes have.
+// sinceBoot reads the clock of the kernel's events.
 func sinceBoot() (time.Duration, error) {
 	var now unix.Timespec
 	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	return time.Duration(now.Nano()), err
 }
 
-// Watch begins to wait for the end of a process that still lives.
+// Watch starts to watch for the exit of a running process.
 func (d *ExitTimes) Watch(pid int) *ExitTime {
 	if d == nil || pid == 0 {
 		return nil
@@ -183,7 +185,7 @@ func (d *ExitTimes) Watch(pid int) *ExitTime {
 	return w
 }
 
-// Forget ends a watch that nobody needs any more.
+// Forget ends a watch that is no longer needed.
 func (d *ExitTimes) Forget(pid int) {
 	if d == nil {
 		return
@@ -193,9 +195,9 @@ func (d *ExitTimes) Forget(pid int) {
 	delete(d.watched, pid)
 }
 
-// Earlier is the better of the kernel's time and containerd's, and whether it is
-// the kernel's. The process is dead, so the note is there, or a busy reader has it
-// in a moment; only one that was dropped is waited for in vain.
+// Earlier returns the earlier of the kernel's time and containerd's, and whether it is
+// the kernel's. The process is dead, so the event is there or arrives in a moment. Only
+// for a dropped event does the wait time out.
 func (w *ExitTime) Earlier(ctx context.Context, at time.Time) (time.Time, bool) {
 	if w == nil {
 		return at, false
@@ -217,7 +219,7 @@ func (w *ExitTime) Earlier(ctx context.Context, at time.Time) (time.Time, bool) 
 	return at, false
 }
 
-// sleep waits for d, or until ctx ends.
+// sleep waits for d, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

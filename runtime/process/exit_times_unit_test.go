@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// message is what the kernel sends of a thread.
+// message returns the kernel's message about a thread.
 func message(what, pid, tgid uint32, at time.Duration) []byte {
 	b := make([]byte, eventLen+16)
 	ne := binary.NativeEndian
@@ -48,13 +48,13 @@ func FuzzParseEvent(f *testing.F) {
 	})
 }
 
-// The kernel's time is used where it is the earlier one, containerd's otherwise.
+// The kernel's time is used if it is earlier, otherwise containerd's.
 func TestEarlierDeathTime(t *testing.T) {
 	t.Parallel()
 	d := &ExitTimes{watched: map[int]*ExitTime{}}
 	w := d.Watch(7)
-	d.note(event{what: exitWord, pid: 8}) // nobody asked
-	d.note(event{what: exitWord, pid: 7}) // at the boot
+	d.note(event{what: exitWord, pid: 8}) // not watched
+	d.note(event{what: exitWord, pid: 7}) // at boot
 	reaped := time.Now()
 	if got, exact := w.Earlier(t.Context(), reaped); !got.Before(reaped) || !exact {
 		t.Errorf("time = %v, exact %v, want the kernel's, before %v", got, exact, reaped)
@@ -69,7 +69,7 @@ func TestEarlierDeathTime(t *testing.T) {
 	}
 }
 
-// Without a note containerd's time stands, also when an exec took one back.
+// Without an event containerd's time is used, even if an exec has deleted one.
 func TestNoDeathIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &ExitTimes{watched: map[int]*ExitTime{}}
@@ -85,12 +85,12 @@ func TestNoDeathIsNoted(t *testing.T) {
 	})
 }
 
-// A reader that is interrupted between the two clocks does not move the death.
+// A reader that is interrupted between the two clocks does not change the exit time.
 func TestClockTime(t *testing.T) {
 	t.Parallel()
 	boot := time.Unix(1_000_000, 0)
 	const died, read = time.Hour, time.Hour + time.Second
-	for name, pauses := range map[string][]time.Duration{ // before each look at a clock
+	for name, pauses := range map[string][]time.Duration{ // before each reading of a clock
 		"never":                {0, 0, 0},
 		"before the clock":     {0, 30 * time.Millisecond, 0},
 		"behind the clock":     {0, 0, 30 * time.Millisecond},

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noPID is above every limit of pids, so that nobody has it.
+// noPID is above every limit of pids, so that no process has it.
 const noPID = 1 << 30
 
-// sleeper starts a process that ends when the test does, or soon by itself: who
-// waits for its death in vain fails instead of hanging.
+// sleeper starts a process that exits with the test, or by itself after a minute. A
+// test that waits for its exit without success then fails instead of hanging.
 func sleeper(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	if args == nil {
@@ -29,8 +29,8 @@ func sleeper(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// awaitDeath returns when a child has ended. It does not reap it: its pid stays
-// its own while something may still signal it.
+// awaitDeath returns when a child has exited. It does not reap the child, so that the
+// pid is not reused while it can still be signalled.
 func awaitDeath(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	for {

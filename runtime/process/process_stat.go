@@ -14,9 +14,9 @@ import (
 type Stat struct {
 	state   byte
 	Parent  int
-	exiting bool   // the kernel has begun to take it down
-	threads int    // of the whole process
-	born    uint64 // ticks since the boot
+	exiting bool   // the kernel has started to remove it
+	threads int    // number in the whole process
+	born    uint64 // start time in ticks since boot
 }
 
 // The fields of /proc/<pid>/stat, counted from the state.
@@ -39,7 +39,7 @@ func ReadStat(dir string) (Stat, bool) {
 }
 
 func parseStat(line string) (Stat, bool) {
-	// The name before may hold spaces and brackets of its own.
+	// The preceding name can contain spaces and parentheses.
 	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
 	if len(f) <= statBorn {
 		return Stat{}, false
@@ -61,23 +61,23 @@ func parseStat(line string) (Stat, bool) {
 	return s, true
 }
 
-// Dir is the folder of a process in /proc.
+// Dir returns the folder of a process in /proc.
 func Dir(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
 
-// BornAt tells one process from a later one with the same number. It is 0 for a
-// process that is gone.
+// BornAt returns the start time of a process, which distinguishes it from a later one
+// with the same pid. It is 0 for a process that does not exist.
 func BornAt(pid int) uint64 {
 	s, _ := ReadStat(Dir(pid))
 	return s.born
 }
 
-// Alive tells whether a process has not ended.
+// Alive reports whether a process has not exited.
 func Alive(pid int) bool { return pid != 0 && !Ended(pid, BornAt(pid)) }
 
-// Ended tells whether the process with that number and time of birth has ended,
-// or the kernel is taking it down. The second matters: its sockets are closed
-// before it counts as dead, and PID 1 of a container dies only after everything
-// it takes along. Signal 0 would not do: a zombie answers it.
+// Ended reports whether the process with that pid and start time has exited, or is
+// exiting. The second matters, because its sockets are closed before it counts as dead.
+// Also, PID 1 of a container exits only after all processes that it terminates. Signal
+// 0 cannot be used, because it succeeds for a zombie.
 func Ended(pid int, born uint64) bool {
 	if pid == 0 {
 		return false
@@ -94,12 +94,12 @@ func Ended(pid int, born uint64) bool {
 	return threadsEnded(pid)
 }
 
-// threadsEnded tells whether every thread of a process is on its way out. The
-// first one can end alone and leave the rest running.
+// threadsEnded reports whether every thread of a process is exiting. The first one can
+// exit alone and leave the others running.
 func threadsEnded(pid int) bool {
 	dirs, err := filepath.Glob(filepath.Join(Dir(pid), "task", "*"))
 	if err != nil {
-		return false // the pattern is ours: it never fails
+		return false // never fails: the pattern is valid
 	}
 	for _, dir := range dirs {
 		if s, ok := ReadStat(dir); ok && !s.exiting && s.state != 'Z' && s.state != 'X' {
@@ -109,10 +109,10 @@ func threadsEnded(pid int) bool {
 	return true
 }
 
-// File is a file of a process in /proc.
+// File returns the path of a file of a process in /proc.
 func File(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
-// OpenFiles lists what a process has open.
+// OpenFiles returns the open files of a process.
 func OpenFiles(pid int) map[string]bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	entries, err := os.ReadDir(dir)
@@ -128,8 +128,8 @@ func OpenFiles(pid int) map[string]bool {
 	return held
 }
 
-// FileID tells open files apart by what they are, not by a path: the same file
-// has several below a linked folder.
+// FileID identifies an open file by device and inode, not by path: the same file can
+// have several paths below a linked folder.
 func FileID(path string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -25,7 +25,7 @@ func startProcess(t *testing.T, name string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // it can have exited
 		_ = cmd.Wait()
 	})
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
@@ -47,7 +47,7 @@ func TestReadStat(t *testing.T) {
 	}
 }
 
-// The name of a program may look like the rest of the line.
+// The name of a program can look like the rest of the line.
 func TestReadStatOfAnOddName(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), ") Z 1 (")
@@ -67,7 +67,8 @@ func TestReadStatOfAnOddName(t *testing.T) {
 	}
 }
 
-// A living process, a stopped one, a zombie and one that is gone are told apart.
+// The test distinguishes a running process, a stopped one, a zombie and one that does
+// not exist.
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	cmd := startProcess(t, "sh", "-c", "echo up; exec sleep 1000")
@@ -97,7 +98,7 @@ func TestEnded(t *testing.T) {
 	if !Ended(pid, born) {
 		t.Error("a zombie has not ended")
 	}
-	_ = cmd.Wait() // killed: an error, as it must be
+	_ = cmd.Wait() // killed: an error is expected
 	if !Ended(pid, born) || !Ended(pid, 0) {
 		t.Error("a process that is gone has not ended")
 	}
@@ -106,8 +107,8 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// The first thread of a process can end and leave the rest running: the process
-// lives until the last one is gone.
+// The first thread of a process can exit and leave the others running: the process
+// lives until the last one exits.
 func TestEndedWithoutItsFirstThread(t *testing.T) {
 	t.Parallel()
 	const headless = `
@@ -132,8 +133,8 @@ ctypes.CDLL(None).pthread_exit(None)
 	testkit.EventuallyTrue(t, "all of it has ended", func() bool { return Ended(pid, born) })
 }
 
-// PID 1 of a container dies only after all that it takes along. From their deaths
-// on it counts as ended.
+// PID 1 of a container exits only after all processes that it terminates. From their
+// exits on it counts as ended.
 func TestEndedPID1(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root for a PID namespace")
@@ -145,7 +146,7 @@ func TestEndedPID1(t *testing.T) {
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = first.Process.Kill() }) // it has ended, where all went well
+	t.Cleanup(func() { _ = first.Process.Kill() }) // it has already exited if the test passed
 	pid := first.Process.Pid
 	born := BornAt(pid)
 	reaped := make(chan error, 1)
@@ -153,7 +154,7 @@ func TestEndedPID1(t *testing.T) {
 	peer := startProcess(t, "nsenter", "-t", fmt.Sprint(pid), "-p", "--no-fork", "sh", "-c", "echo up; exec sleep 1000 & wait")
 	child := childOf(t, peer.Process.Pid)
 	childBorn := BornAt(child)
-	if err := peer.Process.Signal(syscall.SIGSTOP); err != nil { // it shall not reap
+	if err := peer.Process.Signal(syscall.SIGSTOP); err != nil { // it must not reap
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -174,7 +175,7 @@ func TestEndedPID1(t *testing.T) {
 	<-reaped
 }
 
-// childOf waits for the child of a process.
+// childOf waits for the child of a process and returns its pid.
 func childOf(t *testing.T, pid int) (child int) {
 	t.Helper()
 	testkit.EventuallyTrue(t, "it has a child", func() bool {
@@ -200,7 +201,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// A zombie is dead, although it answers signals.
+// A zombie is dead, although signals to it succeed.
 func TestAlive(t *testing.T) {
 	t.Parallel()
 	if !Alive(os.Getpid()) {
@@ -220,7 +221,7 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// A file is itself under every path that leads to it.
+// A file has the same id under every path.
 func TestOpenFilesOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,3 +1,3 @@
-// Package rollout has the rules of deployments: how many instances of which generation
-// of a process should run next. It has no state and reads nothing.
+// Package rollout has the rules of deployments: how many instances of each generation
+// of a process should run next. It has no state and reads no data.
 package rollout

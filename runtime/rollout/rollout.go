@@ -6,23 +6,24 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// Counts are the desired instances of a generation, by their condition.
+// Counts are the numbers of desired instances of a generation, by condition.
 type Counts struct {
-	Ready    int // requests reach them
-	Starting int // on their way there
+	Ready    int // can receive requests
+	Starting int // will be ready
 	Failing  int // crashed
 }
 
-// Situation is what the next step of a deployment depends on, beside the desired state.
+// Situation is the data for the next step of a deployment, in addition to the desired
+// state.
 type Situation struct {
 	Known map[int]Counts // by generation
-	Late  bool           // nobody waits any longer for what is gone back to
+	Late  bool           // the time limit for the old instances in a canceled deployment has passed
 	Now   time.Time
 }
 
-// Advance takes a deployment as far as the situation allows. New instances come
-// first, some at a time and only while none of them fails; as many old ones go as
-// new ones serve.
+// Advance takes a deployment as far as the situation allows. It starts new instances
+// first, a few at a time and only while none of them fails. It stops as many old
+// instances as new ones are ready.
 func Advance(d *app.Deployment, p app.Process, at Situation) {
 	if d.State == app.Canceling {
 		cancelStep(d, p, at)
@@ -33,7 +34,7 @@ func Advance(d *app.Deployment, p app.Process, at Situation) {
 	if d.State != app.Deploying {
 		grow(d.Others, plan.Total-plan.New)
 	}
-	// Somebody may say any number: only what is still missing is added.
+	// MaxInFlight can be any number: add only the missing instances.
 	if next := own.Ready + min(d.Options.MaxInFlight, plan.New-own.Ready); next > d.Instances && canStartMore(*d, own) {
 		d.Instances, d.HealthyAt = next, at.Now
 	}
@@ -49,14 +50,14 @@ func Advance(d *app.Deployment, p app.Process, at Situation) {
 	}
 }
 
-// canStartMore tells whether further instances may be started beside those that are.
+// canStartMore reports whether more instances can be started now.
 func canStartMore(d app.Deployment, own Counts) bool {
 	return own.Failing == 0 && own.Starting < d.Options.MaxInFlight && own.Ready >= d.Instances-d.Options.MaxInFlight
 }
 
-// cancelStep brings the old instances back, all at once, and lets the new ones go as
-// the old ones serve. It does not wait for old ones that fail as well: then nothing
-// is gained by keeping what somebody does not want.
+// cancelStep starts the old instances again, all at once, and stops the new ones as the
+// old ones become ready. It does not wait for old instances that also fail: keeping the
+// unwanted new ones would not help.
 func cancelStep(d *app.Deployment, p app.Process, at Situation) {
 	own := at.Known[p.Generation]
 	d.Instances = p.Instances
@@ -70,8 +71,9 @@ func cancelStep(d *app.Deployment, p app.Process, at Situation) {
 	}
 }
 
-// shrink leaves at most so many instances beside the process's own generation. Those
-// that serve nobody go first, then those that nobody goes back to, then the oldest.
+// shrink reduces the instances outside the process's own generation to the given
+// number. It removes those that are not ready first, then those that no cancellation
+// returns to, then the oldest.
 func shrink(others []app.Share, to int, known map[int]Counts) {
 	more := -to
 	for _, s := range others {
@@ -94,8 +96,8 @@ func shrink(others []app.Share, to int, known map[int]Counts) {
 	}
 }
 
-// grow gives the newest of the others what is missing: somebody has scaled while a
-// canary is looked at.
+// grow adds the missing instances to the newest of the others, for a process that was
+// scaled while a canary is paused.
 func grow(others []app.Share, to int) {
 	sum := 0
 	for _, s := range others {

@@ -7,7 +7,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// However many somebody allows to start at a time, a canary that is continued goes on.
+// A continued canary makes progress for every value of MaxInFlight.
 func TestAnyNumberInFlight(t *testing.T) {
 	t.Parallel()
 	d := app.Deployment{

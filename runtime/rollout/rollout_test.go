@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// One step of a deployment, by what is known of the instances.
+// Each case is one step of a deployment, for the given condition of the instances.
 func TestAdvance(t *testing.T) {
 	t.Parallel()
 	type numbers struct {

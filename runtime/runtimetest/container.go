@@ -16,21 +16,21 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Container is an instance of a Fake, as a test sees it: it can be ended in every way
-// that a real one can.
+// Container is an instance of a Fake, for tests. It can end in every way that a real
+// one can.
 type Container struct {
 	ground    *ground
 	spec      runtime.Spec
 	procs     []*proc
-	exits     []runtime.Exit // in the order they happened
+	exits     []runtime.Exit // in the order in which they happened
 	handles   []*handle
 	sessions  []*session
 	taken     runtime.Consumption
-	files     int64 // written
+	files     int64 // number of written files
 	refuse    bool
 	paused    bool
 	deleted   bool
-	crashed   *time.Time // when, once its files are to be kept
+	crashed   *time.Time // time of the crash, if its files must be stored
 	deleteErr error
 	dialErr   error
 }
@@ -38,11 +38,11 @@ type Container struct {
 // proc is one process.
 type proc struct {
 	runtime.ProcessSpec
-	ended   chan struct{} // closed at its end
+	ended   chan struct{} // closed when it exits
 	over    bool
 	deaf    map[syscall.Signal]bool
 	lines   []logstream.Envelope // printed, not in the log yet
-	holding chan struct{}        // Reap waits for it
+	holding chan struct{}        // Reap waits until it is closed
 }
 
 // All fields of Container and proc are guarded by ground.mu.
@@ -55,23 +55,23 @@ func newContainer(g *ground, s runtime.Spec) *Container {
 	return c
 }
 
-// Spec is what the instance was started from.
+// Spec returns the spec that the instance was started from.
 func (c *Container) Spec() runtime.Spec { return c.spec }
 
-// End ends a process with a code.
+// End ends a process with an exit code.
 func (c *Container) End(exec string, code int) { c.EndAt(exec, code, time.Now()) }
 
-// EndAt ends a process with a code and a time of its own.
+// EndAt ends a process with an exit code and the given time.
 func (c *Container) EndAt(exec string, code int, at time.Time) {
 	c.EndWith(runtime.Exit{Exec: exec, Code: code, Cause: runtime.CauseExited, At: at})
 }
 
-// OOM lets the kernel kill in the leaf of a process.
+// OOM simulates an OOM kill in the leaf of a process.
 func (c *Container) OOM(exec string) {
 	c.EndWith(runtime.Exit{Exec: exec, Code: 137, OOM: true, Cause: runtime.CauseOutOfMemory, At: time.Now()})
 }
 
-// Lose ends all processes without a status, as a killed shim does.
+// Lose ends all processes without a status, like a killed shim.
 func (c *Container) Lose() {
 	for _, p := range c.spec.Processes {
 		c.EndWith(runtime.Exit{Exec: p.Exec, Code: -1, Cause: runtime.CauseRuntimeLost, At: time.Now()})
@@ -91,8 +91,7 @@ func (c *Container) EndInit() {
 	}
 }
 
-// EndWith ends a process with exactly this exit; name, source and memory are
-// filled in.
+// EndWith ends a process with exactly this exit. It fills in name, source and memory.
 func (c *Container) EndWith(e runtime.Exit) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
@@ -106,7 +105,7 @@ func (c *Container) Print(exec, text string) {
 	c.print(c.proc(exec), text)
 }
 
-// Deafen makes a process live on after these signals.
+// Deafen makes a process ignore these signals.
 func (c *Container) Deafen(exec string, signals ...syscall.Signal) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
@@ -115,7 +114,7 @@ func (c *Container) Deafen(exec string, signals ...syscall.Signal) {
 	}
 }
 
-// Take sets what the instance has taken so far.
+// Take sets the resources that the instance has used so far.
 func (c *Container) Take(used runtime.Consumption) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
@@ -131,36 +130,36 @@ func (c *Container) HoldReap(exec string) (release func()) {
 	return func() { close(held) }
 }
 
-// Refuse makes the instance refuse connections, or take them again. It takes
-// them from its start on.
+// Refuse makes the instance refuse or accept connections. After the start it accepts
+// them.
 func (c *Container) Refuse(refuse bool) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	c.refuse = refuse
 }
 
-// FailDial makes Dial fail with err before it reaches the app, until it is nil.
+// FailDial makes Dial fail with err before it reaches the app, until err is nil.
 func (c *Container) FailDial(err error) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	c.dialErr = err
 }
 
-// Pause makes the instance stand still for its output, or go on.
+// Pause pauses the instance for its output, or continues it.
 func (c *Container) Pause(paused bool) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	c.paused = paused
 }
 
-// FailDelete makes Delete fail with err, until it is nil.
+// FailDelete makes Delete fail with err, until err is nil.
 func (c *Container) FailDelete(err error) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	c.deleteErr = err
 }
 
-// CloseExits closes the channel of exits although processes live.
+// CloseExits closes the channel of exits although processes are running.
 func (c *Container) CloseExits() {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
@@ -169,14 +168,14 @@ func (c *Container) CloseExits() {
 	}
 }
 
-// Deleted tells whether the instance is gone.
+// Deleted reports whether the instance is deleted.
 func (c *Container) Deleted() bool {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	return c.deleted
 }
 
-// Alive are the execs that live.
+// Alive returns the running execs.
 func (c *Container) Alive() []string {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
@@ -205,7 +204,7 @@ func (c *Container) print(p *proc, text string) {
 	})
 }
 
-// interpret runs the command of a process as far as it goes by itself.
+// interpret runs the command of a process up to the point where it waits.
 func (c *Container) interpret(p *proc) {
 	exit := func(code int) {
 		c.end(p, runtime.Exit{Exec: p.Exec, Code: code, Cause: runtime.CauseExited, At: time.Now()})
@@ -223,7 +222,7 @@ func (c *Container) interpret(p *proc) {
 		case word == "exit":
 			code, err := strconv.Atoi(rest)
 			if err != nil {
-				code = 2 // what a shell says to a number that is none
+				code = 2 // the status of a shell for an invalid number
 			}
 			exit(code)
 			return
@@ -231,7 +230,7 @@ func (c *Container) interpret(p *proc) {
 			c.print(p, command+": not found")
 			exit(127)
 			return
-		default: // it goes on, so what it printed is read
+		default: // it keeps running, so its output is read
 			c.ground.logged[c.spec.App] = append(c.ground.logged[c.spec.App], p.lines...)
 			p.lines = nil
 			return
@@ -240,7 +239,7 @@ func (c *Container) interpret(p *proc) {
 	exit(0)
 }
 
-// end is the end of a process.
+// end ends a process.
 func (c *Container) end(p *proc, e runtime.Exit) {
 	if p.over {
 		return
@@ -255,7 +254,7 @@ func (c *Container) end(p *proc, e runtime.Exit) {
 	c.tell(e)
 }
 
-// tell reports an exit to everybody who has the container.
+// tell reports an exit to all engines that have the container.
 func (c *Container) tell(e runtime.Exit) {
 	c.exits = append(c.exits, e)
 	over := c.over()
@@ -267,7 +266,7 @@ func (c *Container) tell(e runtime.Exit) {
 	})
 }
 
-// over tells whether all processes have ended.
+// over reports whether all processes have exited.
 func (c *Container) over() bool {
 	return !slices.ContainsFunc(c.procs, func(p *proc) bool { return !p.over })
 }
@@ -286,7 +285,7 @@ func (c *Container) endSessions(why string) {
 	}
 }
 
-// attach is the container for one engine: it tells again what has ended already.
+// attach returns the container for one engine. It reports earlier exits again.
 func (c *Container) attach() *handle {
 	h := &handle{container: c, exits: make(chan runtime.Exit, len(c.procs)+1)}
 	c.handles = append(c.handles, h)
@@ -297,10 +296,10 @@ func (c *Container) attach() *handle {
 	return h
 }
 
-// handle is a Container in the hands of one engine: runtime.Container.
+// handle is the runtime.Container of one engine.
 type handle struct {
 	container *Container
-	exits     chan runtime.Exit // room for all and init: telling never waits
+	exits     chan runtime.Exit // large enough for all processes and init, so that sending never blocks
 	closed    bool
 }
 
@@ -388,8 +387,8 @@ func (h *handle) Consumption(context.Context) (runtime.Consumption, error) {
 	return h.container.taken, nil
 }
 
-// Dial answers like an app that takes every connection, for as long as its main
-// process lives, and says nothing.
+// Dial behaves like an app that accepts every connection while its main process is
+// running, and sends nothing.
 func (h *handle) Dial(_ context.Context, network, address string) (net.Conn, error) {
 	g := h.container.ground
 	g.mu.Lock()

@@ -14,22 +14,22 @@ var (
 	_ runtime.KeepableContainer = (*handle)(nil)
 )
 
-// crashFiles is what a Fake keeps of an instance: it has no files, so that it was.
+// crashFiles is the stored data of a crashed instance. A Fake has no files, so it only
+// records the instance.
 type crashFiles struct {
 	runtime.CrashFiles
 	container *Container
 	sessions  []*session
 }
 
-// KeepFiles is Keepable.Keep.
+// KeepFiles implements KeepableContainer.KeepFiles.
 func (h *handle) KeepFiles(crashed time.Time) {
 	h.container.ground.mu.Lock()
 	defer h.container.ground.mu.Unlock()
 	h.container.crashed = &crashed
 }
 
-// keep puts the instance before those that are kept already. One that is kept is
-// not kept twice.
+// keep adds the instance in front of the stored ones. It adds an instance only once.
 func (g *ground) keep(c *Container) {
 	if c.crashed == nil || c.deleted {
 		return
@@ -47,7 +47,7 @@ func (g *ground) keep(c *Container) {
 	})
 }
 
-// CrashFiles is CrashKeeper.CrashFiles.
+// CrashFiles implements CrashKeeper.CrashFiles.
 func (f *Fake) CrashFiles() []runtime.CrashFiles {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *Fake) CrashFiles() []runtime.CrashFiles {
 	return out
 }
 
-// ExecCrashFiles is CrashKeeper.ExecCrashFiles.
+// ExecCrashFiles implements CrashKeeper.ExecCrashFiles.
 func (f *Fake) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, sidecar string, s runtime.ExecSpec) (runtime.Session, error) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *Fake) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, sideca
 	return nil, fmt.Errorf("crashed instance %s, sidecar %q: %w", id, sidecar, runtime.ErrNoInstance)
 }
 
-// DropCrashFiles is CrashKeeper.DropCrashFiles.
+// DropCrashFiles implements CrashKeeper.DropCrashFiles.
 func (f *Fake) DropCrashFiles(ctx context.Context, process string) error {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()

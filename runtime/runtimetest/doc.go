@@ -1,14 +1,14 @@
-// Package runtimetest has an engine in memory for unit tests, and the contract
-// that it and the real one keep.
+// Package runtimetest has an engine in memory for unit tests. It also has the test
+// suite that this engine and the real one must pass.
 //
-// Both understand the same few shell commands, so that one suite can ask both:
+// Both understand the same few shell commands, so that one suite can test both:
 //
-//	sleep N      goes on until somebody ends it
-//	exit N       ends with N
-//	kill -9 $$   ends with 137
-//	trap '' TERM goes on after SIGTERM
+//	sleep N      runs until it is stopped
+//	exit N       exits with N
+//	kill -9 $$   exits with 137
+//	trap '' TERM ignores SIGTERM
 //	echo text    prints a line
-//	./anything   is not there: ends with 127
+//	./anything   does not exist: exits with 127
 //
 // joined by "; ".
 package runtimetest

@@ -12,33 +12,33 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Fake is an Engine in memory. Its instances live on a ground that outlives it,
-// as containers outlive a daemon: Next is the engine of the daemon after.
+// Fake is an Engine in memory. Its instances live on a ground that outlives it, as
+// containers outlive a daemon. Next returns the engine of the next daemon.
 type Fake struct {
 	ground *ground
-	known  map[*Container]bool // boxes this engine handed out, guarded by ground.mu
+	known  map[*Container]bool // containers that this engine returned, guarded by ground.mu
 }
 
-// ground is where instances live.
+// ground has the instances, independently of an engine.
 type ground struct {
 	mu         sync.Mutex
-	containers []*Container // all that ever started, in order
+	containers []*Container // all that were ever started, in order
 	startErr   error
 	adoptErr   error
 	onStart    func(runtime.Spec)
-	refuse     bool // what new instances do with connections
+	refuse     bool // whether new instances refuse connections
 	blocked    chan struct{}
 	logged     map[string][]logstream.Envelope
 	calls      []string
 	silent     bool          // the container service does not answer
-	held       []func()      // what it has to report when it answers again
+	held       []func()      // its reports for the time when it answers again
 	kept       []*crashFiles // newest first
 
 	spoilt    runtime.InstanceID // cannot be adopted while spoiltWhy returns an error
 	spoiltWhy func() error
 }
 
-// NewFake returns an engine on a ground of its own.
+// NewFake returns an engine on a new ground.
 func NewFake() *Fake {
 	return &Fake{
 		ground: &ground{logged: map[string][]logstream.Envelope{}},
@@ -46,46 +46,46 @@ func NewFake() *Fake {
 	}
 }
 
-// Next is the engine of the next daemon on the same ground.
+// Next returns the engine of the next daemon on the same ground.
 func (f *Fake) Next() *Fake { return &Fake{ground: f.ground, known: map[*Container]bool{}} }
 
-// FailStart makes every Start fail with err, until it is nil.
+// FailStart makes every Start fail with err, until err is nil.
 func (f *Fake) FailStart(err error) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.startErr = err
 }
 
-// FailAdopt makes every Adopt fail with err, until it is nil.
+// FailAdopt makes every Adopt fail with err, until err is nil.
 func (f *Fake) FailAdopt(err error) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.adoptErr = err
 }
 
-// SpoilAdoption makes every try to adopt an instance fail for as long as why returns
-// an error.
+// SpoilAdoption makes every attempt to adopt an instance fail while why returns an
+// error.
 func (f *Fake) SpoilAdoption(id runtime.InstanceID, why func() error) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.spoilt, f.ground.spoiltWhy = id, why
 }
 
-// Refuse makes instances refuse connections from their start on, or take them.
+// Refuse makes new instances refuse or accept connections from their start on.
 func (f *Fake) Refuse(refuse bool) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.refuse = refuse
 }
 
-// OnStart calls fn in every Start, before anything is made.
+// OnStart sets a function that every Start calls first.
 func (f *Fake) OnStart(fn func(runtime.Spec)) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.onStart = fn
 }
 
-// BlockStart makes every Start wait until release is called or its context ends.
+// BlockStart makes every Start wait until release is called or its context is done.
 func (f *Fake) BlockStart() (release func()) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *Fake) BlockStart() (release func()) {
 // errSilent is the outage of a silenced engine.
 var errSilent = errors.New("the container service does not answer")
 
-// Silence makes the container service answer no more, as one that hangs: ends are
+// Silence stops all answers of the container service, as if it hangs. Exits are
 // reported, and states are known, only after release is called.
 func (f *Fake) Silence() (release func()) {
 	f.ground.mu.Lock()
@@ -119,7 +119,7 @@ func (f *Fake) Silence() (release func()) {
 	})
 }
 
-// deliver makes a report now, or when the container service answers again.
+// deliver sends a report now, or when the container service answers again.
 func (g *ground) deliver(report func()) {
 	if g.silent {
 		g.held = append(g.held, report)
@@ -128,7 +128,7 @@ func (g *ground) deliver(report func()) {
 	report()
 }
 
-// Outage is Engine.Outage.
+// Outage implements Engine.Outage.
 func (f *Fake) Outage() error {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
@@ -138,32 +138,32 @@ func (f *Fake) Outage() error {
 	return nil
 }
 
-// Containers are all instances that ever started, in order.
+// Containers returns all instances that were ever started, in order.
 func (f *Fake) Containers() []*Container {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	return slices.Clone(f.ground.containers)
 }
 
-// Last is the instance that started last; it panics when there is none.
+// Last returns the instance that was started last. It panics if there is none.
 func (f *Fake) Last() *Container {
 	cs := f.Containers()
 	return cs[len(cs)-1]
 }
 
-// Present are the instances that were not deleted, in the order of their starts.
+// Present returns the instances that were not deleted, in the order of their starts.
 func (f *Fake) Present() []*Container {
 	return slices.DeleteFunc(f.Containers(), func(c *Container) bool { return c.Deleted() })
 }
 
-// Lines are the lines of an app that are in its log before anybody reaps.
+// Lines returns the lines of an app that are in its log before a Reap.
 func (f *Fake) Lines(app string) []logstream.Envelope {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	return slices.Clone(f.ground.logged[app])
 }
 
-// Calls are the calls that ended or changed something, in order: "signal
+// Calls returns the calls that stopped or changed something, in order: "signal
 // terminated sidecar-0", "reap main", "delete".
 func (f *Fake) Calls() []string {
 	f.ground.mu.Lock()
@@ -171,7 +171,7 @@ func (f *Fake) Calls() []string {
 	return slices.Clone(f.ground.calls)
 }
 
-// Start is Engine.Start.
+// Start implements Engine.Start.
 func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, er
 	return h, nil
 }
 
-// Adopt is Engine.Adopt.
+// Adopt implements Engine.Adopt.
 func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
 	g := f.ground
 	g.mu.Lock()
@@ -269,7 +269,7 @@ func (f *Fake) unadopted(c *Container) runtime.Unadopted {
 	}
 }
 
-// Sweep is Engine.Sweep.
+// Sweep implements Engine.Sweep.
 func (f *Fake) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	g := f.ground
 	g.mu.Lock()

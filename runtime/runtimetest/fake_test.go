@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/runtime/runtimetest"
 )
 
-// The fake keeps the contract of an engine, so what is tested with it holds.
+// The fake fulfills the contract of an engine, so that tests with it are valid.
 func TestFakeKeepsTheContract(t *testing.T) {
 	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.Ground {
 		fake := runtimetest.NewFake()

@@ -15,9 +15,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// session is a session of a Fake. It understands the commands of this package,
-// and three more: "cat", "echo text >&2", and "size", which prints that of its
-// terminal. A shell without a command reads them from its input.
+// session is a session of a Fake. It understands the commands of this package, and
+// three more: "cat", "echo text >&2", and "size", which prints the size of its
+// terminal. A shell without a command reads commands from its input.
 type session struct {
 	spec runtime.ExecSpec
 	in   *io.PipeWriter
@@ -32,7 +32,7 @@ type session struct {
 	ended chan struct{}
 }
 
-// Sessions counts the sessions that have not ended.
+// Sessions returns the number of sessions that are still running.
 func (c *Container) Sessions() int {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
@@ -72,9 +72,9 @@ func (s *session) run() {
 	case runtime.ExecCommand:
 		s.finish(runtime.SessionEnd{Code: s.script(s.spec.Command)})
 	case runtime.ExecShell:
-		b, _ := io.ReadAll(s.from) // what ends it has ended the session, too
+		b, _ := io.ReadAll(s.from) // an error means that the session has ended
 		s.finish(runtime.SessionEnd{Code: s.script(strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", "; "))})
-	default: // a server that says what it hears
+	default: // a server that sends back its input
 		s.finish(runtime.SessionEnd{Code: s.script("cat")})
 	}
 }
@@ -89,7 +89,7 @@ func (s *session) script(commands string) int {
 		case word == "echo":
 			s.out.write([]byte(rest + "\n"))
 		case c == "cat":
-			_, _ = io.Copy(s.out, s.from) // what ends it has ended the session, too
+			_, _ = io.Copy(s.out, s.from) // an error means that the session has ended
 		case c == "size":
 			s.mu.Lock()
 			s.out.write(fmt.Appendf(nil, "%dx%d\n", s.size.Columns, s.size.Rows))
@@ -165,12 +165,12 @@ func (s *session) Close() error {
 	return nil
 }
 
-// outbox is output that waits for its reader, as much as there is.
+// outbox is an unlimited buffer for output that waits for its reader.
 type outbox struct {
 	mu     sync.Mutex
 	data   bytes.Buffer
 	closed bool
-	more   chan struct{} // holds one
+	more   chan struct{} // buffer of 1
 }
 
 func newOutbox() *outbox { return &outbox{more: make(chan struct{}, 1)} }
@@ -201,11 +201,11 @@ func (o *outbox) tell() {
 	}
 }
 
-// Read is for one reader at a time.
+// Read supports one reader at a time.
 func (o *outbox) Read(b []byte) (int, error) {
 	for {
 		o.mu.Lock()
-		n, _ := o.data.Read(b) // empty: asked again, or at its end
+		n, _ := o.data.Read(b) // empty: wait for more, or return the end
 		closed := o.closed
 		o.mu.Unlock()
 		if n > 0 || len(b) == 0 {

@@ -10,22 +10,23 @@ import (
 
 var _ runtime.StagingContainer = (*handle)(nil)
 
-// Write sets how many files the instance has written; their bytes are the Disk of
-// Take.
+// Write sets the number of files that the instance has written. Their size is the Disk
+// of Take.
 func (c *Container) Write(files int64) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	c.files = files
 }
 
-// Written is StageTask.Written.
+// Written implements StagingContainer.Written.
 func (h *handle) Written(context.Context) (bytes, files int64, err error) {
 	h.container.ground.mu.Lock()
 	defer h.container.ground.mu.Unlock()
 	return h.container.taken.Disk, h.container.files, nil
 }
 
-// Pack is StageTask.Pack: a Fake has no files, so it writes their names.
+// Pack implements StagingContainer.Pack. A Fake has no files, so it writes the names of the
+// folders.
 func (h *handle) Pack(_ context.Context, w io.Writer, p droplet.Packing) error {
 	for _, f := range p.Folders {
 		if _, err := io.WriteString(w, f.From+"\n"); err != nil {

@@ -16,26 +16,26 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// patience is how long the suite waits for what must happen. It is no promise of
-// speed: it only ends a test that would hang.
+// patience is how long the suite waits for expected events. It is not a promise of
+// speed, but ends a test that would hang.
 const patience = 3 * time.Minute
 
-// Ground is where an engine's instances live, and outlive it.
+// Ground has the instances of an engine, which outlive it.
 type Ground struct {
-	// Engine returns the engine of a new daemon on this ground; the one it returned
-	// before is not used any more.
+	// Engine returns the engine of a new daemon on this ground. The previous engine is
+	// not used any more.
 	Engine func() runtime.Engine
-	// Spec returns a spec that starts, of a slot of its own: with an id, an address
-	// and a main process whose folder and environment work here. The suite gives it
-	// commands and sidecars.
+	// Spec returns a spec that can start, for a new slot. It has an id, an address and
+	// a main process with a valid folder and environment. The suite adds commands and
+	// sidecars.
 	Spec func() runtime.Spec
-	// Lines are the lines that are in the log of an app already. Nil: there is no
-	// log beside what Reap returns.
+	// Lines returns the lines that are already in the log of an app. Nil means that
+	// there is no log except the result of Reap.
 	Lines func(app string) []logstream.Envelope
 }
 
-// EngineSuite is the contract of an Engine: whoever passes it can be put under a
-// Supervisor. Every part has a ground of its own.
+// EngineSuite tests the contract of an Engine: a Supervisor can use any engine that
+// passes. Every part has its own ground.
 func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 	parts := []struct {
 		name string
@@ -75,7 +75,7 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 	}
 }
 
-// suite is one part at work.
+// suite is one running part.
 type suite struct {
 	*testing.T
 	ctx    context.Context
@@ -83,7 +83,7 @@ type suite struct {
 	engine runtime.Engine
 }
 
-// spec is a spec with a command for main and for each of the sidecars.
+// spec returns a spec with a command for main and for each of the sidecars.
 func (s *suite) spec(main string, sidecars ...string) runtime.Spec {
 	s.Helper()
 	spec := s.ground.Spec()
@@ -96,7 +96,7 @@ func (s *suite) spec(main string, sidecars ...string) runtime.Spec {
 	for n, command := range sidecars {
 		p := template
 		p.Exec, p.Command, p.Memory = runtime.SidecarExec(n), command, 0
-		p.Name = "side " + string(rune('a'+n)) // a name may have a space
+		p.Name = "side " + string(rune('a'+n)) // a name can have a space
 		p.Source = template.Source + "/SIDECAR/" + strings.ToUpper(p.Name)
 		spec.Processes = append(spec.Processes, p)
 	}
@@ -123,7 +123,7 @@ func (s *suite) start(spec runtime.Spec) runtime.Container {
 	return container
 }
 
-// next waits for an exit.
+// next waits for an exit and returns it.
 func (s *suite) next(container runtime.Container) runtime.Exit {
 	s.Helper()
 	select {
@@ -138,7 +138,7 @@ func (s *suite) next(container runtime.Container) runtime.Exit {
 	panic("unreachable")
 }
 
-// over waits for the end of the exits.
+// over waits until the channel of exits is closed.
 func (s *suite) over(container runtime.Container) {
 	s.Helper()
 	select {
@@ -151,7 +151,7 @@ func (s *suite) over(container runtime.Container) {
 	}
 }
 
-// quiet checks that no exit is known.
+// quiet checks that no exit is reported.
 func (s *suite) quiet(container runtime.Container) {
 	s.Helper()
 	select {
@@ -168,7 +168,8 @@ func (s *suite) signal(container runtime.Container, sig syscall.Signal, execs ..
 	}
 }
 
-// nextDaemon gives the suite the engine of the next daemon and what it adopts.
+// nextDaemon replaces the suite's engine by that of the next daemon, and returns the
+// adopted containers.
 func (s *suite) nextDaemon() map[runtime.InstanceID]runtime.Container {
 	s.Helper()
 	s.engine = s.ground.Engine()
@@ -234,7 +235,7 @@ func (s *suite) exitsCarryCodes() {
 		if diff := cmp.Diff(e, want); diff != "" {
 			s.Errorf("%s: exit (-got +want):\n%s", c.command, diff)
 		}
-		s.quiet(container) // main is left alone: ending it is policy
+		s.quiet(container) // main keeps running: stopping it is policy
 		if err := container.Delete(s.ctx); err != nil {
 			s.Errorf("Delete: %v", err)
 		}
@@ -265,7 +266,7 @@ func (s *suite) signalReachesOnlyTheNamed() {
 		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
 	}
 	s.quiet(container)
-	s.signal(container, syscall.SIGKILL, "sidecar-0", mainExec) // the ended one is passed over
+	s.signal(container, syscall.SIGKILL, "sidecar-0", mainExec) // the exited one is skipped
 	if e := s.next(container); e.Exec != mainExec || e.Code != 137 {
 		s.Errorf("exit of %s with %d, want main with 137", e.Exec, e.Code)
 	}
@@ -303,7 +304,7 @@ func (s *suite) logged(spec runtime.Spec, text string) bool {
 	return slices.ContainsFunc(s.lines(spec), func(e logstream.Envelope) bool { return string(e.Text) == text })
 }
 
-// lines are the lines of an instance that are in the log.
+// lines returns the lines of an instance that are in the log.
 func (s *suite) lines(spec runtime.Spec) []logstream.Envelope {
 	if s.ground.Lines == nil {
 		return nil
@@ -439,7 +440,7 @@ func (s *suite) failedStartLeavesNothing() {
 	if _, ok := errors.AsType[*runtime.StartError](err); !ok {
 		s.Fatalf("Start of an image that is not there = %v, want a StartError", err)
 	}
-	s.start(spec) // the same id: nothing may be in its way
+	s.start(spec) // the same id: nothing must be left over from before
 	if found := s.nextDaemon(); len(found) != 1 {
 		s.Errorf("adopted %d instances, want the one that started", len(found))
 	} else {
@@ -471,7 +472,7 @@ func (s *suite) deleteAll(containers map[runtime.InstanceID]runtime.Container) {
 // samePrefix is needed because netip hides its fields from cmp.
 var samePrefix = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 
-// identify is the part of a spec that an engine must give back after adoption.
+// identify returns the part of a spec that an engine must return after adoption.
 func identify(s runtime.Spec) runtime.Spec {
 	out := runtime.Spec{
 		Kind: s.Kind, Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, Version: s.Version,

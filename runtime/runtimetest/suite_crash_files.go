@@ -19,7 +19,7 @@ func (s *suite) keeper() runtime.CrashKeeper {
 	return keeper
 }
 
-// crash starts an instance that ends by itself, and deletes it as crashed.
+// crash starts an instance that exits by itself, and deletes it as crashed.
 func (s *suite) crash(spec runtime.Spec, at time.Time) runtime.CrashFiles {
 	s.Helper()
 	container := s.start(spec)
@@ -35,7 +35,7 @@ func (s *suite) crash(spec runtime.Spec, at time.Time) runtime.CrashFiles {
 	return runtime.CrashFiles{Instance: spec.Instance, Slot: spec.Slot, App: spec.App, Type: spec.Type, CrashedAt: at}
 }
 
-// enter opens a session among what is kept.
+// enter opens a session on stored files.
 func (s *suite) enter(id runtime.InstanceID, sidecar, command string) runtime.Session {
 	s.Helper()
 	ses, err := s.keeper().ExecCrashFiles(s.ctx, id, sidecar, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
@@ -54,7 +54,7 @@ func (s *suite) wantKept(want ...runtime.CrashFiles) {
 	s.Helper()
 	got := s.keeper().CrashFiles()
 	for i := range got {
-		got[i].Size = 0 // what it takes is the engine's own
+		got[i].Size = 0 // the size depends on the engine
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		s.Errorf("kept (-got +want):\n%s", diff)
@@ -66,7 +66,7 @@ func (s *suite) crashFilesCanBeEntered() {
 	kept := s.crash(s.spec("exit 3", "sleep 1000"), at)
 	container := s.start(s.spec("exit 4"))
 	s.next(container)
-	if err := container.Delete(s.ctx); err != nil { // not crashed: nobody asks why
+	if err := container.Delete(s.ctx); err != nil { // not crashed: its files are not needed
 		s.Fatal(err)
 	}
 	s.wantKept(kept)
@@ -134,7 +134,7 @@ func (s *suite) crashFilesCanBeDropped() {
 	}
 }
 
-// settles waits for what an engine does beside.
+// settles waits for background work of an engine.
 func (s *suite) settles(ok func() bool) {
 	s.Helper()
 	for !ok() {

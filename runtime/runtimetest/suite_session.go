@@ -24,7 +24,7 @@ func (s *suite) session(container runtime.Container, exec, command string) runti
 	return ses
 }
 
-// heard is all that a session prints on both streams, and how it ends.
+// heard returns everything that a session prints on both streams, and its result.
 func (s *suite) heard(ses runtime.Session) (out, err string, end runtime.SessionEnd) {
 	s.Helper()
 	st := ses.Streams()
@@ -53,7 +53,7 @@ func (s *suite) sessionsRunBeside() {
 			s.Errorf("%s: stdout, stderr and end (-got +want):\n%s", c.command, diff)
 		}
 	}
-	s.quiet(container) // the end of a session is nobody else's
+	s.quiet(container) // the exit of a session does not affect others
 }
 
 func (s *suite) sessionsReadInput() {

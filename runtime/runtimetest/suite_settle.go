@@ -6,7 +6,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// After Settle the end of everything that is dead can be read at once.
+// After Settle the exits of all dead processes can be read at once.
 func (s *suite) settleWaitsForReports() {
 	container := s.start(s.spec("sleep 1000", "kill -9 $$", "sleep 1000"))
 	if err := s.engine.Outage(); err != nil {
@@ -27,7 +27,7 @@ func (s *suite) settleWaitsForReports() {
 		s.Fatalf("Signal: %v", err)
 	}
 	var e runtime.Exit
-	for e.Exec == "" { // a signal takes its time, a report as well
+	for e.Exec == "" { // a signal takes time, and so does a report
 		if err := container.Settle(s.ctx); err != nil {
 			s.Fatalf("Settle: %v", err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// An app that is deleted while no daemon runs leaves nothing either.
+// An app that is deleted while no daemon runs leaves nothing behind.
 func TestDeletedWhileAway(t *testing.T) {
 	t.Parallel()
 	for _, crashes := range []int{0, 1} {
@@ -38,7 +38,7 @@ func TestDeletedWhileAway(t *testing.T) {
 	}
 }
 
-// The end of the daemon ends nothing, and the next one takes over what runs.
+// Instances keep running when the daemon exits, and the next daemon takes them over.
 func TestDaemonLeavesAppsStay(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -65,8 +65,7 @@ func TestDaemonLeavesAppsStay(t *testing.T) {
 	})
 }
 
-// A daemon that leaves in the midst of anything leaves no record and no signal
-// behind that it had not begun.
+// A daemon that exits during a start leaves no record and sends no further signal.
 func TestDaemonLeavesDuringStart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -83,8 +82,8 @@ func TestDaemonLeavesDuringStart(t *testing.T) {
 	})
 }
 
-// What ended while no daemon was there becomes a record with its own time, and
-// the order is that of the deaths.
+// Exits that happened while no daemon was running become records with their own times,
+// in the order of the exits.
 func TestMissedExitsBecomeRecords(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -114,8 +113,8 @@ func TestMissedExitsBecomeRecords(t *testing.T) {
 	})
 }
 
-// Deaths of one moment are together also when a daemon hears of them an hour
-// later, one after the other.
+// Simultaneous exits stay simultaneous even if a daemon reads them an hour later, one
+// after the other.
 func TestMissedExitsTogether(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -135,8 +134,8 @@ func TestMissedExitsTogether(t *testing.T) {
 	})
 }
 
-// A daemon that was killed while it replaced an instance leaves no crash: the next
-// one goes on replacing it.
+// A daemon that is killed while it replaces an instance leaves no crash: the next one
+// continues the replacement.
 func TestInterruptedRestartIsNoCrash(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -153,8 +152,8 @@ func TestInterruptedRestartIsNoCrash(t *testing.T) {
 	})
 }
 
-// A daemon that was killed between the line of a crash and its record leaves the
-// record to the next one, which does not print the line again.
+// If a daemon is killed after it wrote the line of a crash and before the record, the
+// next one stores the record. It does not print the line again.
 func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -166,7 +165,7 @@ func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 		container.End(sideA, 1)
 		line := `App instance exited with guid x payload: {"instance":"` + string(container.Spec().Instance) + `","index":0}`
 		w.must(w.logs.Append(p, logstream.Envelope{Source: logstream.Source{Type: "API"}, Text: []byte(line)}))
-		// The other process prints on, for as long as nobody ends it.
+		// The other process keeps printing until it is stopped.
 		w.must(w.logs.Append(p, slices.Repeat([]logstream.Envelope{{Source: logstream.Source{Type: "APP/PROC/WEB"}, Text: []byte("tick")}}, 30_000)...))
 		w.daemon()
 		w.pass(time.Minute)
@@ -180,8 +179,8 @@ func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 	})
 }
 
-// A crash that was written down before the daemon left is not told twice; what
-// was left to do is done.
+// A crash that was recorded before the daemon exited is not reported twice. The next
+// daemon does the remaining steps.
 func TestCrashIsNotToldTwice(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -208,13 +207,13 @@ func TestCrashIsNotToldTwice(t *testing.T) {
 	})
 }
 
-// Count, next start and giving up survive the daemon.
+// Crash count, next start and giving up survive a restart of the daemon.
 func TestBackoffSurvivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("exit 1")
 		w.daemon()
-		w.pass(10 * time.Second) // into the first wait of 30 s
+		w.pass(10 * time.Second) // during the first delay of 30 s
 		w.wantStarts(4)
 		due := w.status(p).NextStart
 		w.leave()
@@ -235,7 +234,7 @@ func TestBackoffSurvivesTheDaemon(t *testing.T) {
 	})
 }
 
-// A restart that was requested while no daemon was there happens at its start.
+// A restart that is requested while no daemon runs happens when the next one starts.
 func TestRestartWishedWhileAway(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -278,7 +277,7 @@ func TestUndesiredIsStopped(t *testing.T) {
 	})
 }
 
-// Of two instances of one slot the older one is stopped.
+// If a slot has two instances, the older one is stopped.
 func TestTwoInstancesOfOneSlot(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -310,14 +309,14 @@ func TestTwoInstancesOfOneSlot(t *testing.T) {
 	})
 }
 
-// Addresses of instances that vanished are given back.
+// The addresses of instances that disappeared are released.
 func TestVanishedInstanceIsStartedAnew(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
 		w.leave()
-		w.must(w.fake.Sweep(t.Context(), nil)) // another boot: nothing is there any more
+		w.must(w.fake.Sweep(t.Context(), nil)) // a reboot: no container is left
 		w.daemon()
 		w.wantState(p, runtime.Running)
 		w.wantRecords(p, 0)
@@ -326,7 +325,7 @@ func TestVanishedInstanceIsStartedAnew(t *testing.T) {
 	})
 }
 
-// A container service that is down when the daemon starts is waited for.
+// The daemon waits for a container service that is down when the daemon starts.
 func TestAdoptWaitsForTheService(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -343,7 +342,7 @@ func TestAdoptWaitsForTheService(t *testing.T) {
 	})
 }
 
-// An adoption that fails for good ends Run with the reason.
+// If an adoption fails permanently, Run returns the reason.
 func TestAdoptFails(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -356,8 +355,9 @@ func TestAdoptFails(t *testing.T) {
 	})
 }
 
-// An instance that cannot be taken over keeps nothing else from starting. It runs on,
-// its slot stays taken, it is named, and it is taken over as soon as that works.
+// An instance that cannot be taken over does not prevent other starts. It keeps
+// running, its slot stays in use, and an error names it. It is taken over as soon as
+// that works.
 func TestUnadoptedInstanceIsSetAside(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -7,15 +7,15 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// appLog writes lines of the platform about one slot into the log of its app.
+// appLog writes the platform's lines about one slot into the log of its app.
 type appLog struct {
 	logs         AppLogs
 	log          *slog.Logger
 	index        int
-	loggedErrors map[string]bool // since the last start that worked; owned by Run
+	loggedErrors map[string]bool // since the last successful start; owned by Run
 }
 
-// logCell writes a line of the platform about an instance into the app's log.
+// logCell writes a platform line about an instance into the app's log.
 func (l *appLog) logCell(of runtime.Spec, stream logstream.Stream, text string) {
 	l.append(of.App, logstream.Envelope{
 		Source: logstream.Source{Type: sourceCell, Index: l.index, InstanceID: string(of.Instance)},
@@ -24,12 +24,11 @@ func (l *appLog) logCell(of runtime.Spec, stream logstream.Stream, text string) 
 	})
 }
 
-// maxLoggedErrors bounds what say remembers: errors whose text changes each time must
-// not grow a map for ever.
+// maxLoggedErrors limits loggedErrors: errors whose text changes each time must not
+// grow the map without limit.
 const maxLoggedErrors = 16
 
-// logStartError writes an error into the app's log the first time it is met since the last
-// start that worked.
+// logStartError writes an error into the app's log once between two successful starts.
 func (l *appLog) logStartError(guid, text string) {
 	if l.loggedErrors[text] || len(l.loggedErrors) >= maxLoggedErrors {
 		return

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// result is what a call on another goroutine gave.
+// result is the result of a call on another goroutine.
 type result[T any] struct {
 	v     T
 	err   error
 	panic any
 }
 
-// get returns what the call returned, and panics as it panicked.
+// get returns the result of the call. It panics if the call panicked.
 func (r result[T]) get() (T, error) {
 	r.mustNotPanic()
 	return r.v, r.err
@@ -42,8 +42,8 @@ func stackOf(v any) []byte {
 	return debug.Stack()
 }
 
-// async runs fn on a goroutine of its own and hands its panic over, too: it
-// belongs to the slot's border, not to the whole program.
+// async runs fn on a new goroutine and passes on a panic. The slot recovers it, so that
+// it does not crash the whole program.
 func async[T any](fn func() (T, error)) <-chan result[T] {
 	out := make(chan result[T], 1)
 	go func() {
@@ -59,9 +59,9 @@ func async[T any](fn func() (T, error)) <-chan result[T] {
 	return out
 }
 
-// guidSet collects guids until its reader takes them all. Adding one never waits.
+// guidSet collects guids until its reader takes them all. Adding a guid never blocks.
 type guidSet struct {
-	wake chan struct{} // holds one: there is something to take
+	wake chan struct{} // buffer of 1: the set is not empty
 
 	mu    *sync.Mutex
 	guids map[string]bool // guarded by mu
@@ -78,7 +78,7 @@ func (s guidSet) add(guid string) {
 	post(s.wake)
 }
 
-// take empties the set and returns what was in it, sorted.
+// take empties the set and returns its guids, sorted.
 func (s guidSet) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

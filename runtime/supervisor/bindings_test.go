@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// services is VCAP_SERVICES of the newest instance's processes.
+// services returns VCAP_SERVICES of the newest instance's processes.
 func (w *world) services() []string {
 	w.t.Helper()
 	var out []string
@@ -21,7 +21,7 @@ func (w *world) services() []string {
 	return out
 }
 
-// withDroplet gives the app of a process a droplet that was made with services.
+// withDroplet gives the app of a process a droplet that was staged with services.
 func (w *world) withDroplet(process, json string) {
 	w.t.Helper()
 	p, err := w.registry.Process(process)
@@ -31,7 +31,7 @@ func (w *world) withDroplet(process, json string) {
 	w.must(err)
 }
 
-// anew ends an app's instances and starts others.
+// Stops an app's instances and starts new ones.
 func (w *world) anew(guid string) {
 	w.t.Helper()
 	w.state(guid, app.Stopped)
@@ -39,8 +39,8 @@ func (w *world) anew(guid string) {
 	w.state(guid, app.Started)
 }
 
-// Instances see the services that their droplet was made with, whatever the app
-// is bound to by now.
+// Instances see the services that their droplet was staged with, not the app's current
+// bindings.
 func TestInstancesSeeFrozenServices(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -53,7 +53,8 @@ func TestInstancesSeeFrozenServices(t *testing.T) {
 	})
 }
 
-// Where bindings count at every start, the droplet's do not.
+// If Bindings is set, instances see the current services at every start, not those of
+// the droplet.
 func TestInstancesSeeLiveServices(t *testing.T) {
 	inWorld(t, func(w *world) {
 		live := `{"live":[]}`

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// The files of an instance are kept when it crashed, and never when somebody
-// stopped it; they can be entered while the app is stopped, and by the next daemon.
+// The files of an instance are stored after a crash, and never after a stop. A session
+// on them is possible while the app is stopped, and under the next daemon.
 func TestCrashedAreKept(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -50,7 +50,8 @@ func TestCrashedAreKept(t *testing.T) {
 	})
 }
 
-// What is kept goes with its app, also when no daemon saw it go.
+// The stored files are removed with their app, even if no daemon was running at the
+// deletion.
 func TestCrashedGoWithTheirApp(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]bool{"seen": false, "unseen": true} {

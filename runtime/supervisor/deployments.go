@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/runtime/rollout"
 )
 
-// deployments takes the deployments of processes forward, step by step, and knows which
+// deployments advances the deployments of processes, step by step, and tracks which
 // processes are being deployed.
 type deployments struct {
 	registry *registry.Registry
@@ -21,14 +21,14 @@ type deployments struct {
 	policy   Policy
 	log      *slog.Logger
 	slots    func(process string) []*Slot
-	sync     func(process string) // brings the process to its desired state, soon
+	sync     func(process string) // brings the process to its desired state in the background
 
 	mu     sync.Mutex                     // guards states
 	states map[string]app.DeploymentState // by process
 }
 
-// advance takes the deployment of a process a step further, if it is time. What it
-// writes is desired state: it comes back as a sync.
+// advance takes the deployment of a process one step further, if possible. It writes to
+// the desired state, which triggers another sync.
 func (d *deployments) advance(w wantedSlots) {
 	if !d.follow(w) {
 		return
@@ -42,7 +42,8 @@ func (d *deployments) advance(w wantedSlots) {
 	}
 	var to app.Deployment
 	err := d.registry.MoveDeployment(w.deployment.GUID, func(p app.Process, now *app.Deployment) {
-		// Somebody may have changed it since: the facts stay what they are.
+		// A user can have changed the deployment since then; the situation stays the
+		// same.
 		rollout.Advance(now, p, at)
 		to = *now
 	})
@@ -57,8 +58,8 @@ func (d *deployments) advance(w wantedSlots) {
 	}
 }
 
-// follow notes whether the process is being deployed: then every change of its slots
-// is looked at. It returns false when it is not.
+// follow records whether the process is being deployed. If it is, every change of its
+// slots triggers a sync. It returns false if it is not being deployed.
 func (d *deployments) follow(w wantedSlots) bool {
 	var state app.DeploymentState
 	if w.deployment != nil {
@@ -79,7 +80,7 @@ func (d *deployments) follow(w wantedSlots) bool {
 	return state != ""
 }
 
-// slotChanged is told of each change of a slot.
+// slotChanged is called for each change of a slot.
 func (d *deployments) slotChanged(process string) {
 	d.mu.Lock()
 	_, moving := d.states[process]
@@ -117,11 +118,11 @@ func (d *deployments) countGenerations(w wantedSlots) map[int]rollout.Counts {
 	return out
 }
 
-// keptGenerations is how many generations of a process have their crashes remembered.
+// keptGenerations is the number of generations of a process whose crashes are stored.
 const keptGenerations = 10
 
-// forgetGenerations bounds what deployment after deployment leaves behind. The one that
-// runs may be older than all that were cancelled: its crashes count on.
+// forgetGenerations deletes the crash records of old generations. The running
+// generation can be older than all canceled ones, and its crashes continue to count.
 func (d *deployments) forgetGenerations(p app.Process) {
 	old := max(p.Newest, p.Generation) - keptGenerations
 	if err := d.exits.RemoveGenerations(p.GUID, func(n int) bool { return n < old && n != p.Generation }); err != nil {

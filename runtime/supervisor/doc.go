@@ -1,5 +1,5 @@
-// Package supervisor runs the desired state: it has the wanted slots of every
-// process, keeps one instance alive in each, and writes down how it ended.
+// Package supervisor runs the desired state. It has the wanted slots of every process,
+// keeps one instance running in each, and records every crash.
 //
 //	registry.Registry ── "p1 changed" ──▶ Supervisor.Sync ──▶ one Slot per wanted index
 //
@@ -17,10 +17,9 @@
 //	    │                 4  SIGTERM, SIGKILL to the others    │
 //	    │                 5  followers added, container gone ──┘
 //	    │
-//	    └── STOPPING ◀── only when asked: never a record
+//	    └── STOPPING ◀── only on request: never a record
 //
-// One goroutine owns a Slot; everybody else sees copies. Stop ends the processes
-// of a slot; the end of the context only lets go, and the next daemon adopts
-// what runs. An Engine does the work on containers: package runtime/containerd
-// is the real one.
+// One goroutine owns a Slot; all others see copies. Stop ends the processes of a slot.
+// The end of the context leaves them running, and the next daemon adopts them. An
+// Engine does the work on containers: package runtime/containerd is the real one.
 package supervisor

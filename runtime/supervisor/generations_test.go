@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// What runs keeps its crashes however many deployments were cancelled; those of what
-// was cancelled are forgotten after a while.
+// A running generation keeps its crash records after any number of canceled
+// deployments. The records of the canceled generations are deleted after a while.
 func TestCancelledDeploymentsForgetTheirOwnCrashes(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -28,7 +28,7 @@ func TestCancelledDeploymentsForgetTheirOwnCrashes(t *testing.T) {
 		if by[0] != 1 || by[1] == 0 {
 			t.Errorf("records by generation = %v, want one of what runs, and some of what crashed", by)
 		}
-		defer w.holdAt(0)() // the others crash no more
+		defer w.holdAt(0)() // the other starts wait, so that they do not crash
 		for range 11 {
 			cancelled()
 		}
@@ -38,7 +38,7 @@ func TestCancelledDeploymentsForgetTheirOwnCrashes(t *testing.T) {
 	})
 }
 
-// recordsByGeneration counts the exit records of a process.
+// recordsByGeneration returns the number of exit records of a process by generation.
 func (w *world) recordsByGeneration(process string) map[int]int {
 	w.t.Helper()
 	rs, err := w.sup.Exits().Process(process)
@@ -50,7 +50,7 @@ func (w *world) recordsByGeneration(process string) map[int]int {
 	return by
 }
 
-// What is replaced and has not ended yet is not what somebody means by an index.
+// An index means the new instance, not a replaced one that has not exited yet.
 func TestIndexMeansWhatReplaced(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

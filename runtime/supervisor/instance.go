@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Instance is one life of a slot: the container and what is known of its end. Its
+// Instance is one run of a slot: its container and the known facts about its end. The
 // slot's goroutine owns it.
 type Instance struct {
 	spec      runtime.Spec
@@ -23,13 +23,13 @@ type Instance struct {
 	check     app.HealthCheck
 	ready     app.HealthCheck // the readiness check
 	phase     runtime.Phase
-	adopted   time.Time // when it was taken over from an earlier daemon; zero: started here
-	earlier   uint64    // the newest line of its app when it was adopted
+	adopted   time.Time // when this daemon adopted it; zero: this daemon started it
+	earlier   uint64    // number of the newest line in the app's log at the adoption
 
-	exits  []runtime.Exit // as they became known
+	exits  []runtime.Exit // in the order in which they became known
 	closed bool           // no more exits will come
 	reaped map[string]bool
-	record *runtime.ExitRecord // once it has crashed
+	record *runtime.ExitRecord // set after a crash
 	stored bool                // the record is on disk
 	probes sync.WaitGroup
 }
@@ -38,8 +38,8 @@ func newInstance(c runtime.Container) *Instance {
 	return &Instance{spec: c.Spec(), container: c, phase: runtime.PhaseStarting, reaped: map[string]bool{}}
 }
 
-// process is what the instance was told about exec. It returns false for the
-// container's own first process, which stands for the whole of it.
+// process returns the spec of exec. It returns false for the container's own first
+// process, which stands for the whole container.
 func (in *Instance) process(exec string) (runtime.ProcessSpec, bool) {
 	for _, p := range in.spec.Processes {
 		if p.Exec == exec {
@@ -53,7 +53,7 @@ func (in *Instance) process(exec string) (runtime.ProcessSpec, bool) {
 	return runtime.ProcessSpec{Exec: exec, Source: source}, false
 }
 
-// alive are the execs whose end is not known.
+// alive returns the execs that have not exited as far as is known.
 func (in *Instance) alive() []string {
 	var out []string
 	for _, p := range in.spec.Processes {
@@ -68,8 +68,8 @@ func (in *Instance) ended(exec string) bool {
 	return slices.ContainsFunc(in.exits, func(e runtime.Exit) bool { return e.Exec == exec })
 }
 
-// addExit notes an exit and gives it what the engine need not know. It returns
-// false for one that was known already.
+// addExit records an exit and adds the data that the engine does not know. It returns
+// false if the exit was already known.
 func (in *Instance) addExit(e runtime.Exit) (runtime.Exit, bool) {
 	if in.ended(e.Exec) {
 		return e, false
@@ -81,13 +81,13 @@ func (in *Instance) addExit(e runtime.Exit) (runtime.Exit, bool) {
 		e.Cause = runtime.CauseOutOfMemory
 	}
 	if now := time.Now(); e.At.IsZero() || e.At.After(now) {
-		e.At = now // a clock that was set back must not postpone the next start
+		e.At = now // a clock that was set back must not delay the next start
 	}
 	in.exits = append(in.exits, e)
 	return e, true
 }
 
-// phaseOf is the phase in which e happened.
+// phaseOf returns the phase in which e happened.
 func (in *Instance) phaseOf(e runtime.Exit) runtime.Phase {
 	if !in.adopted.IsZero() && e.At.Before(in.adopted) {
 		return runtime.PhaseUnwatched
@@ -95,27 +95,27 @@ func (in *Instance) phaseOf(e runtime.Exit) runtime.Phase {
 	return in.phase
 }
 
-// clockSlack is how far the clock may have been set back between the end of a
-// process and the line about it.
+// clockSlack is how far the clock can have been set back between the exit of a process
+// and the line about it.
 const clockSlack = 10 * time.Minute
 
-// beforeAdoption selects the lines that an earlier daemon can have written about
-// e. It returns false for an instance that this daemon started.
+// beforeAdoption selects the lines that an earlier daemon can have written about e. It
+// returns false for an instance that this daemon started.
 func (in *Instance) beforeAdoption(e runtime.Exit) (logstream.Filter, bool) {
 	if in.adopted.IsZero() || in.earlier == 0 {
 		return logstream.Filter{}, false
 	}
 	f := logstream.Filter{NoGaps: true, Since: in.spec.StartedAt, Last: in.earlier}
-	// A verdict about living processes can be older than the present one.
+	// An earlier daemon can have found the running processes unhealthy at an earlier
+	// time.
 	if from := e.At.Add(-clockSlack); e.Ended() && from.After(f.Since) {
 		f.Since = from
 	}
 	return f, true
 }
 
-// launchOf is phaseOf, but the first second counts as starting even where nothing
-// is asked before an instance counts as healthy: a command that is not there is a
-// failed start under every kind of check.
+// launchOf is like phaseOf, but the first second always counts as starting, even
+// without a check. A missing command is a failed start for every type of health check.
 func (in *Instance) launchOf(e runtime.Exit) runtime.Phase {
 	if e.At.Sub(in.spec.StartedAt) < startGrace {
 		return runtime.PhaseStarting
@@ -123,11 +123,12 @@ func (in *Instance) launchOf(e runtime.Exit) runtime.Phase {
 	return in.phaseOf(e)
 }
 
-// startGrace is long enough for a shell that finds no command, on a busy machine.
+// startGrace is long enough for a shell that does not find its command, on a busy
+// machine.
 const startGrace = time.Second
 
-// noteExit keeps what Exits gave. A channel that is closed while processes should
-// live has lost them.
+// noteExit records a value from Exits. If the channel is closed while processes should
+// be running, they count as lost.
 func (in *Instance) noteExit(e runtime.Exit, open bool) []runtime.Exit {
 	if open {
 		if e, fresh := in.addExit(e); fresh {
@@ -144,7 +145,7 @@ func (in *Instance) noteExit(e runtime.Exit, open bool) []runtime.Exit {
 	return lost
 }
 
-// save stores the record as it is now.
+// save stores the current record.
 func (in *Instance) save(exits *runtime.ExitLog) error {
 	if in.stored {
 		return exits.Replace(*in.record)
@@ -157,14 +158,14 @@ func (in *Instance) save(exits *runtime.ExitLog) error {
 	return nil
 }
 
-// delete removes the container, within a limit.
+// delete removes the container, within a time limit.
 func (in *Instance) delete(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return in.container.Delete(ctx)
 }
 
-// adoptInstance takes over a container of an earlier daemon.
+// adoptInstance takes over a container from an earlier daemon.
 func adoptInstance(c runtime.Container, logs AppLogs, log *slog.Logger) *Instance {
 	in := newInstance(c)
 	in.adopted = time.Now()
@@ -176,8 +177,8 @@ func adoptInstance(c runtime.Container, logs AppLogs, log *slog.Logger) *Instanc
 	return in
 }
 
-// reap reads the last lines of an ended process. One that takes too long is
-// asked again before the instance is deleted.
+// reap reads the last lines of an exited process. If that takes too long, it is tried
+// again before the instance is deleted.
 func (in *Instance) reap(ctx context.Context, exec string, limit time.Duration, log *slog.Logger) []logstream.Envelope {
 	if _, ok := in.process(exec); !ok {
 		in.reaped[exec] = true
@@ -194,8 +195,8 @@ func (in *Instance) reap(ctx context.Context, exec string, limit time.Duration, 
 	return lines
 }
 
-// signal sends sig to what lives. A failure is no reason to stop here: what
-// follows is stronger.
+// signal sends sig to the running processes. It only logs a failure, because a stronger
+// step follows.
 func (in *Instance) signal(ctx context.Context, sig syscall.Signal, limit time.Duration, log *slog.Logger) {
 	alive := in.alive()
 	if len(alive) == 0 {

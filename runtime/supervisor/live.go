@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// notRunning is the ErrNoInstance of an index at which no instance runs now.
+// notRunning is the ErrNoInstance for an index that has no running instance now.
 type notRunning int
 
 func (n notRunning) Error() string {
@@ -30,8 +30,8 @@ func (s *Supervisor) Dial(ctx context.Context, id runtime.InstanceID, network, a
 	return nil, fmt.Errorf("instance %s: %w", id, runtime.ErrNoInstance)
 }
 
-// Signal sends sig to every process of the named sidecar, or of main where the
-// name is empty, of the instance with that index.
+// Signal sends sig to every process of the named sidecar, or of main if the name is
+// empty, in the instance with that index.
 func (s *Supervisor) Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
 	c, err := s.containerAt(process, index)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 	return c.Signal(ctx, sig, exec)
 }
 
-// Exec opens a session beside a process of a running instance.
+// Exec opens a session next to a process of a running instance.
 func (s *Supervisor) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error) {
 	container, err := s.containerAt(t.Process, t.Index)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Supervisor) Exec(ctx context.Context, t runtime.ExecTarget, spec runtim
 	return container.Exec(ctx, exec, spec)
 }
 
-// execOf is the exec of a sidecar, or of main where the name is empty.
+// execOf returns the exec id of a sidecar, or of main if the name is empty.
 func execOf(s runtime.Spec, sidecar string) (string, error) {
 	var names []string
 	for _, p := range s.Processes {
@@ -71,8 +71,8 @@ func execOf(s runtime.Spec, sidecar string) (string, error) {
 	return "", fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, runtime.ErrNoInstance, strings.Join(append(names, "main"), ", "))
 }
 
-// RestartInstance replaces one instance by a new one of the desired state. Requests
-// that are under way at it may end first; no new one comes to it.
+// RestartInstance replaces one instance by a new one in the desired state. Active
+// requests can finish first, and the instance receives no new ones.
 func (s *Supervisor) RestartInstance(process string, index int) error {
 	for _, sl := range s.at(process, index) {
 		sl.RestartGently()
@@ -81,8 +81,8 @@ func (s *Supervisor) RestartInstance(process string, index int) error {
 	return notRunning(index)
 }
 
-// Shutdown ends all instances, as a stop does, and all tasks, and starts no more. The
-// desired state stays: the next daemon runs it again.
+// Shutdown stops all instances and tasks, as a stop does, and starts no more. It does
+// not change the desired state: the next daemon runs it again.
 func (s *Supervisor) Shutdown(ctx context.Context) error {
 	s.close()
 	for _, sl := range s.all() {
@@ -98,11 +98,11 @@ func (s *Supervisor) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// shutdownLook is how often Shutdown looks whether all is down.
+// shutdownLook is how often Shutdown checks whether everything is down.
 const shutdownLook = 10 * time.Millisecond
 
-// Usage tells what the instance with that index takes. It returns false where
-// nothing runs, or nothing could be read.
+// Usage returns the resource usage of the instance with that index. It returns false if
+// no instance runs, or if the usage cannot be read.
 func (s *Supervisor) Usage(ctx context.Context, process string, index int) (runtime.Usage, bool) {
 	for _, sl := range s.at(process, index) {
 		return sl.usage(ctx, sl.log)

@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// orders are what others ask of a slot. None of its methods waits: the goroutine of the
+// orders has the requests to a slot. None of its methods blocks: the goroutine of the
 // slot reads the channels.
 type orders struct {
 	stop           chan struct{} // closed by Stop
 	stopped        sync.Once
-	drainOnStop    atomic.Bool   // requests that are under way may end first
-	drainOnRestart atomic.Bool   // so may they before the restart that is asked for
-	restart        chan struct{} // holds one
-	nudge          chan struct{} // holds one: the desired state changed
+	drainOnStop    atomic.Bool   // active requests can finish before the stop
+	drainOnRestart atomic.Bool   // active requests can finish before the requested restart
+	restart        chan struct{} // buffer of 1
+	nudge          chan struct{} // buffer of 1: the desired state changed
 }
 
-// Stop ends the slot and its instance. It does not wait for them.
+// Stop stops the slot and its instance. It does not wait for them.
 func (o *orders) Stop() {
 	o.drainOnStop.Store(false)
 	o.requestStop()
@@ -24,15 +24,16 @@ func (o *orders) Stop() {
 
 func (o *orders) requestStop() { o.stopped.Do(func() { close(o.stop) }) }
 
-// Restart replaces the instance by one of the desired state and forgets earlier
+// Restart replaces the instance by one in the desired state and forgets earlier
 // crashes. It does not wait.
 func (o *orders) Restart() { post(o.restart) }
 
-// Nudge makes the slot check whether its instance is still in the desired state, or
-// was started before the last request to start or restart. It does not wait.
+// Nudge makes the slot check whether its instance is out of date. It is if it differs
+// from the desired state, or is older than the last request to start or restart. It
+// does not wait.
 func (o *orders) Nudge() { post(o.nudge) }
 
-// post leaves a message for which one that was not read yet will do.
+// post sends a message unless an unread one is already waiting.
 func post(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:
@@ -40,27 +41,27 @@ func post(to chan<- struct{}) {
 	}
 }
 
-// Retire is Stop for a slot that others stand in for: requests that are under way
-// may end before its instance is told to. Stop cuts that short.
+// Retire is Stop for a slot that other slots replace. Active requests can finish before
+// its instance is signalled. Stop ends that wait.
 func (o *orders) Retire() {
 	o.drainOnStop.Store(true)
 	o.requestStop()
 }
 
-// RestartGently is Restart for one slot among others that serve meanwhile: requests
-// that are under way may end before its instance is told to.
+// RestartGently is Restart for one slot while others serve requests. Active requests
+// can finish before its instance is signalled.
 func (o *orders) RestartGently() {
 	o.drainOnRestart.Store(true)
 	post(o.restart)
 }
 
-// mustDrain tells whether requests that are under way may end before the instance. A
-// stop that leaves nobody to serve does not wait for them.
+// mustDrain reports whether active requests can finish before the instance is stopped.
+// A stop of the whole app does not wait for them.
 func (o *orders) mustDrain() bool {
 	return o.drainOnStop.Load() || o.drainOnRestart.Load() && !o.stopping()
 }
 
-// stopping tells whether Stop was called.
+// stopping reports whether Stop was called.
 func (o *orders) stopping() bool {
 	select {
 	case <-o.stop:

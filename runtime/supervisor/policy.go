@@ -7,28 +7,27 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Policy holds the numbers of starting, ending and restarting. A zero is the
-// default.
+// Policy has the limits for starts, stops and restarts. Zero means the default.
 type Policy struct {
-	ImmediateRestarts int           // restarts without a wait; 3
-	FirstBackoff      time.Duration // the wait after them, doubled each time; 30 s
-	MaxBackoff        time.Duration // where doubling ends; 16 min
-	MaxCrashes        int           // the crash after which the slot is given up; 200
-	HealthyReset      time.Duration // in RUNNING, then the count starts over; 5 min
-	HealthFailures    int           // liveness checks in a row that must fail; 3
-	Together          time.Duration // exits closer than this have no order; 5 ms
-	KillDelay         time.Duration // between SIGTERM and SIGKILL, and after it; 10 s
-	ReapLimit         time.Duration // how long a record waits for last lines; 2 s
-	StartLimit        time.Duration // for one Engine.Start; 5 min
-	CallLimit         time.Duration // for any other call to the engine; 30 s
-	FirstRetry        time.Duration // after the container service did not answer; 1 s
-	MaxRetry          time.Duration // where its doubling ends; 30 s
-	DrainLimit        time.Duration // for requests under way at an instance that is replaced; 10 s
-	CancelLimit       time.Duration // for old instances to come back before the new ones end; 3 min
-	CrashRecords      int           // exit records that a slot keeps; 100
+	ImmediateRestarts int           // restarts without a delay (default 3)
+	FirstBackoff      time.Duration // the delay after them, doubled each time (default 30 s)
+	MaxBackoff        time.Duration // the largest delay (default 16 min)
+	MaxCrashes        int           // the crash after which the slot is given up (default 200)
+	HealthyReset      time.Duration // time in RUNNING after which the count starts over (default 5 min)
+	HealthFailures    int           // failed liveness checks in a row that end the instance (default 3)
+	Together          time.Duration // exits closer than this count as simultaneous (default 5 ms)
+	KillDelay         time.Duration // between SIGTERM and SIGKILL, and after it (default 10 s)
+	ReapLimit         time.Duration // how long a record waits for last lines (default 2 s)
+	StartLimit        time.Duration // for one Engine.Start (default 5 min)
+	CallLimit         time.Duration // for any other call to the engine (default 30 s)
+	FirstRetry        time.Duration // after the container service did not answer (default 1 s)
+	MaxRetry          time.Duration // the largest delay of the retries (default 30 s)
+	DrainLimit        time.Duration // for active requests of an instance that is replaced (default 10 s)
+	CancelLimit       time.Duration // for old instances to start again before the new ones stop (default 3 min)
+	CrashRecords      int           // exit records per slot (default 100)
 }
 
-// The defaults of Policy: as on the platform where it has the number.
+// The defaults of Policy. They are the same as on the platform if it has the setting.
 const (
 	defaultImmediateRestarts = 3
 	defaultFirstBackoff      = 30 * time.Second
@@ -46,7 +45,7 @@ const (
 	defaultCancelLimit       = 3 * time.Minute
 )
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero values by the defaults.
 func (p Policy) WithDefaults() Policy {
 	p.ImmediateRestarts = or(p.ImmediateRestarts, defaultImmediateRestarts)
 	p.FirstBackoff = or(p.FirstBackoff, defaultFirstBackoff)
@@ -74,25 +73,25 @@ func or[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// backoff is the wait between the crashes-th crash in a row and the next start.
+// backoff returns the delay between the given crash in a row and the next start.
 func (p Policy) backoff(crashes int) time.Duration {
 	return doubled(p.FirstBackoff, p.MaxBackoff, crashes-p.ImmediateRestarts)
 }
 
-// givesUp tells whether nothing is started any more after so many crashes.
+// givesUp reports whether the slot is given up after that many crashes.
 func (p Policy) givesUp(crashes int) bool { return crashes >= p.MaxCrashes }
 
-// retry is the wait after the n-th time in a row, from 1, that the container
-// service could not do its part.
+// retry returns the delay after the n-th failure in a row, from 1, of the container
+// service.
 func (p Policy) retry(n int) time.Duration { return doubled(p.FirstRetry, p.MaxRetry, n) }
 
-// doubled is first for n = 1, twice as much for each n more, at most limit; 0
-// below 1.
+// doubled returns first for n = 1 and twice as much for each further n, at most limit.
+// It returns 0 for n below 1.
 func doubled(first, limit time.Duration, n int) time.Duration {
 	if n <= 0 {
 		return 0
 	}
-	// Shifted one by one: a single shift by a large n runs over and comes out short.
+	// Double step by step: a single shift by a large n would overflow.
 	d := min(first, limit)
 	for ; n > 1 && d < limit; n-- {
 		d = min(2*d, limit)

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Every move that the loop makes is legal, those that would skip a step are not.
+// Every move of the loop is legal. Moves that would skip a step are illegal.
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	legal := map[[2]runtime.State]bool{
@@ -30,7 +30,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// Three immediate restarts, then 30 s doubling to 16 min, given up after 200.
+// Three immediate restarts, then a delay of 30 s that doubles up to 16 min. The slot is
+// given up after 200 crashes.
 func TestCrashPolicy(t *testing.T) {
 	t.Parallel()
 	p := Policy{}.WithDefaults()
@@ -62,7 +63,7 @@ func TestCrashPolicy(t *testing.T) {
 	}
 }
 
-// The wait for a container service that does not answer grows from 1 s to 30 s.
+// The delay for a container service that does not answer grows from 1 s to 30 s.
 func TestRetryGrows(t *testing.T) {
 	t.Parallel()
 	p := Policy{}.WithDefaults()

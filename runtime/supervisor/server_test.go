@@ -18,7 +18,7 @@ import (
 
 const database = "5e5e5e5e-0000-4000-8000-000000000001"
 
-// serve puts a server.
+// serve adds or changes a server.
 func (w *world) serve(change func(v *runtime.Server)) runtime.Server {
 	w.t.Helper()
 	addr, err := w.sup.ReserveAddress(database)
@@ -37,7 +37,7 @@ func (w *world) serve(change func(v *runtime.Server)) runtime.Server {
 	return v
 }
 
-// A server runs like an app's instance, as what it is.
+// A server runs like an app's instance, with its own kind and settings.
 func TestServerRuns(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -67,8 +67,8 @@ func TestServerRuns(t *testing.T) {
 	})
 }
 
-// A server that dies leaves a record under its own name and starts again where it
-// was; the next daemon takes it over, and starts it when the machine was started anew.
+// A server that crashes leaves a record under its own name and starts again with the
+// same address. The next daemon takes it over, and starts it again after a reboot.
 func TestServerStaysItself(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -91,7 +91,7 @@ func TestServerStaysItself(t *testing.T) {
 		}
 		w.wantLeases(1)
 		w.leave()
-		w.leave, w.fake = nil, runtimetest.NewFake() // nothing outlives a reboot
+		w.leave, w.fake = nil, runtimetest.NewFake() // nothing survives a reboot
 		w.daemon()
 		if st := w.wantState(database, runtime.Running); st.Instance == before || st.Address != v.Address {
 			t.Errorf("status = %+v, want another instance at %s", st, v.Address)
@@ -100,8 +100,8 @@ func TestServerStaysItself(t *testing.T) {
 	})
 }
 
-// Another version replaces the instance, the same one does not; it can be stopped
-// and goes on being known.
+// Another version replaces the instance; the same version does not. A stopped server
+// keeps its record.
 func TestServerChanges(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -129,8 +129,8 @@ func TestServerChanges(t *testing.T) {
 	})
 }
 
-// What is dropped ends with the time that it needs, and leaves nothing but its
-// address, which is given back last.
+// A dropped server gets its kill delay, and leaves only its address, which is released
+// last.
 func TestServerIsDropped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -139,7 +139,7 @@ func TestServerIsDropped(t *testing.T) {
 		w.fake.Last().End(main, 1)
 		w.pass(time.Second)
 		w.fake.Last().Deafen(main, syscall.SIGTERM)
-		w.serve(func(v *runtime.Server) { v.Stopped = true }) // it reads its patience now
+		w.serve(func(v *runtime.Server) { v.Stopped = true }) // the slot reads the kill delay now
 		w.pass(50 * time.Second)
 		w.must(w.sup.DropServer(database))
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestServerIsDropped(t *testing.T) {
 	})
 }
 
-// The next daemon ends what was dropped while none ran.
+// The next daemon stops a server that was dropped while no daemon ran.
 func TestServerDroppedMeanwhile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -178,11 +178,11 @@ func TestServerDroppedMeanwhile(t *testing.T) {
 	})
 }
 
-// An address stays with its server over daemons and is nobody else's.
+// A server keeps its address across daemons, and no other server gets it.
 func TestServerAddress(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.subnet = "10.201.0.0/29" // six addresses, one is the bridge's
+		w.subnet = "10.201.0.0/29" // six addresses, of which one is the bridge's
 		w.daemon()
 		first, err := w.sup.ReserveAddress(database)
 		w.must(err)
@@ -210,7 +210,7 @@ func TestServerAddress(t *testing.T) {
 	})
 }
 
-// What can never run is refused, or says why it does not.
+// A server that can never run is refused, or its record says why it does not run.
 func TestServerRefused(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

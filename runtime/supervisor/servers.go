@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/runtime/plan"
 )
 
-// PutServer keeps a server from now on, or changes it. Its address must be one
-// that ReserveAddress gave. What runs with another version is replaced, soon.
+// PutServer adds or changes a server. Its address must come from ReserveAddress. An
+// instance with another version is replaced in the background.
 func (s *Supervisor) PutServer(v runtime.Server) error {
 	if err := v.Validate(s.addresses.Subnet()); err != nil {
 		return fmt.Errorf("cannot keep server %s: %w", v.GUID, err)
@@ -24,8 +24,8 @@ func (s *Supervisor) PutServer(v runtime.Server) error {
 	return nil
 }
 
-// DropServer ends the server and forgets it. It does not wait for the end: then
-// Instances gives nothing any more. Dropping what is not there is no error.
+// DropServer stops the server and deletes its record. It does not wait for the stop;
+// after that, Instances returns none. It is not an error if there is no such server.
 func (s *Supervisor) DropServer(guid string) error {
 	if err := s.servers.Delete(guid); err != nil {
 		return err
@@ -37,20 +37,20 @@ func (s *Supervisor) DropServer(guid string) error {
 // Server returns the desired state of the server, or ErrNoServer.
 func (s *Supervisor) Server(guid string) (runtime.Server, error) { return s.servers.Get(guid) }
 
-// Servers returns all servers by guid.
+// Servers returns all servers, sorted by guid.
 func (s *Supervisor) Servers() ([]runtime.Server, error) { return s.servers.All() }
 
-// ReserveAddress gives a server its address, always the same one until
+// ReserveAddress assigns an address to a server, always the same one until
 // ReleaseAddress.
 func (s *Supervisor) ReserveAddress(guid string) (netip.Addr, error) {
 	return s.addresses.Reserve(guid)
 }
 
-// ReleaseAddress gives the address of a server back. Only after the server is
-// gone: until then its network still answers there.
+// ReleaseAddress releases the address of a server. Call it only after the server is
+// gone, because until then its network still answers there.
 func (s *Supervisor) ReleaseAddress(guid string) error { return s.addresses.Unreserve(guid) }
 
-// addressFor is the address of a new instance: a server has its own.
+// addressFor returns the address of a new instance. A server has its own.
 func (s *Supervisor) addressFor(id runtime.InstanceID, d plan.Desired) (netip.Prefix, error) {
 	if d.Server != nil {
 		return netip.PrefixFrom(d.Server.Address, s.addresses.Subnet().Bits()), nil
@@ -58,7 +58,7 @@ func (s *Supervisor) addressFor(id runtime.InstanceID, d plan.Desired) (netip.Pr
 	return s.addresses.Take(id)
 }
 
-// ofServer is how many slots a process has that is no app's.
+// ofServer returns the wanted slots of a process that belongs to no app.
 func (w wantedSlots) ofServer(servers *runtime.ServerStore) (wantedSlots, error) {
 	v, err := servers.Get(w.process)
 	if errors.Is(err, runtime.ErrNoServer) {
@@ -73,8 +73,8 @@ func (w wantedSlots) ofServer(servers *runtime.ServerStore) (wantedSlots, error)
 	return w, nil
 }
 
-// killDelay is how long the slot's instance has between SIGTERM and SIGKILL. One
-// that was dropped meanwhile has what it had.
+// killDelay returns the time of the slot's instance between SIGTERM and SIGKILL. A
+// server that was dropped in the meantime keeps its previous value.
 func (s *Slot) killDelay() time.Duration {
 	if s.inst != nil && s.inst.spec.Kind == runtime.KindService {
 		if v, err := s.sup.Server(s.id.Process); err == nil {

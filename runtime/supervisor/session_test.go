@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A session is nobody's process: its end, however bad, is no crash. The end of
-// its instance is its own, and it is told so.
+// The exit of a session is not a crash of its instance. If the instance exits, the
+// session ends with it and reports that.
 func TestSessionsAreNotCodependent(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -10,29 +10,29 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Sources of the platform's own lines.
+// Log sources of the platform's own lines.
 const (
 	sourceAPI  = "API"
 	sourceCell = "CELL"
 )
 
-// Slot keeps one instance of a process alive.
+// Slot keeps one instance of a process running.
 type Slot struct {
 	id     runtime.SlotID
 	sup    *Supervisor
 	inst   *Instance // owned by Run
-	tries  int       // starts in a row that the container service did not make; owned by Run
-	panics int       // in a row; owned by Run
-	stray  bool      // its place has a newer instance: it ends its own and tells nobody
+	tries  int       // failed starts in a row because of the container service, owned by Run
+	panics int       // in a row, owned by Run
+	stray  bool      // another slot has a newer instance: stop this one and report nothing
 
-	serverKillDelay time.Duration // of a server between SIGTERM and SIGKILL; 0: the policy's; owned by Run
+	serverKillDelay time.Duration // time of a server between SIGTERM and SIGKILL (0: the policy's), owned by Run
 
 	orders
 	view
 	appLog
 }
 
-// step is one part of a slot's loop; it returns the next, nil at the end.
+// step is one part of a slot's loop. It returns the next step, or nil at the end.
 type step func(ctx context.Context) step
 
 func newSlot(s *Supervisor, id runtime.SlotID, adopted runtime.Container) *Slot {
@@ -50,7 +50,7 @@ func newSlot(s *Supervisor, id runtime.SlotID, adopted runtime.Container) *Slot 
 	return sl
 }
 
-// Status is a copy of what is known.
+// Status returns a copy of the slot's status.
 func (s *Slot) Status() runtime.Status {
 	st := s.snapshot()
 	if st.State == runtime.Running || st.State == runtime.Starting {
@@ -61,26 +61,26 @@ func (s *Slot) Status() runtime.Status {
 	return st
 }
 
-// Run keeps the slot alive until Stop, or until ctx ends. The two differ: Stop
-// ends the processes; the end of ctx leaves the container for the next daemon to
-// adopt. A panic costs this slot a pause and nobody else anything.
+// Run keeps the slot running until Stop, or until ctx is done. The two differ: Stop
+// ends the processes, but the end of ctx leaves the container for the next daemon to
+// adopt. A panic delays this slot and affects no other.
 func (s *Slot) Run(ctx context.Context) {
 	for !s.run(ctx) {
 		s.panics++
 		s.sup.count(func(st *runtime.Stats) { st.Panics++ })
-		// Not even Stop shortens this: what is to be ended is ended after the pause.
+		// Not even Stop shortens this delay: the slot stops after it.
 		if !wait(ctx, s.sup.policy.retry(s.panics)) {
 			return
 		}
 	}
 }
 
-// run goes from step to step. It returns false after a panic.
+// run executes step after step. It returns false after a panic.
 func (s *Slot) run(ctx context.Context) (done bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.log.Error("slot panicked, restarting it", "panic", v, "stack", string(stackOf(v)))
-			// Not a move: where it was when it broke is no place to go on from.
+			// Without move: after a panic the previous state is not reliable.
 			s.change(func(st *runtime.Status) {
 				st.State, st.Since, st.Ready, st.Details = runtime.Down, time.Now(), false, "internal error, see the log of the daemon"
 			})
@@ -92,8 +92,8 @@ func (s *Slot) run(ctx context.Context) (done bool) {
 	return true
 }
 
-// begin looks at what is there: an instance that an earlier daemon, or a panic,
-// left, or nothing.
+// begin handles the initial situation: an instance from an earlier daemon or from
+// before a panic, or none.
 func (s *Slot) begin(ctx context.Context) step {
 	if s.inst == nil {
 		return s.pause
@@ -115,8 +115,8 @@ func (s *Slot) begin(ctx context.Context) step {
 	return s.watch
 }
 
-// loadRecord finds the record of a crash that was written but not acted upon to the
-// end: the same death is not told twice.
+// loadRecord finds the record of a crash that was stored but not completely handled, so
+// that the same crash is not reported twice.
 func (s *Slot) loadRecord(in *Instance) {
 	r, ok, err := s.sup.exits.Newest(s.id)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Slot) loadRecord(in *Instance) {
 	}
 }
 
-// check reads how to ask an adopted instance for its health.
+// check reads the health check of an adopted instance.
 func (s *Slot) check(in *Instance) {
 	p, err := s.sup.planner.Process(s.id)
 	if err != nil {
@@ -138,11 +138,12 @@ func (s *Slot) check(in *Instance) {
 	in.check, in.ready = p.HealthCheck, p.Readiness
 }
 
-// pause waits for the time that the newest exit record names.
+// pause waits until the next start according to the newest exit record.
 func (s *Slot) pause(ctx context.Context) step {
 	r, ok, err := s.sup.exits.Newest(s.id)
 	if err != nil {
-		// Without it nobody knows whether a start is due: none is better than a loop.
+		// Without the record it is unknown whether a start is due. No start is better
+		// than a restart loop.
 		s.log.Error("cannot read exit records, trying again before the next start", "err", err)
 		if !s.sleep(ctx, s.sup.policy.MaxRetry) {
 			return s.leave(ctx)
@@ -157,9 +158,10 @@ func (s *Slot) pause(ctx context.Context) step {
 		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
 		st.App, st.Type, st.Version = r.App, r.Type, r.Version
 	})
-	var due <-chan time.Time // never, when given up
+	var due <-chan time.Time // nil if given up
 	if !r.GivenUp {
-		// Never longer than the longest wait: the clock may have been set back.
+		// Never wait longer than the longest delay, because the clock can have been set
+		// back.
 		t := time.NewTimer(min(time.Until(r.NextStart), s.sup.policy.MaxBackoff))
 		defer t.Stop()
 		due = t.C
@@ -183,8 +185,8 @@ func (s *Slot) pause(ctx context.Context) step {
 	return s.start
 }
 
-// upToDate tells whether version is the desired one. Where the desired state, or
-// the version, is not known nothing is replaced.
+// upToDate reports whether version is the desired one. It returns true if the desired
+// state or the version is unknown, so that nothing is replaced.
 func (s *Slot) upToDate(version string) bool {
 	if version == "" {
 		return true
@@ -193,8 +195,8 @@ func (s *Slot) upToDate(version string) bool {
 	return err != nil || p.Keeps(version)
 }
 
-// leave ends the loop after an interrupted wait: for good when the slot was
-// stopped, silently when the daemon leaves.
+// leave ends the loop after an interrupted wait. A stopped slot goes down; a daemon
+// that exits leaves no trace.
 func (s *Slot) leave(ctx context.Context) step {
 	if ctx.Err() != nil {
 		return nil
@@ -202,17 +204,17 @@ func (s *Slot) leave(ctx context.Context) step {
 	return s.down
 }
 
-// down is the end of a slot that has no instance any more.
+// down is the last step of a slot that has no instance any more.
 func (s *Slot) down(context.Context) step {
 	s.forgive()
 	s.move(runtime.Down, "")
 	return nil
 }
 
-// forgive makes the crash count start over.
+// forgive resets the crash count.
 func (s *Slot) forgive() {
 	if s.stray {
-		return // the count belongs to the slot in its place
+		return // the count belongs to the other slot with the same id
 	}
 	if err := s.sup.exits.Forgive(s.id); err != nil {
 		s.log.Error("cannot reset crash count", "err", err)
@@ -221,8 +223,8 @@ func (s *Slot) forgive() {
 	s.publish(func(st *runtime.Status) { st.CrashCount, st.NextStart, st.GivenUp = 0, time.Time{}, false })
 }
 
-// sleep waits for d. It returns false when the slot is stopped or ctx ends
-// before. A restart does not wait either: what it asks for begins now.
+// sleep waits for d. It returns false if the slot is stopped or ctx is done before
+// that. A requested restart also ends the wait, because it starts now.
 func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -239,8 +241,8 @@ func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// move goes to another state and tells the listener. Details say why, where that
-// is not plain.
+// move changes the state and informs the listener. details says why, if that is not
+// obvious.
 func (s *Slot) move(to runtime.State, details string) {
 	s.publish(func(st *runtime.Status) {
 		mustMove(st.State, to)
@@ -259,7 +261,7 @@ func (s *Slot) move(to runtime.State, details string) {
 	})
 }
 
-// publish changes what others see.
+// publish changes the public status.
 func (s *Slot) publish(change func(st *runtime.Status)) {
 	s.change(change)
 	if s.stray {
@@ -279,9 +281,9 @@ func describe(st *runtime.Status, spec runtime.Spec) {
 	st.HealthUnknown, st.ReadinessUnknown = runtime.Unknown{}, runtime.Unknown{}
 }
 
-// nextStates are the legal moves; one that is not here is a bug. Down leads to
-// Crashed and Stopping because a daemon that comes back finds slots in the midst
-// of a back-off, ended instances, and instances that are no longer desired.
+// nextStates are the legal moves; any other move is a bug. Down leads to Crashed and
+// Stopping because a restarted daemon finds slots during a back-off. It also finds
+// exited instances, and instances that are no longer desired.
 var nextStates = map[runtime.State][]runtime.State{
 	runtime.Down:     {runtime.Starting, runtime.Crashed, runtime.Stopping},
 	runtime.Starting: {runtime.Running, runtime.Crashed, runtime.Stopping, runtime.Down},
@@ -290,14 +292,14 @@ var nextStates = map[runtime.State][]runtime.State{
 	runtime.Stopping: {runtime.Down},
 }
 
-// mayMove tells whether a slot in state from may go to state to. Staying is no
-// move.
+// mayMove reports whether a slot can move between the two states. Staying in a state is
+// always allowed.
 func mayMove(from, to runtime.State) bool {
 	return from == to || slices.Contains(nextStates[from], to)
 }
 
-// mustMove panics on an illegal move: the slot's border recovers, so one bug
-// costs one slot.
+// mustMove panics on an illegal move. The slot recovers, so that one bug affects one
+// slot.
 func mustMove(from, to runtime.State) {
 	if !mayMove(from, to) {
 		panic(fmt.Sprintf("illegal move from %s to %s", from, to))

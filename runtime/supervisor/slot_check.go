@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// unknownAfter is how long a check cannot be run before that is shown.
+// unknownAfter is how long a check can be impossible to run before the status shows it.
 const unknownAfter = time.Minute
 
 func outcomeOf(err error) runtime.Outcome {
@@ -31,7 +31,7 @@ func outcomeOf(err error) runtime.Outcome {
 // checks are the health and readiness checks of one instance.
 type checks struct {
 	in       *Instance
-	failures int // liveness checks in a row that must fail
+	failures int // failed liveness checks in a row that end the instance
 	events   *registry.Events
 	view     *view
 	appLog   *appLog
@@ -45,11 +45,11 @@ func (s *Slot) checks(in *Instance) checks {
 	}
 }
 
-// monitor asks for health until ctx ends or the instance is unhealthy.
+// monitor runs the health check until ctx is done or the instance is unhealthy.
 func (c checks) monitor(ctx context.Context, healthy chan<- struct{}) <-chan result[struct{}] {
 	in := c.in
 	probe := probeOf(in, in.check)
-	if probe == nil { // healthy at once: nobody has to wait for anything
+	if probe == nil { // healthy at once: there is no check
 		healthy <- struct{}{}
 		return nil
 	}
@@ -62,7 +62,7 @@ func (c checks) monitor(ctx context.Context, healthy chan<- struct{}) <-chan res
 	})
 }
 
-// liveness is how the health of the instance is checked.
+// liveness returns the configuration of the health check.
 func (c checks) liveness() health.Config {
 	in := c.in
 	return health.Config{
@@ -71,14 +71,14 @@ func (c checks) liveness() health.Config {
 		Timeout:      in.check.InvocationTimeout,
 		Failures:     c.failures,
 		First:        spread(in.spec.Instance, cmp.Or(in.check.Interval, health.DefaultInterval)),
-		// An instance that was adopted long after its start has been healthy before.
-		// One that was healthy under this daemon has been as well.
+		// An instance that was adopted long after its start was healthy before. So was
+		// one that became healthy under this daemon.
 		Startup: in.phase == runtime.PhaseStarting && (in.adopted.IsZero() || in.adopted.Sub(in.spec.StartedAt) < cmp.Or(in.check.Timeout, health.DefaultStartTimeout)),
 		Checked: c.checked("health", func(st *runtime.Status) *runtime.Unknown { return &st.HealthUnknown }),
 	}
 }
 
-// readiness is how the readiness of the instance is checked.
+// readiness returns the configuration of the readiness check.
 func (c checks) readiness() health.Config {
 	in := c.in
 	return health.Config{
@@ -89,24 +89,24 @@ func (c checks) readiness() health.Config {
 	}
 }
 
-// spread is a time between 0 and interval that is always the same for an instance
-// and another one for most others: instances that were started or adopted together
-// are not checked together.
+// spread returns a time between 0 and interval that is constant per instance and
+// different for most others. Instances that were started or adopted together are
+// therefore not checked together.
 func spread(id runtime.InstanceID, interval time.Duration) time.Duration {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(id)) // it never fails
+	_, _ = h.Write([]byte(id)) // never fails
 	return time.Duration(h.Sum64() % uint64(max(interval, 1)))
 }
 
-// checked returns the function that notes every outcome of one check of the
-// instance, for the counts and in the status.
+// checked returns the function that records every outcome of one check of the instance,
+// in the counters and in the status.
 func (c checks) checked(check string, of func(*runtime.Status) *runtime.Unknown) func(error) {
-	var now runtime.Unknown // with the time of the first check in a row that could not be run
+	var now runtime.Unknown // Since is the time of the first check in a row that could not be run
 	shown := false
 	show := func(u runtime.Unknown) {
 		shown = u != runtime.Unknown{}
-		// Not by Slot.publish: routes do not depend on it, and this is not the slot's
-		// goroutine.
+		// Without Slot.publish, because routes do not depend on it, and this is not the
+		// slot's goroutine.
 		c.view.change(func(st *runtime.Status) {
 			if st.Instance == c.in.spec.Instance {
 				*of(st) = u
@@ -137,8 +137,8 @@ func (c checks) checked(check string, of func(*runtime.Status) *runtime.Unknown)
 	}
 }
 
-// wasReady tells whether an instance that was adopted was ready when somebody last
-// looked: then routes lead to it at once, and that is no news.
+// wasReady reports whether an adopted instance was ready according to the last event.
+// If so, routes lead to it at once, and no new event is needed.
 func (c checks) wasReady() bool {
 	in := c.in
 	if in.adopted.IsZero() || c.events == nil {

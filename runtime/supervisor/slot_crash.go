@@ -10,25 +10,25 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// maxDeletes is how often a deletion that fails is tried again before the rest
-// is left to the sweep at the next start.
+// maxDeletes is how often a failed deletion is tried again before the container is left
+// to the sweep of the next daemon.
 const maxDeletes = 5
 
-// crash writes down who ended first, before anything is done about it.
+// crash records which process exited first, before any other action.
 func (s *Slot) crash(ctx context.Context) step {
 	in := s.inst
 	switch {
 	case ctx.Err() != nil:
 		return nil
 	case s.stopping():
-		return s.end // what ends while it is being stopped did not crash
+		return s.end // an exit during a stop is not a crash
 	case in.record != nil:
 		s.move(runtime.Crashed, in.record.Description)
 		return s.finishCrash
 	case !in.adopted.IsZero() && !s.upToDate(in.spec.Version):
 		return s.replace // an earlier daemon was already replacing it
 	}
-	s.move(runtime.Crashed, "") // routes are withdrawn now, the reason follows
+	s.move(runtime.Crashed, "") // routes are withdrawn now, the details follow
 	s.collectExits(in)
 	e, order := runtime.FirstExit(in.exits, s.sup.policy.Together)
 	e = runtime.ClassifyExit(e, in.launchOf(e))
@@ -37,9 +37,8 @@ func (s *Slot) crash(ctx context.Context) step {
 	return s.finishCrash
 }
 
-// collectExits waits until everything that ended together with the first exit has been
-// reported, and not longer. What ended before this daemon was there is given the
-// same time from now on.
+// collectExits waits until all exits that are simultaneous with the first one are
+// reported, and not longer. For exits before the adoption, the same time starts now.
 func (s *Slot) collectExits(in *Instance) {
 	from := in.exits[0].At
 	if from.Before(in.adopted) {
@@ -53,7 +52,7 @@ func (s *Slot) collectExits(in *Instance) {
 		case e, ok := <-in.container.Exits():
 			in.noteExit(e, ok)
 			continue
-		default: // what is known already goes before the end of the wait
+		default: // read exits that are already known before the wait ends
 		}
 		if over {
 			return
@@ -67,16 +66,16 @@ func (s *Slot) collectExits(in *Instance) {
 	}
 }
 
-// failHealth ends an instance although its processes live.
+// failHealth handles an unhealthy instance as a crash although its processes run.
 func (s *Slot) failHealth(ctx context.Context, e runtime.Exit) step {
 	s.move(runtime.Crashed, e.Description())
 	s.writeCrash(ctx, s.inst, e, "")
 	return s.finishCrash
 }
 
-// writeCrash appends the last lines of the process that ended first and the record in
-// one batch, then stores the record. From here on the end of ctx changes nothing:
-// the engine forgets a process once it is reaped, so the record is finished.
+// writeCrash appends the last lines of the process that exited first and the record in
+// one batch. Then it stores the record. From here on the end of ctx has no effect: the
+// engine forgets a process after it is reaped, so the record must be finished.
 func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, order runtime.Order) {
 	r := s.record(in, e, order)
 	var lines []logstream.Envelope
@@ -95,7 +94,7 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	}
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
-		if !announced { // whatever is wrong with the lines, the record stands
+		if !announced { // if the last lines cannot be written, write at least the record
 			s.append(r.App, line)
 		}
 	} else {
@@ -113,16 +112,16 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	})
 }
 
-// exitLineWritten tells whether the line of this crash is in the log already: a daemon
-// can be killed between its line and its store. Only an adopted instance can have
-// one, among the lines that were there when this daemon adopted it.
+// exitLineWritten reports whether the line of this crash is already in the log. A
+// daemon can be killed after it wrote the line and before it stored the record. This is
+// only possible for an adopted instance, in the lines from before the adoption.
 func (s *Slot) exitLineWritten(ctx context.Context, in *Instance, e runtime.Exit) bool {
 	f, ok := in.beforeAdoption(e)
 	if !ok {
 		return false
 	}
 	f.Source, f.Contains = sourceAPI, `payload: {"instance":"`+string(in.spec.Instance)+`"`
-	// dewd finishes a record it has begun, even if it stops meanwhile.
+	// dewd finishes a record that it has started, even if it stops during that time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.CallLimit)
 	defer cancel()
 	found, err := s.sup.c.Logs.Contains(ctx, in.spec.App, f)
@@ -132,7 +131,7 @@ func (s *Slot) exitLineWritten(ctx context.Context, in *Instance, e runtime.Exit
 	return found
 }
 
-// record makes the record of a crash that e names.
+// record creates the record of the crash with first exit e.
 func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime.ExitRecord {
 	last, _, err := s.sup.exits.Newest(s.id)
 	if err != nil {
@@ -159,8 +158,8 @@ func (s *Slot) record(in *Instance, e runtime.Exit, order runtime.Order) runtime
 	return r
 }
 
-// storeRecord stores the record for as long as it takes: nothing starts before it is on
-// disk. It returns false when the slot was stopped, or the daemon leaves.
+// storeRecord stores the record and tries again until that succeeds: no instance starts
+// before it is on disk. It returns false if the slot was stopped, or the daemon exits.
 func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	for n := 1; ; n++ {
 		err := in.save(s.sup.exits)
@@ -174,7 +173,8 @@ func (s *Slot) storeRecord(ctx context.Context, in *Instance) bool {
 	}
 }
 
-// finishCrash ends the other processes, completes the record and removes the rest.
+// finishCrash stops the other processes, completes the record and removes the
+// container.
 func (s *Slot) finishCrash(ctx context.Context) step {
 	in := s.inst
 	if !s.endProcesses(ctx, in) {
@@ -194,7 +194,7 @@ func (s *Slot) finishCrash(ctx context.Context) step {
 	return s.pause
 }
 
-// end stops the slot because somebody asked. It never leaves a record.
+// end stops the slot on request. It never leaves a record.
 func (s *Slot) end(ctx context.Context) step {
 	if !s.stopInstance(ctx) {
 		return nil
@@ -202,7 +202,7 @@ func (s *Slot) end(ctx context.Context) step {
 	return s.down
 }
 
-// replace stops the instance and starts one in the desired state of now.
+// replace stops the instance and starts one in the current desired state.
 func (s *Slot) replace(ctx context.Context) step {
 	if !s.stopInstance(ctx) {
 		return nil
@@ -212,14 +212,14 @@ func (s *Slot) replace(ctx context.Context) step {
 	return s.start
 }
 
-// stopInstance ends the instance. It returns false when the daemon leaves before.
+// stopInstance stops the instance. It returns false if the daemon exits before that.
 func (s *Slot) stopInstance(ctx context.Context) bool {
 	in := s.inst
 	s.move(runtime.Stopping, "")
 	if s.mustDrain() && !s.drainRequests(ctx, in) || !s.endProcesses(ctx, in) {
 		return false
 	}
-	if in.record != nil { // an earlier daemon wrote it and did not get to its end
+	if in.record != nil { // an earlier daemon wrote the record and did not complete it
 		in.record.Complete = len(in.alive()) == 0
 		if err := in.save(s.sup.exits); err != nil {
 			s.log.Error("cannot complete exit record", "instance", in.spec.Instance, "err", err)
@@ -228,8 +228,8 @@ func (s *Slot) stopInstance(ctx context.Context) bool {
 	return s.remove(ctx, in)
 }
 
-// endProcesses asks the living processes to end, then kills them, then gives up. It
-// returns false when the daemon leaves before.
+// endProcesses sends SIGTERM to the running processes, then SIGKILL, then gives up. It
+// returns false if the daemon exits before that.
 func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
 	if len(in.alive()) > 0 {
 		s.logCell(in.spec, logstream.Out, "Stopping instance "+string(in.spec.Instance))
@@ -252,8 +252,8 @@ func (s *Slot) endProcesses(ctx context.Context, in *Instance) bool {
 	return ctx.Err() == nil
 }
 
-// awaitExits takes the ends of processes for as long as a kill delay. It returns
-// false when the daemon leaves.
+// awaitExits receives exits of processes for the length of a kill delay. It returns
+// false if the daemon exits.
 func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 	t := time.NewTimer(s.killDelay())
 	defer t.Stop()
@@ -264,7 +264,7 @@ func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 			return false
 		case <-stop:
 			stop = nil
-			s.move(runtime.Stopping, "") // from now on it is an asked end
+			s.move(runtime.Stopping, "") // from now on it is a requested stop
 		case e, ok := <-in.container.Exits():
 			for _, e := range in.noteExit(e, ok) {
 				s.followed(ctx, in, e)
@@ -276,7 +276,7 @@ func (s *Slot) awaitExits(ctx context.Context, in *Instance) bool {
 	return ctx.Err() == nil
 }
 
-// followed notes the end of a process that was not the first.
+// followed records the exit of a process that was not the first.
 func (s *Slot) followed(ctx context.Context, in *Instance, e runtime.Exit) {
 	if in.record != nil && !in.record.Has(e.Exec) {
 		in.record.Follow(e, s.sup.policy.Together)
@@ -284,7 +284,7 @@ func (s *Slot) followed(ctx context.Context, in *Instance, e runtime.Exit) {
 	s.flush(ctx, in, e.Exec)
 }
 
-// flush appends the last lines of an ended process, once.
+// flush appends the last lines of an exited process, once.
 func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 	if in.reaped[exec] || ctx.Err() != nil {
 		return
@@ -296,11 +296,11 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 	}
 }
 
-// remove deletes the container and gives its address back. It returns false when the
-// daemon leaves before.
+// remove deletes the container and releases its address. It returns false if the daemon
+// exits before that.
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
-	s.setContainer(nil) // nobody shall dial what is going away
-	in.probes.Wait()    // an open connection would hold the network namespace
+	s.setContainer(nil) // nothing must connect to a container that is being deleted
+	in.probes.Wait()    // an open connection would keep the network namespace
 	s.logCell(in.spec, logstream.Out, "Destroying container")
 	for n := 1; ; n++ {
 		err := in.delete(ctx, s.sup.policy.CallLimit)
@@ -312,7 +312,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 		}
 		s.log.Error("cannot delete instance", "instance", in.spec.Instance, "try", n, "err", err)
 		if n >= maxDeletes && !errors.Is(err, runtime.ErrUnavailable) {
-			s.inst = nil // its address stays taken until the next daemon has swept it
+			s.inst = nil // its address stays in use until the sweep of the next daemon
 			return true
 		}
 		if !wait(ctx, s.sup.policy.retry(n)) {
@@ -327,7 +327,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	return true
 }
 
-// wait pauses for d and returns false when ctx ends before.
+// wait waits for d and returns false if ctx is done before that.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -339,11 +339,11 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// drainLook is how often a slot looks whether requests are under way.
+// drainLook is how often a slot checks for active requests.
 const drainLook = 20 * time.Millisecond
 
-// drainRequests waits until no request is under way at an instance that others stand in for,
-// which no route leads to any more. It returns false when the daemon leaves.
+// drainRequests waits until an instance has no active requests. Other instances replace
+// it, and no route leads to it any more. It returns false if the daemon exits.
 func (s *Slot) drainRequests(ctx context.Context, in *Instance) bool {
 	if s.sup.c.Busy == nil {
 		return true
@@ -351,8 +351,8 @@ func (s *Slot) drainRequests(ctx context.Context, in *Instance) bool {
 	limit := time.Now().Add(s.sup.policy.DrainLimit)
 	t := time.NewTicker(drainLook)
 	defer t.Stop()
-	// A request that was on its way when the route was withdrawn may be seen only at
-	// the second look.
+	// A request that was routed just before the route was withdrawn can appear only at
+	// the second check.
 	for idle := 0; s.mustDrain() && len(in.alive()) > 0 && idle < 2 && time.Now().Before(limit); {
 		select {
 		case <-ctx.Done():

@@ -14,8 +14,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A sidecar that ends takes the instance with it: last lines and record in one
-// batch, record stored, the others ended, then a new instance.
+// A sidecar that exits crashes the instance. Last lines and record are written in one
+// batch, the record is stored, the other processes are stopped, and a new instance
+// starts.
 func TestSidecarEndCrashesTheInstance(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -71,7 +72,7 @@ func TestSidecarEndCrashesTheInstance(t *testing.T) {
 	})
 }
 
-// Any exit counts, of main and of a sidecar, also a clean one.
+// Any exit of main or of a sidecar is a crash, even with status 0.
 func TestAnyExitCounts(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -98,7 +99,7 @@ func TestAnyExitCounts(t *testing.T) {
 	})
 }
 
-// The record does not wait for the others, and the next instance does.
+// The record does not wait for the other processes, but the next instance does.
 func TestRecordDoesNotWaitForTheOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -127,7 +128,7 @@ func TestRecordDoesNotWaitForTheOthers(t *testing.T) {
 	})
 }
 
-// Exits closer than 5 ms have no order: one record with both, a sidecar first.
+// Exits closer than 5 ms are simultaneous: one record has both, the sidecar first.
 func TestExitsTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -164,7 +165,7 @@ func TestExitsTogether(t *testing.T) {
 	}
 }
 
-// The record comes 5 ms after the death, not later.
+// The record is written 5 ms after the exit, not later.
 func TestRecordComesAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -172,7 +173,7 @@ func TestRecordComesAfterTheWindow(t *testing.T) {
 		w.daemon()
 		container := w.fake.Last()
 		died := time.Now()
-		w.pass(2 * ms) // it becomes known a little late
+		w.pass(2 * ms) // the exit is reported a little late
 		container.EndAt(sideA, 1, died)
 		w.pass(0)
 		if st := w.wantState(p, runtime.Crashed); st.Ready { // routes do not wait for the record
@@ -185,8 +186,8 @@ func TestRecordComesAfterTheWindow(t *testing.T) {
 	})
 }
 
-// An exit that becomes known long after the record does not change the line, but
-// the stored record says that the order was another one.
+// An exit that becomes known long after the record does not change the line. The stored
+// record says that the order was different.
 func TestEarlierExitKnownLate(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -207,7 +208,7 @@ func TestEarlierExitKnownLate(t *testing.T) {
 	})
 }
 
-// Out of memory is said of the leaf that had it and of no other.
+// Only the leaf with the OOM kill is reported as out of memory.
 func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -226,7 +227,7 @@ func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
 	})
 }
 
-// When the container's own first process or its shim is gone, that is the cause.
+// If the container's own first process or its shim is gone, that is the cause.
 func TestContainerEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,7 +243,7 @@ func TestContainerEnds(t *testing.T) {
 			p := w.push("sleep 1000", "sleep 1000")
 			w.daemon()
 			c.end(w)
-			w.pass(10 * time.Second) // what is not known to have ended cannot be reaped in time
+			w.pass(10 * time.Second) // a process without a known exit cannot be reaped in time
 			r := w.record(p)
 			if r.First.Cause != c.cause || !strings.Contains(r.Description, c.text) {
 				t.Errorf("cause %s, description %q, want %s, %q", r.First.Cause, r.Description, c.cause, c.text)
@@ -262,8 +263,7 @@ func TestContainerEnds(t *testing.T) {
 	}
 }
 
-// A reap that takes too long costs the record its last lines, not the log: they
-// come after it.
+// If a reap takes too long, the record has no last lines. They follow it in the log.
 func TestSlowReapDoesNotLoseTheRecord(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -294,7 +294,7 @@ func TestSlowReapDoesNotLoseTheRecord(t *testing.T) {
 	})
 }
 
-// What the log refuses does not take the record along.
+// The record is stored even if the log refuses its lines.
 func TestRecordSurvivesLinesThatTheLogRefuses(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -314,7 +314,7 @@ func TestRecordSurvivesLinesThatTheLogRefuses(t *testing.T) {
 	})
 }
 
-// Processes that survive SIGKILL hold nothing up for ever.
+// Processes that survive SIGKILL do not block the slot forever.
 func TestProcessThatDoesNotDie(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -335,7 +335,7 @@ func TestProcessThatDoesNotDie(t *testing.T) {
 	})
 }
 
-// A clock that was set back does not postpone the next start.
+// A clock that was set back does not delay the next start.
 func TestExitFromTheFuture(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -15,7 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// An instance that fails its liveness check ends with a record that says so.
+// An instance that fails its liveness check is stopped, and its record gives that
+// reason.
 func TestUnhealthyInstanceEnds(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -45,7 +46,7 @@ func TestUnhealthyInstanceEnds(t *testing.T) {
 	})
 }
 
-// untilCheck is the time until the next liveness check of the instance that was
+// untilCheck returns the time until the next liveness check of the instance that was
 // started or adopted last.
 func (w *world) untilCheck() time.Duration {
 	w.t.Helper()
@@ -58,8 +59,8 @@ func (w *world) untilCheck() time.Duration {
 	return first - since
 }
 
-// A failure that is followed by a success ends nothing; with --health-failures 1, as
-// on the platform, it does.
+// A failure that is followed by a success does not stop the instance. With
+// --health-failures 1, as on the platform, it does.
 func TestOneFailureIsNoCrash(t *testing.T) {
 	t.Parallel()
 	for failures, records := range map[int]int{0: 0, 1: 1} {
@@ -84,8 +85,8 @@ func TestOneFailureIsNoCrash(t *testing.T) {
 	}
 }
 
-// Instances that are adopted together are not checked together, and none later than
-// its interval.
+// Instances that are adopted together are not checked together, and each is checked
+// within its interval.
 func TestChecksAreSpread(t *testing.T) {
 	const n, interval = 50, 30 * time.Second
 	var seconds [interval / time.Second]int
@@ -105,8 +106,8 @@ func TestChecksAreSpread(t *testing.T) {
 	}
 }
 
-// An instance that cannot be checked is neither ended nor forgotten: after a minute
-// its status says so, until it can be checked again.
+// An instance that cannot be checked is not stopped. After a minute its status says so,
+// until it can be checked again.
 func TestInstanceThatCannotBeChecked(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -143,7 +144,8 @@ func TestInstanceThatCannotBeChecked(t *testing.T) {
 	})
 }
 
-// A paused instance answers nobody: its liveness check counts again when it goes on.
+// A paused instance answers no requests. Its liveness check counts again when it
+// resumes.
 func TestPausedInstanceIsNotUnhealthy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -164,7 +166,7 @@ func TestPausedInstanceIsNotUnhealthy(t *testing.T) {
 	})
 }
 
-// The check asks the port it names, else the first of the process.
+// The check uses its own port, otherwise the first port of the process.
 func TestHealthCheckPort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -189,7 +191,7 @@ func TestHealthCheckPort(t *testing.T) {
 	}
 }
 
-// An instance that is not healthy in time ends with a record, too.
+// An instance that is not healthy before the timeout is stopped, and leaves a record.
 func TestStartTimeout(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -209,7 +211,8 @@ func TestStartTimeout(t *testing.T) {
 	})
 }
 
-// A process check is healthy at once, and a sidecar that only hangs is no crash.
+// With a process check the instance is healthy at once, and a sidecar that only hangs
+// is not a crash.
 func TestProcessCheckIsHealthyAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -223,7 +226,7 @@ func TestProcessCheckIsHealthyAtOnce(t *testing.T) {
 	})
 }
 
-// Readiness withdraws and gives back, and never ends anything.
+// The readiness check removes and restores routes, and never stops an instance.
 func TestReadinessOnlySteersRoutes(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

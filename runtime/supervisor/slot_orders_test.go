@@ -12,8 +12,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Every order in which three processes die ends in the same state: a record that
-// names the first and knows all, and a new instance.
+// Three processes that crash in any order give the same result: a record that names the
+// first and contains all, and a new instance.
 func TestEveryOrderOfDeaths(t *testing.T) {
 	t.Parallel()
 	for _, order := range permutations(main, sideA, sideB) {
@@ -44,7 +44,7 @@ func TestEveryOrderOfDeaths(t *testing.T) {
 	}
 }
 
-// Every order in which three processes obey a stop ends in the same state.
+// Three processes that exit in any order during a stop give the same result.
 func TestEveryOrderOfStopping(t *testing.T) {
 	t.Parallel()
 	for _, order := range permutations(main, sideA, sideB) {
@@ -71,8 +71,7 @@ func TestEveryOrderOfStopping(t *testing.T) {
 	}
 }
 
-// Every order in which three processes come to their end at the start, whoever
-// it is, ends in the same state.
+// Three processes that exit in any order during the start give the same result.
 func TestEveryOrderOfStarting(t *testing.T) {
 	t.Parallel()
 	for _, commands := range permutations("exit 1", "sleep 1000", "echo hello; sleep 1000") {

@@ -8,8 +8,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// wantUnknown checks that an instance is shown as unknown and, where its check
-// fails, has left its routes.
+// wantUnknown checks that the status of an instance is unknown, and that it has no
+// routes if its check fails.
 func (w *world) wantUnknown(process string, ready bool) {
 	w.t.Helper()
 	st := w.wantState(process, runtime.Running)
@@ -18,8 +18,8 @@ func (w *world) wantUnknown(process string, ready bool) {
 	}
 }
 
-// A process whose end is reported late is named by the record, not the health
-// check that failed because of it.
+// If the exit of a process is reported late, the record names the process. It does not
+// name the health check that failed because of it.
 func TestLateExitBeatsFailedCheck(t *testing.T) {
 	t.Parallel()
 	for _, exec := range []string{main, sideA} {
@@ -54,8 +54,9 @@ func TestLateExitBeatsFailedCheck(t *testing.T) {
 	}
 }
 
-// While the container service does not answer nothing is ended and nothing
-// recorded. Afterwards an instance that is well again goes on, one that is not ends.
+// While the container service does not answer, no instance is stopped and nothing is
+// recorded. Afterwards a healthy instance keeps running, and an unhealthy one is
+// stopped.
 func TestUnhealthyDuringOutage(t *testing.T) {
 	t.Parallel()
 	for _, recovers := range []bool{true, false} {
@@ -94,7 +95,7 @@ func TestUnhealthyDuringOutage(t *testing.T) {
 	}
 }
 
-// A user can stop and restart an instance that nothing is known about.
+// A user can stop and restart an instance whose state is unknown.
 func TestStopAndRestartDuringOutage(t *testing.T) {
 	t.Parallel()
 	for _, stop := range []bool{true, false} {

@@ -11,14 +11,14 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// The events of a readiness check that gives another answer.
+// The audit events for a changed result of a readiness check.
 const (
 	EventReady    = "audit.app.process.ready"
 	EventNotReady = "audit.app.process.not-ready"
 )
 
-// Readiness is the fact that the readiness check of an instance gave another answer,
-// as the platform tells it.
+// Readiness reports a changed result of the readiness check of an instance, in the
+// platform's format.
 type Readiness struct {
 	Instance runtime.InstanceID `json:"instance"`
 	Index    int                `json:"index"`
@@ -27,7 +27,7 @@ type Readiness struct {
 	Version  string             `json:"version"`
 }
 
-// Event is the type of the audit event that tells the fact.
+// Event returns the type of the audit event.
 func (r Readiness) Event() string {
 	if r.Ready {
 		return EventReady
@@ -35,10 +35,10 @@ func (r Readiness) Event() string {
 	return EventNotReady
 }
 
-// Line is the fact as a line of the app's log.
+// Line returns the change as a line of the app's log.
 func (r Readiness) Line(process string) string {
 	payload, err := json.Marshal(r)
-	if err != nil { // it has nothing that JSON has not
+	if err != nil { // cannot fail: all fields can be encoded
 		payload = []byte("{}")
 	}
 	if r.Ready {
@@ -47,7 +47,7 @@ func (r Readiness) Line(process string) string {
 	return "Process became not ready with guid " + process + " payload: " + string(payload)
 }
 
-// routable notes a turn of the readiness check.
+// routable handles a changed result of the readiness check.
 func (s *Slot) routable(in *Instance, r readiness) {
 	s.publish(func(st *runtime.Status) { st.Ready = r.ready })
 	if in.ready.Type == app.CheckNone {
@@ -64,7 +64,7 @@ func (s *Slot) routable(in *Instance, r readiness) {
 	})
 }
 
-// recordReadiness writes the fact into the audit and into the app's log.
+// recordReadiness writes the change to the audit events and to the app's log.
 func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 	events := s.sup.c.Events
 	if events == nil {
@@ -89,7 +89,7 @@ func (s *Slot) recordReadiness(in *Instance, r Readiness) {
 	s.append(a.GUID, logstream.Envelope{Source: logstream.Source{Type: sourceAPI}, Stream: logstream.Out, Text: []byte(r.Line(s.id.Process))})
 }
 
-// appAndOrg reads an app and the org that it is in.
+// appAndOrg reads an app and its org.
 func appAndOrg(r *registry.Registry, guid string) (a app.App, org string, err error) {
 	if a, err = r.App(guid); err != nil {
 		return a, "", err

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// turns are the events about the readiness of the app's instances, oldest first.
+// turns returns the readiness events of the app's instances, oldest first.
 func (w *world) turns(guid string) (out []string) {
 	w.t.Helper()
 	all, err := registry.NewEvents(w.db).List(app.EventFilter{Targets: []string{guid}})
@@ -27,8 +27,8 @@ func (w *world) turns(guid string) (out []string) {
 	return out
 }
 
-// Every turn of readiness is told once, in the audit and in the log, also when the
-// daemon is another one meanwhile.
+// Every change of readiness is reported once, in the audit events and in the log, even
+// if the daemon is restarted.
 func TestTurnsOfReadinessAreTold(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -70,7 +70,7 @@ func TestTurnsOfReadinessAreTold(t *testing.T) {
 	})
 }
 
-// An app without a readiness check has no turns to tell of.
+// An app without a readiness check has no readiness events.
 func TestNoReadinessCheckTellsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -83,15 +83,15 @@ func TestNoReadinessCheckTellsNothing(t *testing.T) {
 	})
 }
 
-// Requests that are under way at an instance end before it is restarted, unless the
-// whole app is stopped.
+// Active requests of an instance finish before it is restarted, unless the whole app is
+// stopped.
 func TestRestartedOneIsDrained(t *testing.T) {
 	t.Parallel()
 	const told = "signal terminated main"
 	for name, tt := range map[string]struct {
 		after func(w *world, p string)
 		wait  time.Duration
-		want  bool // that it was told to end then
+		want  bool // whether the instance has been signalled by then
 	}{
 		"busy":      {func(*world, string) {}, 3 * time.Second, false},
 		"no longer": {func(*world, string) {}, 5 * time.Second, true},
@@ -122,8 +122,8 @@ func TestRestartedOneIsDrained(t *testing.T) {
 	}
 }
 
-// A restart of one instance is gentle once: the next change of the whole app is not
-// held up by requests.
+// A restart of one instance waits for active requests once. The next change of the
+// whole app does not wait for them.
 func TestRestartIsGentleOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -13,17 +13,17 @@ import (
 type slotSet struct {
 	mu           sync.Mutex // guards the fields below
 	slots        map[runtime.SlotID]*Slot
-	shuttingDown bool // no slot begins any more
+	shuttingDown bool // no slot can start any more
 }
 
-// close lets no slot enter any more.
+// close refuses all further slots.
 func (s *slotSet) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shuttingDown = true
 }
 
-// leave takes a slot out that is down.
+// leave removes a slot that is down.
 func (s *slotSet) leave(sl *Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,8 +32,9 @@ func (s *slotSet) leave(sl *Slot) {
 	}
 }
 
-// enter puts a slot into its place. It returns false when the place is taken: a
-// slot that is still stopping, or an instance that could not be taken over yet, makes room by itself and is synced again then.
+// enter adds a slot. It returns false if the id is in use by a slot that is stopping, or
+// by an instance that is not taken over yet. The process is synced again when the id is
+// free.
 func (s *slotSet) enter(sl *Slot, held *unadoptedSet) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,8 +45,8 @@ func (s *slotSet) enter(sl *Slot, held *unadoptedSet) bool {
 	return true
 }
 
-// of are the slots of a process by generation and index; of one generation, where
-// the guid names it.
+// of returns the slots of a process, sorted by generation and index. If the guid names
+// a generation, it returns only the slots of that one.
 func (s *slotSet) of(guid string) []*Slot {
 	process, generation, one := app.SplitGeneration(guid)
 	s.mu.Lock()
@@ -62,15 +63,15 @@ func (s *slotSet) of(guid string) []*Slot {
 	return out
 }
 
-// at are the slots of a process with that index, the one that somebody means first:
-// what was replaced is there until it has ended.
+// at returns the slots of a process with that index, the current one first. A replaced
+// slot remains in the set until it is down.
 func (s *slotSet) at(process string, index int) []*Slot {
 	all := slices.DeleteFunc(s.of(process), func(sl *Slot) bool { return sl.id.Index != index })
 	slices.SortStableFunc(all, func(a, b *Slot) int { return cmp.Compare(leaving(a), leaving(b)) })
 	return all
 }
 
-// leaving is 1 for a slot that was told to stop.
+// leaving returns 1 for a slot that was told to stop.
 func leaving(sl *Slot) int {
 	if sl.stopping() {
 		return 1
@@ -87,7 +88,7 @@ func (s *slotSet) containerAt(process string, index int) (runtime.Container, err
 	return nil, notRunning(index)
 }
 
-// all are the slots as they are now.
+// all returns all current slots.
 func (s *slotSet) all() []*Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

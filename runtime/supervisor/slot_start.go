@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime/plan"
 )
 
-// start makes the next instance.
+// start starts the next instance.
 func (s *Slot) start(ctx context.Context) step {
 	if ctx.Err() != nil {
 		return nil
@@ -20,7 +20,7 @@ func (s *Slot) start(ctx context.Context) step {
 		return s.down
 	}
 	select {
-	case <-s.restart: // this start is what it asked for
+	case <-s.restart: // this start already fulfills the request
 		s.forgive()
 	default:
 	}
@@ -51,7 +51,7 @@ func (s *Slot) start(ctx context.Context) step {
 	return s.watch
 }
 
-// plan turns the desired state into a Spec with an address.
+// plan creates a Spec with an address from the desired state.
 func (s *Slot) plan(id runtime.InstanceID) (plan.Desired, runtime.Spec, error) {
 	d, err := s.sup.planner.Instance(s.id)
 	if err != nil {
@@ -65,9 +65,8 @@ func (s *Slot) plan(id runtime.InstanceID) (plan.Desired, runtime.Spec, error) {
 	return d, spec, err
 }
 
-// launch calls the engine and gives the call up when the slot is stopped
-// meanwhile: Start then leaves nothing behind, or the container it returns is ended
-// like any other.
+// launch calls the engine and cancels the call if the slot is stopped. Then Start
+// leaves nothing behind, or the container that it returns is stopped like any other.
 func (s *Slot) launch(ctx context.Context, spec runtime.Spec) (runtime.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.sup.policy.StartLimit)
 	defer cancel()
@@ -81,7 +80,7 @@ func (s *Slot) launch(ctx context.Context, spec runtime.Spec) (runtime.Container
 	}
 }
 
-// startFailed decides what a start that gave no instance means.
+// startFailed handles a start that produced no instance.
 func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.Desired, err error) step {
 	if e := s.sup.addresses.Release(id); e != nil {
 		s.log.Error("cannot release address", "instance", id, "err", e)
@@ -106,7 +105,7 @@ func (s *Slot) startFailed(ctx context.Context, id runtime.InstanceID, d plan.De
 	return s.start
 }
 
-// startRefused writes the record of an instance that can never have run.
+// startRefused writes the record of an instance that cannot have run.
 func (s *Slot) startRefused(ctx context.Context, id runtime.InstanceID, d plan.Desired, err *runtime.StartError) step {
 	s.tries = 0
 	e := runtime.Exit{

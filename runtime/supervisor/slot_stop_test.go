@@ -11,7 +11,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A stop sends SIGTERM, after 10 s SIGKILL, deletes, and leaves no record.
+// A stop sends SIGTERM, and SIGKILL after 10 s, deletes the container, and leaves no
+// record.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -50,7 +51,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// What is being stopped, or ends in the same moment, did not crash.
+// An exit during a stop, or at the same moment, is not a crash.
 func TestExitWhileStoppingIsNoCrash(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -71,16 +72,16 @@ func TestExitWhileStoppingIsNoCrash(t *testing.T) {
 	})
 }
 
-// When a process ends and the app is stopped before anybody looked, the stop
-// counts, whichever is seen first.
+// If a process exits and the app is stopped before the slot reads either, the stop
+// counts, in whichever order the slot reads them.
 func TestExitAndStopInTheSameMoment(t *testing.T) {
 	t.Parallel()
-	for range 8 { // a select of both goes either way
+	for range 8 { // a select of both can choose either
 		inWorld(t, func(w *world) {
 			held := make(chan struct{})
 			w.onChange = func(st runtime.Status) {
 				if st.Ready {
-					<-held // the slot looks away
+					<-held // the slot is blocked here
 				}
 			}
 			p := w.push("sleep 1000")
@@ -95,7 +96,7 @@ func TestExitAndStopInTheSameMoment(t *testing.T) {
 	}
 }
 
-// A start that is under way is given up when the app is stopped.
+// A stop cancels a start in progress.
 func TestStopDuringStart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -113,7 +114,7 @@ func TestStopDuringStart(t *testing.T) {
 	})
 }
 
-// So is the wait for a container service, and the back-off.
+// A stop also ends the wait for a container service, and the back-off.
 func TestStopDuringWaits(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{runtime.ErrUnavailable, &runtime.StartError{Reason: "never"}} {
@@ -140,7 +141,8 @@ func TestStopDuringWaits(t *testing.T) {
 	}
 }
 
-// A stop while followers end takes over: STOPPING, then gone, no new instance.
+// A stop while the other processes exit takes effect: STOPPING, then down, no new
+// instance.
 func TestStopWhileFollowersEnd(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -158,7 +160,7 @@ func TestStopWhileFollowersEnd(t *testing.T) {
 	})
 }
 
-// An app that is started while it still stops starts when that is done.
+// An app that is started while it is still stopping starts when the stop is done.
 func TestStartWhileStopping(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -174,8 +176,8 @@ func TestStartWhileStopping(t *testing.T) {
 	})
 }
 
-// A deletion that fails is tried again: until it works when the service did not
-// answer, a few times when it says no.
+// A failed deletion is tried again: until it works if the service did not answer, and a
+// few times if the service refused it.
 func TestDeleteIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -196,6 +198,6 @@ func TestDeleteIsTriedAgain(t *testing.T) {
 		container.End(main, 1)
 		w.pass(time.Minute)
 		w.wantStarts(3)
-		w.wantLeases(2) // the address of what is still there is not given to another
+		w.wantLeases(2) // the address of an existing container is not assigned again
 	})
 }

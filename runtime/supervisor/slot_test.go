@@ -20,8 +20,8 @@ const (
 	ms    = time.Millisecond
 )
 
-// A desired process runs: one instance with main and its sidecars, told to the
-// log as on the platform.
+// A desired process runs: one instance with main and its sidecars, with the same log
+// lines as on the platform.
 func TestWishedProcessRuns(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -66,7 +66,7 @@ func TestSidecarAttachesToItsTypes(t *testing.T) {
 	})
 }
 
-// A command that is not there is a start failure, and keeps its status.
+// A missing command is a failed start, and the record keeps the exit status.
 func TestCommandNotFound(t *testing.T) {
 	t.Parallel()
 	for _, check := range []string{app.CheckPort, app.CheckProcess} {
@@ -86,7 +86,7 @@ func TestCommandNotFound(t *testing.T) {
 	}
 }
 
-// An engine that says it can never start is believed: a record, counted.
+// A StartError of the engine becomes a record and counts as a crash.
 func TestStartErrorIsARecord(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -137,8 +137,8 @@ func TestWishThatCannotStart(t *testing.T) {
 	}
 }
 
-// A container service that does not answer is no crash: nothing is counted, it
-// is asked again after growing waits, and said once.
+// A container service that does not answer is not a crash. Nothing is counted, the
+// start is tried again after growing delays, and it is logged once.
 func TestUnavailableIsNoCrash(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -174,7 +174,7 @@ func TestUnavailableIsNoCrash(t *testing.T) {
 	})
 }
 
-// A subnet without addresses left is no crash either.
+// A subnet without free addresses is not a crash either.
 func TestNoAddressLeft(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -196,7 +196,8 @@ func TestNoAddressLeft(t *testing.T) {
 	})
 }
 
-// Three immediate restarts, then 30 s doubling to 16 min, given up after 200.
+// Three immediate restarts, then a delay of 30 s that doubles up to 16 min. The slot is
+// given up after 200 crashes.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -231,7 +232,7 @@ func TestCrashLoop(t *testing.T) {
 	})
 }
 
-// 200 crashes are the default, and they are counted across daemons.
+// The default limit is 200 crashes, and they are counted across daemons.
 func TestGivenUpAfter200(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -251,7 +252,7 @@ func TestGivenUpAfter200(t *testing.T) {
 	})
 }
 
-// After 5 min of health the count starts over, not before; also across daemons.
+// The count starts over after 5 min in RUNNING, not before, even across daemons.
 func TestHealthForgives(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -284,7 +285,7 @@ func TestHealthForgives(t *testing.T) {
 	}
 }
 
-// A panic in one slot costs that slot a pause and the others nothing.
+// A panic in one slot delays that slot and does not affect the others.
 func TestPanicCostsOneSlot(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -316,7 +317,7 @@ func TestPanicCostsOneSlot(t *testing.T) {
 	})
 }
 
-// A slot that panics while its instance lives goes on with that instance.
+// A slot that panics while its instance is running continues with that instance.
 func TestPanicDoesNotLoseTheInstance(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -339,7 +340,7 @@ func TestPanicDoesNotLoseTheInstance(t *testing.T) {
 	})
 }
 
-// The listener hears every state once, in order.
+// The listener receives every state once, in order.
 func TestListenerHearsTheStates(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -363,7 +364,7 @@ func TestListenerHearsTheStates(t *testing.T) {
 	})
 }
 
-// A hang of the engine's Start ends by itself.
+// A blocked Start of the engine is canceled after a time limit.
 func TestStartHasALimit(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -384,7 +385,7 @@ func TestStartHasALimit(t *testing.T) {
 
 var _ error = (*runtime.StartError)(nil)
 
-// A StartError gives what lies behind it.
+// A StartError unwraps to its cause.
 func TestStartErrorUnwraps(t *testing.T) {
 	t.Parallel()
 	err := error(&runtime.StartError{Reason: "why", Err: errBoom})

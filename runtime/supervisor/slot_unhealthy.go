@@ -11,11 +11,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// unhealthy decides what a failed health check means. A process that has ended is the
-// reason, however late its end is reported: the check only saw it first. Otherwise
-// the instance is unhealthy and ends. While the container service does not answer
-// it is not known which of the two is true: the instance leaves its routes and
-// stays as it is.
+// unhealthy decides how to handle a failed health check. If a process has exited, that
+// is the reason, even if the exit is reported after the check. Otherwise the instance
+// is unhealthy and is stopped. While the container service does not answer, it is
+// unknown which case applies. Then the instance leaves its routes and is not changed.
 func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
 	_, failure := r.get()
 	if ctx.Err() != nil {
@@ -30,7 +29,7 @@ func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
 			return next
 		case err == nil && !recheck:
 			return s.failHealth(ctx, unhealthyExit(in, failure))
-		case err == nil: // a long time may have passed: it may be well again
+		case err == nil: // much time can have passed: it can be healthy again
 			next, interrupted, err = s.interruptible(ctx, in, in.probe)
 			if interrupted {
 				return next
@@ -58,13 +57,13 @@ func (s *Slot) unhealthy(ctx context.Context, r result[struct{}]) step {
 	}
 }
 
-// probe asks for health once.
+// probe runs the health check once.
 func (in *Instance) probe(ctx context.Context) error {
 	return probeOf(in, in.check)(ctx, cmp.Or(max(in.check.InvocationTimeout, 0), health.DefaultTimeout))
 }
 
-// interruptible calls fn and returns its error, unless something that matters more
-// happens to the slot before: then it returns the step that follows.
+// interruptible calls fn and returns its error. If a more important event of the slot
+// comes first, it returns the step that handles the event.
 func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.Context) error) (next step, interrupted bool, err error) {
 	call, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,7 +89,7 @@ func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.
 			return s.crash, true, nil
 		case r := <-answer:
 			select {
-			case e, ok := <-in.container.Exits(): // it can be there since before the answer
+			case e, ok := <-in.container.Exits(): // it can have arrived before the answer
 				in.noteExit(e, ok)
 				return s.crash, true, nil
 			default:
@@ -101,7 +100,7 @@ func (s *Slot) interruptible(ctx context.Context, in *Instance, fn func(context.
 	}
 }
 
-// unhealthyExit is the failed check as the exit that names the crash.
+// unhealthyExit returns the exit for a failed check, which names the crash.
 func unhealthyExit(in *Instance, err error) runtime.Exit {
 	main, _ := in.process(runtime.MainExec)
 	e := runtime.Exit{

@@ -10,16 +10,16 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// view is what others see of a slot, and its container as others reach it.
+// view is the public status of a slot, and its container for calls from outside.
 type view struct {
 	mu        sync.Mutex // guards the fields below
 	status    runtime.Status
-	container runtime.Container // what others reach; nil while there is none
-	lastUsage sample            // when somebody last asked what it takes
-	routed    bool              // who leads requests was told that it is ready
+	container runtime.Container // for calls from outside; nil if there is none
+	lastUsage sample            // from the previous request for the usage
+	routed    bool              // the router was informed that it is ready
 }
 
-// snapshot is a copy of the status.
+// snapshot returns a copy of the status.
 func (v *view) snapshot() runtime.Status {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -28,21 +28,21 @@ func (v *view) snapshot() runtime.Status {
 	return st
 }
 
-// setRouted notes whether who leads requests was told that the instance is ready.
+// setRouted records whether the router was informed that the instance is ready.
 func (v *view) setRouted(ready bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.routed = ready
 }
 
-// change is its own function so that a panic in it gives the lock back.
+// change is a separate function so that a panic in it unlocks mu.
 func (v *view) change(change func(st *runtime.Status)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(&v.status)
 }
 
-// setContainer makes a container, or none, what others reach in this slot.
+// setContainer sets or clears the container for calls from outside.
 func (v *view) setContainer(c runtime.Container) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -52,7 +52,7 @@ func (v *view) setContainer(c runtime.Container) {
 	}
 }
 
-// currentContainer is the container that others reach in this slot; nil where there is none.
+// currentContainer returns the container for calls from outside, nil if there is none.
 func (v *view) currentContainer() runtime.Container {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,29 +77,30 @@ func (v *view) usage(ctx context.Context, log *slog.Logger) (runtime.Usage, bool
 	}
 	u := runtime.Usage{Entitled: used.Entitled, Memory: used.Memory, Disk: used.Disk, Parts: used.Parts}
 	u.CPU, u.LogRate = now.since(v.lastUsage)
-	// Readers close together would see noise: the older reading stays their base.
+	// Two readings close together would give an inexact rate: keep the older one as the
+	// base.
 	if now.at.Sub(v.lastUsage.at) > time.Second || v.lastUsage.cpu == 0 {
 		v.lastUsage = now
 	}
 	return u, true
 }
 
-// serves is the slot's state, and whether who leads requests knows that it is ready:
-// an old instance that left earlier would leave a hole.
+// serves returns the slot's state, and whether the router knows that it is ready. If an
+// old instance stopped before that, no instance would serve requests.
 func (v *view) serves() (runtime.State, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.status.State, v.routed && v.status.Ready && v.status.State == runtime.Running
 }
 
-// sample is a Consumption and when it was read.
+// sample is a Consumption and the time of its reading.
 type sample struct {
 	at      time.Time
 	cpu     time.Duration
 	printed int64
 }
 
-// since turns two readings into a rate. The first reading counts from the start
+// since returns the rates between two readings. The first reading counts from the start
 // of the instance.
 func (s sample) since(before sample) (cpu float64, printed int64) {
 	d := s.at.Sub(before.at)

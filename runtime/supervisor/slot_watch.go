@@ -13,13 +13,13 @@ import (
 	"github.com/dewrun/dew/runtime/plan"
 )
 
-// readiness is a turn of the readiness check.
+// readiness is a changed result of the readiness check.
 type readiness struct {
 	ready bool
 	err   error
 }
 
-// watch waits for whatever happens to the instance next.
+// watch waits for the next event of the instance.
 func (s *Slot) watch(ctx context.Context) step {
 	in := s.inst
 	probing, cancel := context.WithCancel(ctx)
@@ -52,11 +52,11 @@ func (s *Slot) watch(ctx context.Context) step {
 				asking = s.watchReadiness(probing, in, routable)
 			}
 			t := time.NewTimer(s.sup.policy.HealthyReset)
-			defer t.Stop() // once per life: healthy is told once
+			defer t.Stop() // only one timer per instance: healthy is sent once
 			steady = t.C
 		case r := <-routable:
 			s.routable(in, r)
-		case r := <-asking: // only when it panicked, or as ctx ends
+		case r := <-asking: // only after a panic, or when ctx is done
 			r.mustNotPanic()
 			asking = nil
 		case <-steady:
@@ -68,7 +68,7 @@ func (s *Slot) watch(ctx context.Context) step {
 	}
 }
 
-// watchReadiness asks whether routes may lead to the instance. It never ends it.
+// watchReadiness checks whether routes can lead to the instance. It never stops it.
 func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
 	c := s.checks(in).readiness()
 	if c.Ready {
@@ -87,7 +87,7 @@ func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readi
 	})
 }
 
-// probeOf is the question that the check asks, nil where it asks none.
+// probeOf returns the probe of the check, nil if it has none.
 func probeOf(in *Instance, check app.HealthCheck) health.Probe {
 	port := check.Port
 	if port == 0 && len(in.spec.Ports) > 0 {
@@ -101,8 +101,8 @@ func probeOf(in *Instance, check app.HealthCheck) health.Probe {
 	return unlessPaused(in, check.Type, probe)
 }
 
-// unlessPaused takes a failed probe of a paused instance for no answer: dew itself
-// has stopped its processes, so that no line is lost.
+// unlessPaused treats a failed probe of a paused instance as a check that could not be
+// run. dew itself paused the processes, so that no line is lost.
 func unlessPaused(in *Instance, check string, probe health.Probe) health.Probe {
 	return func(ctx context.Context, timeout time.Duration) error {
 		paused := in.container.Paused()
@@ -114,7 +114,7 @@ func unlessPaused(in *Instance, check string, probe health.Probe) health.Probe {
 	}
 }
 
-// healthy notes that the instance works.
+// healthy records that the instance is healthy.
 func (s *Slot) healthy(in *Instance) {
 	in.phase = runtime.PhaseRunning
 	s.move(runtime.Running, "")

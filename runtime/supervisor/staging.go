@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Stager stages in containers beside those of the apps. Unlike an instance, the
-// container of a build ends with its daemon: the next one stages again.
+// Stager stages apps in their own containers. Unlike an instance, the container of a
+// build stops with its daemon: the next daemon stages again.
 type Stager struct {
 	sup   *Supervisor
 	every time.Duration // between two measurements
@@ -20,16 +20,16 @@ type Stager struct {
 
 var _ droplet.Builder = (*Stager)(nil)
 
-// stagingDeleteLimit is far more than it takes to end and remove a container.
+// stagingDeleteLimit is far longer than stopping and removing a container takes.
 const stagingDeleteLimit = time.Minute
 
-// Stager makes builds run where this supervisor's instances do.
+// Stager returns a Stager that runs builds on this supervisor's engine.
 func (s *Supervisor) Stager() *Stager { return &Stager{sup: s, every: 2 * time.Second} }
 
-// Build runs a staging to its end.
+// Build runs a staging until it is finished.
 func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx context.Context, code int, f droplet.Files) error) (err error) {
 	select {
-	case <-g.sup.settled: // before, a sweep would take the container for a stray one
+	case <-g.sup.settled: // before that, a sweep would remove the container as a stray one
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -53,7 +53,7 @@ func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx con
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), stagingDeleteLimit)
 		defer cancel()
 		if derr := task.Delete(clean); derr != nil {
-			// In nobody's way: what is left is swept.
+			// It does not affect other builds, and the next sweep removes it.
 			g.sup.c.Logger.Error("cannot remove the container of a build", "build", s.Build, "err", derr)
 		}
 	}()
@@ -64,7 +64,8 @@ func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx con
 	return stagingCause(limited, done(limited, code, task))
 }
 
-// stagingCause prefers the reason why a context ended to what came of it.
+// stagingCause returns the reason why ctx was canceled, if there is one, instead of the
+// resulting error.
 func stagingCause(ctx context.Context, err error) error {
 	if why, ok := errors.AsType[*droplet.StagingError](context.Cause(ctx)); ok && err != nil {
 		return why
@@ -76,8 +77,8 @@ func stagingFailed(format string, args ...any) *droplet.StagingError {
 	return &droplet.StagingError{Kind: droplet.StagingFailed, Reason: fmt.Sprintf(format, args...)}
 }
 
-// startContainer starts the container, for as long as it takes until there is a container
-// service that can.
+// startContainer starts the container. It tries again while the container service is
+// unavailable.
 func (g *Stager) startContainer(ctx context.Context, spec runtime.Spec) (runtime.StagingContainer, error) {
 	for n := 1; ; n++ {
 		c, err := g.sup.c.Engine.Start(ctx, spec)
@@ -104,8 +105,8 @@ func (g *Stager) asStagingContainer(ctx context.Context, c runtime.Container) (r
 	return nil, errors.Join(errors.New("this engine cannot stage"), c.Delete(context.WithoutCancel(ctx)))
 }
 
-// watch waits until the command has ended and all that it printed is in the log,
-// and ends it when it takes too much.
+// watch waits until the command has exited and its whole output is in the log. It stops
+// the command if it exceeds a limit.
 func (g *Stager) watch(ctx context.Context, t runtime.StagingContainer, s droplet.Staging) (int, error) {
 	tick := time.NewTicker(g.every)
 	defer tick.Stop()
@@ -130,7 +131,8 @@ func (g *Stager) watch(ctx context.Context, t runtime.StagingContainer, s drople
 	}
 }
 
-// stagingResult tells a command that ended by itself from one that was ended.
+// stagingResult distinguishes a command that exited by itself from one that was
+// stopped.
 func stagingResult(e runtime.Exit, s droplet.Staging) (int, error) {
 	switch {
 	case e.OOM:
@@ -141,7 +143,7 @@ func stagingResult(e runtime.Exit, s droplet.Staging) (int, error) {
 	return e.Code, nil
 }
 
-// checkStagingLimits refuses to let a build fill the disk.
+// checkStagingLimits returns an error if a build would fill the disk.
 func checkStagingLimits(ctx context.Context, t runtime.StagingContainer, s droplet.Staging) error {
 	if s.Space != nil {
 		if err := s.Space(); err != nil {
@@ -151,7 +153,7 @@ func checkStagingLimits(ctx context.Context, t runtime.StagingContainer, s dropl
 	bytes, files, err := t.Written(ctx)
 	switch {
 	case err != nil:
-		return nil // asked again soon
+		return nil // checked again soon
 	case bytes > int64(s.DiskMB)*(1<<20):
 		return stagingFailed("disk quota exceeded: staging has %dM", s.DiskMB)
 	case s.MaxFiles > 0 && files > s.MaxFiles:

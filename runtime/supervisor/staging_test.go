@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// staging is one build under way.
+// staging is one build in progress.
 type staging struct {
 	w      *world
 	app    string
@@ -27,10 +27,10 @@ type staging struct {
 	err    error
 	code   int
 	packed string
-	full   atomic.Bool // the disk is
+	full   atomic.Bool // the disk is full
 }
 
-// stage begins a build of the app and waits until it runs.
+// stage starts a build of the app and waits until it runs.
 func (w *world) stage(change func(s *droplet.Staging)) *staging {
 	w.t.Helper()
 	a, err := w.registry.PutApp(app.App{Name: "built", Space: "dev", State: app.Stopped, Env: map[string]string{"COLOUR": "red"}})
@@ -69,7 +69,7 @@ func (w *world) stage(change func(s *droplet.Staging)) *staging {
 	return b
 }
 
-// failed wants the build to have failed with a reason and nothing left of it.
+// failed checks that the build failed with the given reason and left nothing behind.
 func (b *staging) failed(reason string) {
 	b.w.t.Helper()
 	synctest.Wait()
@@ -173,7 +173,8 @@ func TestStageIsCancelled(t *testing.T) {
 	})
 }
 
-// A container service that is away is waited for; one that refuses is not.
+// The stager waits for a container service that is unavailable, but not for one that
+// refuses.
 func TestStageStarts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -197,7 +198,7 @@ func TestStageStarts(t *testing.T) {
 	})
 }
 
-// What a killed daemon left of a build is no instance for the next one.
+// The next daemon does not adopt the build container of a killed daemon.
 func TestStageIsNotAdopted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -205,7 +206,7 @@ func TestStageIsNotAdopted(t *testing.T) {
 		if len(w.fake.Present()) != 1 {
 			t.Fatal("no build")
 		}
-		w.daemon() // the first one is gone without a word
+		w.daemon() // the first one is killed without a shutdown
 		b.gone()
 		if got := w.sup.Instances("build-1"); len(got) != 0 {
 			t.Errorf("instances of a build: %+v", got)
@@ -214,7 +215,7 @@ func TestStageIsNotAdopted(t *testing.T) {
 	})
 }
 
-// A sidecar beside a JVM that has no memory value keeps the instance from starting.
+// A sidecar next to a JVM without a memory value prevents the start of the instance.
 func TestJavaRule(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()

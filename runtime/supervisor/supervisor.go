@@ -22,50 +22,50 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// AppLogs is where lines of an app go. It may set the sequence numbers of the
-// lines it was given.
+// AppLogs stores the lines of apps. It can set the sequence numbers of the given lines.
 type AppLogs interface {
 	Append(app string, es ...logstream.Envelope) error
-	// Contains tells whether an app's log has a line that f wants.
+	// Contains reports whether an app's log has a line that matches f.
 	Contains(ctx context.Context, app string, f logstream.Filter) (bool, error)
-	// Last is the number of an app's newest line, 0 where it has none.
+	// Last returns the number of an app's newest line, or 0 if it has none.
 	Last(app string) (uint64, error)
 }
 
-// Config is what a Supervisor needs.
+// Config has the settings and dependencies of a Supervisor.
 type Config struct {
 	Engine    runtime.Engine
 	Registry  *registry.Registry
 	Droplets  *droplet.Droplets
-	Stacks    func(name string) (stack.Stack, error) // by name; empty is the default
+	Stacks    func(name string) (stack.Stack, error) // by name (empty: the default)
 	Logs      AppLogs
 	DB        *store.DB
 	Cell      string       // id of this machine
-	Subnet    netip.Prefix // of the instances; its first address is the bridge's
-	PublicURL string       // of the API, as apps see it
+	Subnet    netip.Prefix // subnet of the instances (its first address is the bridge's)
+	PublicURL string       // URL of the API, as apps see it
 	Policy    Policy
 	Logger    *slog.Logger
-	// Bindings are the services that an app is bound to now; instances that start
-	// see them. Nil: they see those that their droplet was made with.
+	// Bindings returns the services that an app is bound to now, for instances that
+	// start. If it is nil, instances see the services that their droplet was staged
+	// with.
 	Bindings func(app string) (droplet.Bindings, error)
-	// Events is the audit, for what happens to instances and leaves no record of its
-	// own. It may be nil.
+	// Events stores audit events of instances that have no other record. It can be nil.
 	Events *registry.Events
-	// Ready is called once, when everything that an earlier daemon left is taken
-	// over. It may be nil.
+	// Ready is called once, when everything that an earlier daemon left is taken over.
+	// It can be nil.
 	Ready func()
-	// OnChange is told of every change of a slot, one slot's in order, from the
-	// slot's own goroutine: it must be quick. It may be nil.
+	// OnChange is called for every change of a slot, in order per slot, on the slot's
+	// own goroutine: it must be quick. It can be nil.
 	OnChange func(runtime.Status)
-	// Busy tells whether requests are under way at an instance that no route leads to
-	// any more. Nil: nobody knows, and nobody waits for them.
+	// Busy reports whether an instance that no route leads to any more has active
+	// requests. If it is nil, that is unknown, and the supervisor does not wait for
+	// them.
 	Busy func(id runtime.InstanceID) bool
-	// Gone is told when a process that exists no more has no slot left, from the
-	// supervisor's own goroutine: it must be quick. It may be nil.
+	// Gone is called when a deleted process has no slot left, on the supervisor's own
+	// goroutine: it must be quick. It can be nil.
 	Gone func(process string)
 }
 
-// Supervisor holds the wanted slots of every process.
+// Supervisor manages the wanted slots of every process.
 type Supervisor struct {
 	c         Config
 	policy    Policy
@@ -74,18 +74,18 @@ type Supervisor struct {
 	servers   *runtime.ServerStore
 	planner   *plan.Planner
 	tasks     *taskRunner
-	changed   guidSet       // processes to be synced
-	settled   chan struct{} // closed when what an earlier daemon left is sorted out
+	changed   guidSet       // processes to sync
+	settled   chan struct{} // closed when everything that an earlier daemon left is taken over or removed
 	running   sync.WaitGroup
 
 	slotSet
 	counters
-	unadopted unadoptedSet // what could not be taken over yet
+	unadopted unadoptedSet // instances that could not be taken over yet
 
 	deployments *deployments
 }
 
-// New makes a Supervisor. Nothing happens before Run.
+// New creates a Supervisor. It does nothing before Run.
 func New(c Config) (*Supervisor, error) {
 	for name, missing := range map[string]bool{
 		"Engine": c.Engine == nil, "Registry": c.Registry == nil, "Droplets": c.Droplets == nil,
@@ -125,9 +125,9 @@ func New(c Config) (*Supervisor, error) {
 	return s, nil
 }
 
-// Run takes over what an earlier daemon left, then runs the desired state,
-// until ctx ends. Then it lets go: the instances stay for the next daemon. It
-// returns an error only when it could not begin.
+// Run takes over everything that an earlier daemon left, then runs the desired state
+// until ctx is done. The instances keep running for the next daemon. It returns an
+// error only if it could not start.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	containers, err := s.adopt(ctx)
@@ -164,27 +164,26 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// Sync brings the process to its desired state, soon. It never waits, and may be called
-// with any guid at any time.
+// Sync brings the process to its desired state in the background. It never blocks, and
+// can be called with any guid at any time.
 func (s *Supervisor) Sync(process string) {
 	s.changed.add(process)
 }
 
-// Settled is closed when what an earlier daemon left is taken over: before, nobody
-// can tell from Instances that something is gone.
+// Settled returns a channel that is closed when everything that an earlier daemon left
+// is taken over. Before that, an instance that is missing in Instances can still exist.
 func (s *Supervisor) Settled() <-chan struct{} { return s.settled }
 
-// Restart replaces all instances of the process by new ones and forgets their
-// crashes. The instances of a process whose version is no longer kept are
-// replaced without it, see app.Process.Keeps.
+// Restart replaces all instances of the process by new ones and forgets their crashes.
+// It is not needed for instances whose version is outdated, see app.Process.Keeps.
 func (s *Supervisor) Restart(process string) {
 	for _, sl := range s.of(process) {
 		sl.Restart()
 	}
 }
 
-// Instances is a copy of what is known about the slots of a process, by generation
-// and index. The guid may be that of one generation, see app.GenerationGUID.
+// Instances returns a copy of the status of the slots of a process, sorted by
+// generation and index. The guid can be that of one generation, see app.GenerationGUID.
 func (s *Supervisor) Instances(process string) []runtime.Status {
 	var out []runtime.Status
 	for _, sl := range s.of(process) {
@@ -193,12 +192,12 @@ func (s *Supervisor) Instances(process string) []runtime.Status {
 	return out
 }
 
-// Apps are the guids of the apps that have a slot, also one that is on its way
-// out, or a task, and of all servers.
+// Apps returns the guids of all servers, and of the apps that have a task or a slot,
+// even one that is stopping.
 func (s *Supervisor) Apps() map[string]bool {
 	out := map[string]bool{}
 	vs, err := s.Servers()
-	if err != nil { // those that run are among the slots
+	if err != nil { // running servers are among the slots
 		s.c.Logger.Error("cannot tell which servers there are", "err", err)
 	}
 	for _, v := range vs {
@@ -211,10 +210,11 @@ func (s *Supervisor) Apps() map[string]bool {
 	return out
 }
 
-// Exits gives the exit records, for those who read them.
+// Exits returns the exit records.
 func (s *Supervisor) Exits() *runtime.ExitLog { return s.exits }
 
-// adopt asks the engine for what is there, for as long as it takes to answer.
+// adopt requests the existing containers from the engine, and tries again until it
+// answers.
 func (s *Supervisor) adopt(ctx context.Context) ([]runtime.Container, error) {
 	for n := 1; ; n++ {
 		containers, err := s.c.Engine.Adopt(ctx)
@@ -237,8 +237,8 @@ func (s *Supervisor) adopt(ctx context.Context) ([]runtime.Container, error) {
 	}
 }
 
-// settle clears away what belongs to none of the tasks. It must be done before
-// any slot begins: a sweep would take a new instance for a stray one.
+// settle removes everything that belongs to no adopted container. It must run before
+// any slot starts, because a sweep would remove a new instance as a stray one.
 func (s *Supervisor) settle(ctx context.Context, containers []runtime.Container) error {
 	keep := make(map[runtime.InstanceID]bool, len(containers))
 	addresses := make(map[runtime.InstanceID]netip.Addr, len(containers))
@@ -251,14 +251,14 @@ func (s *Supervisor) settle(ctx context.Context, containers []runtime.Container)
 		keep[u.Instance], addresses[u.Instance] = true, u.Address
 	}
 	if err := s.c.Engine.Sweep(ctx, keep); err != nil && ctx.Err() == nil {
-		// What could not be removed is in nobody's way: the next start tries again.
+		// Leftovers do no harm, and the next daemon tries again.
 		s.c.Logger.Error("cannot sweep", "err", err)
 	}
 	return s.addresses.Settle(addresses)
 }
 
-// takeOver gives every container to a slot: the newest of each slot to the one that
-// keeps it alive, older ones to slots that only end them.
+// takeOver gives every container to a slot. The newest one of a slot is kept running;
+// older ones get slots that only stop them.
 func (s *Supervisor) takeOver(ctx context.Context, containers []runtime.Container) {
 	sorted := slices.Clone(containers)
 	slices.SortStableFunc(sorted, func(a, b runtime.Container) int { return b.Spec().StartedAt.Compare(a.Spec().StartedAt) })
@@ -279,7 +279,7 @@ func (s *Supervisor) takeOver(ctx context.Context, containers []runtime.Containe
 	}
 }
 
-// syncAll marks every process that is desired, or that left records behind.
+// syncAll marks every process that is desired, or that has exit records.
 func (s *Supervisor) syncAll() error {
 	apps, err := s.c.Registry.Apps()
 	if err != nil {
@@ -314,7 +314,7 @@ func (s *Supervisor) syncAll() error {
 	return nil
 }
 
-// wantedSlots is how many slots a process should have.
+// wantedSlots is the number of slots that a process should have.
 type wantedSlots struct {
 	process    string
 	known      bool        // the process exists
@@ -327,7 +327,7 @@ func (w wantedSlots) has(id runtime.SlotID) bool {
 	return id.Process == w.process && id.Index < w.counts[id.Generation]
 }
 
-// some tells whether anything is to run.
+// some reports whether any slot is wanted.
 func (w wantedSlots) some() bool {
 	for _, n := range w.counts {
 		if n > 0 {
@@ -337,8 +337,8 @@ func (w wantedSlots) some() bool {
 	return false
 }
 
-// wanted reads how many slots the process should have: none when it does not
-// exist or its app is stopped.
+// wanted reads how many slots the process should have. It is none if the process does
+// not exist or its app is stopped.
 func (s *Supervisor) wanted(process string) (wantedSlots, error) {
 	w := wantedSlots{process: process}
 	found, err := s.c.Registry.Wanted(process)
@@ -352,7 +352,7 @@ func (s *Supervisor) wanted(process string) (wantedSlots, error) {
 	return w, nil
 }
 
-// reconcile begins the slots that are missing and stops those that are too many.
+// reconcile starts missing slots and stops surplus ones.
 func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	w, err := s.wanted(process)
 	if err != nil {
@@ -391,25 +391,25 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	}
 }
 
-// begin runs the slot until it is down, or ctx ends.
+// begin runs the slot until it is down, or ctx is done.
 func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 	s.running.Go(func() {
 		sl.Run(ctx)
 		if ctx.Err() != nil {
-			return // what it last knew stays to be seen
+			return // its last status stays visible
 		}
 		s.leave(sl)
 		s.Sync(sl.id.Process)
 	})
 }
 
-// counters count what happens in a Supervisor.
+// counters has the counts of a Supervisor.
 type counters struct {
 	mu    sync.Mutex
 	stats runtime.Stats // guarded by mu
 }
 
-// Stats is a copy of the counts.
+// Stats returns a copy of the counts.
 func (c *counters) Stats() runtime.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

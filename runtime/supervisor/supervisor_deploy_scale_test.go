@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Whoever scales while a deployment is under way gets as many as were asked for.
+// Scaling during a deployment gives the requested number of instances.
 func TestScaleMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, instances := range []int{1, 2, 6} {
@@ -49,8 +49,8 @@ func TestScaleMeanwhile(t *testing.T) {
 	}
 }
 
-// The number of instances, the memory and the rest come with the deployment, and go
-// with its cancel.
+// The number of instances, the memory and the other settings come with the deployment.
+// A cancel restores the old ones.
 func TestDeploymentScales(t *testing.T) {
 	t.Parallel()
 	five, much := 5, 512
@@ -82,7 +82,7 @@ func TestDeploymentScales(t *testing.T) {
 	}
 }
 
-// A worker stays as it is until the web process is deployed, and follows then.
+// A worker is unchanged until the web process is deployed. Then it follows.
 func TestOthersFollow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

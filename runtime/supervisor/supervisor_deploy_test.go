@@ -16,7 +16,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// shopOf is the world's app with so many instances, running, and its daemon.
+// shopOf starts the world's app with that many instances, and its daemon. It returns
+// the guid of the process.
 func (w *world) shopOf(instances int) string {
 	w.t.Helper()
 	w.must(w.registry.Restart(w.push("sleep 1000")))
@@ -27,7 +28,7 @@ func (w *world) shopOf(instances int) string {
 	return p
 }
 
-// only is the guid of the only app.
+// only returns the guid of the only app.
 func (w *world) only() string {
 	w.t.Helper()
 	apps, err := w.registry.Apps()
@@ -35,7 +36,7 @@ func (w *world) only() string {
 	return apps[0].GUID
 }
 
-// deploy begins a deployment that changes the command to.
+// deploy starts a deployment that changes the command.
 func (w *world) deploy(guid, command string, n app.NewDeployment) app.Deployment {
 	w.t.Helper()
 	w.change(guid, func(p *app.Process) { p.Command = command })
@@ -65,7 +66,7 @@ func (w *world) wantStatus(guid, want string) {
 	}
 }
 
-// ready are the instances that serve, by the command that they run.
+// ready returns the number of ready instances by their command.
 func (w *world) ready(process string) map[string]int {
 	w.t.Helper()
 	commands := map[runtime.InstanceID]string{}
@@ -88,7 +89,8 @@ func (w *world) wantReady(process string, want map[string]int) {
 	}
 }
 
-// cancel takes a deployment back, as a door would: it knows what serves.
+// cancel cancels a deployment with the current number of ready instances, as the API
+// does.
 func (w *world) cancel(guid string) {
 	w.t.Helper()
 	_, err := w.registry.CancelDeployment(guid, func(d app.Deployment, generation int) int {
@@ -109,8 +111,8 @@ const (
 	newCommand = "sleep 2000"
 )
 
-// A rolling deployment replaces every instance by a new one, at most as many at a
-// time as was said, and never has fewer than before.
+// A rolling deployment replaces every instance by a new one, within MaxInFlight, and
+// never has fewer ready instances than before.
 func TestRolling(t *testing.T) {
 	t.Parallel()
 	for _, inFlight := range []int{1, 2, 3, 10} {
@@ -143,7 +145,8 @@ func TestRolling(t *testing.T) {
 	}
 }
 
-// fewest is the least number of instances that served at once, after so many did.
+// fewest returns the smallest number of instances that were ready at once, after from
+// instances were.
 func fewest(news chan runtime.Status, from int) int {
 	ready := map[runtime.SlotID]bool{}
 	least := from
@@ -159,8 +162,8 @@ func fewest(news chan runtime.Status, from int) int {
 	return least
 }
 
-// At whatever step a deployment is cancelled, what was there before serves in the
-// end, and it never stopped.
+// A cancel at any step of a deployment restores the previous instances without an
+// interruption.
 func TestCancelAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for started := range 4 {
@@ -189,7 +192,7 @@ func TestCancelAtEveryStep(t *testing.T) {
 	}
 }
 
-// holdAt makes every start beyond the n-th wait until the function is called.
+// holdAt makes every start after the n-th wait until release is called.
 func (w *world) holdAt(n int) (release func()) {
 	gate := make(chan struct{})
 	w.fake.OnStart(func(runtime.Spec) {
@@ -200,7 +203,7 @@ func (w *world) holdAt(n int) (release func()) {
 	return func() { close(gate); w.fake.OnStart(nil); synctest.Wait() }
 }
 
-// wantServing checks that at least so many instances serve.
+// wantServing checks that at least that many instances are ready.
 func (w *world) wantServing(process string, want int) {
 	w.t.Helper()
 	n := 0
@@ -224,7 +227,7 @@ func (w *world) wantGenerations(process string, want ...int) {
 	}
 }
 
-// New instances that crash end no old one, and are not added to.
+// New instances that crash stop no old one, and no more new ones are started.
 func TestNewOnesCrash(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -240,7 +243,8 @@ func TestNewOnesCrash(t *testing.T) {
 		w.pass(time.Second)
 		w.wantStatus(d.GUID, "FINALIZED CANCELED")
 		w.wantReady(p, map[string]int{oldCommand: 3})
-		// What was requested with it waits for the next start: one that ends comes back as it was.
+		// The change of the canceled deployment waits for the next start: an instance
+		// that crashes now keeps the old command.
 		w.endOne(p)
 		w.pass(time.Second)
 		w.wantReady(p, map[string]int{oldCommand: 3})
@@ -250,7 +254,7 @@ func TestNewOnesCrash(t *testing.T) {
 	})
 }
 
-// endOne ends the main process of an instance that serves.
+// endOne ends the main process of a ready instance.
 func (w *world) endOne(process string) {
 	w.t.Helper()
 	for _, st := range w.sup.Instances(process) {
@@ -268,7 +272,7 @@ func (w *world) endOne(process string) {
 	w.t.Fatal("no instance serves")
 }
 
-// An old instance that ends while a deployment is under way comes back as it was.
+// An old instance that crashes during a deployment starts again unchanged.
 func TestOldOneCrashesMeanwhile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -277,7 +281,7 @@ func TestOldOneCrashesMeanwhile(t *testing.T) {
 		d := w.deploy(p, newCommand, app.NewDeployment{})
 		w.pass(time.Second)
 		w.wantReady(p, map[string]int{oldCommand: 2, newCommand: 1})
-		w.fake.OnStart(nil) // what waits goes on waiting
+		w.fake.OnStart(nil) // blocked starts stay blocked
 		w.endOne(p)
 		w.pass(time.Second)
 		w.wantReady(p, map[string]int{oldCommand: 2, newCommand: 1})
@@ -288,8 +292,9 @@ func TestOldOneCrashesMeanwhile(t *testing.T) {
 	})
 }
 
-// A deployment that comes while another is under way supersedes it. What serves goes
-// on until the newest does, and a cancel goes back to what was last on its way.
+// A deployment during another one supersedes it. Ready instances run until the newest
+// ones are ready. A cancel returns to a superseded rolling deployment, or to the
+// instances before a superseded canary.
 func TestSupersede(t *testing.T) {
 	t.Parallel()
 	const newest = "sleep 3000"
@@ -326,8 +331,8 @@ func TestSupersede(t *testing.T) {
 	}
 }
 
-// A canary pauses at each of its steps until somebody continues it, with one
-// instance more than before.
+// A canary pauses at each of its steps until it is continued, with one instance more
+// than before.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -352,13 +357,13 @@ func TestCanary(t *testing.T) {
 	})
 }
 
-// A daemon that leaves and comes back after every commit of a deployment brings it to
-// its end all the same; instances that were there keep their generation.
+// A deployment completes even if the daemon is restarted after every commit. Existing
+// instances keep their generation.
 func TestDeploymentOverDaemons(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		strategy string
-		cancel   int // after so many steps; 0: never
+		cancel   int // after that many steps; 0: never
 		want     string
 	}{
 		{app.Rolling, 0, newCommand}, {app.Rolling, 1, oldCommand}, {app.Rolling, 3, oldCommand}, {app.Canary, 0, newCommand}, {app.Canary, 2, oldCommand},
@@ -413,7 +418,7 @@ func sharesOf(d app.Deployment) map[int]int {
 	return out
 }
 
-// Deploying an app that is stopped starts it.
+// A deployment of a stopped app starts it.
 func TestDeployStopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -427,8 +432,8 @@ func TestDeployStopped(t *testing.T) {
 	})
 }
 
-// An app that is stopped while it is deployed has no instance; when it is started
-// the deployment goes on.
+// An app that is stopped during a deployment has no instance. The deployment continues
+// when the app is started.
 func TestStopWhileDeploying(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -448,7 +453,7 @@ func TestStopWhileDeploying(t *testing.T) {
 	})
 }
 
-// A cancel does not wait for ever for old instances that do not come back.
+// A cancel does not wait forever for old instances that do not start.
 func TestCancelDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -469,7 +474,7 @@ func TestCancelDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// Requests that are under way at an old instance end before it is told to.
+// Active requests of an old instance finish before it is signalled.
 func TestOldOnesAreDrained(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ busy, want time.Duration }{{0, 100 * time.Millisecond}, {3 * time.Second, 4 * time.Second}, {time.Hour, 11 * time.Second}} {

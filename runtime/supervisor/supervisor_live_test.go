@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A signal reaches the one that is named, in the instance that is named.
+// A signal reaches only the named process in the named instance.
 func TestSignalReachesTheNamed(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -31,7 +31,7 @@ func TestSignalReachesTheNamed(t *testing.T) {
 	})
 }
 
-// One instance is replaced, the other stays.
+// RestartInstance replaces one instance and leaves the other unchanged.
 func TestRestartInstance(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -50,7 +50,7 @@ func TestRestartInstance(t *testing.T) {
 	})
 }
 
-// A shutdown ends everything and changes no desired state.
+// A shutdown stops all instances and does not change the desired state.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -69,7 +69,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// CPU is the rate since the last question; what is gone takes nothing.
+// CPU is the rate since the previous request. A stopped instance has no usage.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

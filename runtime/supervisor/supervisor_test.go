@@ -15,7 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// Scaling up adds slots, scaling down stops the highest; the rest runs on.
+// Scaling up adds slots, and scaling down stops the highest ones. The others keep
+// running.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -39,7 +40,7 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// A slot that was scaled away comes back without its crashes.
+// A slot that was removed by scaling down returns without its crashes.
 func TestScaledAwayForgets(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -55,7 +56,8 @@ func TestScaledAwayForgets(t *testing.T) {
 	})
 }
 
-// A desired state that only changed replaces nothing; the next instance has it.
+// A change of the desired state alone replaces nothing. The next instance has the
+// change.
 func TestChangeAloneReplacesNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -78,8 +80,8 @@ func TestChangeAloneReplacesNothing(t *testing.T) {
 	})
 }
 
-// A restart replaces the instance by one of the desired state, forgets the
-// crashes and leaves no record.
+// A restart replaces the instance by one in the desired state, forgets the crashes and
+// leaves no record.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(w *world, p string){
@@ -125,8 +127,8 @@ func TestRestartDuringBackoff(t *testing.T) {
 	})
 }
 
-// A restart that is requested while an instance starts is not forgotten, and costs
-// one replacement only.
+// A restart that is requested while an instance starts is not lost, and causes only one
+// replacement.
 func TestRestartDuringStart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -143,7 +145,7 @@ func TestRestartDuringStart(t *testing.T) {
 	})
 }
 
-// A restart that is asked for while another one is under way is the same one.
+// A restart that is requested during another one is combined with it.
 func TestRestartDuringRestart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -159,7 +161,8 @@ func TestRestartDuringRestart(t *testing.T) {
 	})
 }
 
-// Stop and start in one breath is a restart, although nobody saw the stop.
+// A stop and an immediate start are a restart, even if the supervisor did not see the
+// stop.
 func TestStopAndStartAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -181,7 +184,7 @@ func TestStopAndStartAtOnce(t *testing.T) {
 	})
 }
 
-// A deleted app leaves nothing: no instance, no address, no exit records.
+// A deleted app leaves nothing behind: no instance, no address, no exit records.
 func TestDeletedApp(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -199,7 +202,7 @@ func TestDeletedApp(t *testing.T) {
 	})
 }
 
-// What a supervisor cannot do without is named.
+// New names the missing setting in its error.
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -216,7 +219,7 @@ func TestConfigIsChecked(t *testing.T) {
 	})
 }
 
-// Status is a copy: what a reader does to it changes nothing.
+// Status is a copy: changes to it have no effect on the slot.
 func TestStatusIsACopy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -12,20 +12,20 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// An attached task lends its container to one session, which runs the command of
-// the task with the input and output of a client:
+// The container of an attached task has one session, which runs the command of the task
+// with the input and output of a client:
 //
-//	container started ──▶ Attach: session with the command ──▶ session closed ──▶ result kept, container removed
-//	        └── nobody attaches within attachLimit ──▶ failed
+//	container started ──▶ Attach: session with the command ──▶ session closed ──▶ result stored, container removed
+//	        └── no client attaches within attachLimit ──▶ failed
 //
 // The main process of the container only waits. The task ends with its session: when
-// the command ends, when the client is gone, or when the daemon that serves the
-// client is.
+// the command exits, when the client disconnects, or when the daemon that serves the
+// client stops.
 
 // attachLimit is how long the container of an attached task waits for its session.
 const attachLimit = time.Minute
 
-// Why an attached task failed whose command did not end by itself.
+// Failure reasons of an attached task whose command did not exit by itself.
 const (
 	attachDisconnected = "dew run disconnected"
 	attachLost         = "dewd was restarted, which disconnected dew run"
@@ -33,26 +33,26 @@ const (
 
 var attachLate = fmt.Sprintf("dew run did not connect within %s", attachLimit)
 
-// errNotAttachable says that a task has no session to give.
+// errNotAttachable reports that a task is not waiting for a session.
 var errNotAttachable = errors.New("the task is not waiting for a session")
 
 // attachment is the session of an attached task.
 type attachment struct {
-	ended chan attachEnd // holds one
+	ended chan attachEnd // buffer of 1
 
 	mu        sync.Mutex        // guards the fields below
-	container runtime.Container // where the session can be opened; nil: nowhere, or nowhere any more
+	container runtime.Container // for the session; nil: no session can be opened
 	session   runtime.Session   // nil: none yet
 }
 
-// attachEnd is how the session of an attached task ended.
+// attachEnd is the result of the session of an attached task.
 type attachEnd struct {
-	code int    // of its command
-	why  string // not empty: not by itself, and this is why
+	code int    // exit status of its command
+	why  string // not empty: the command did not exit by itself, for this reason
 }
 
-// Attach opens the session of a task that was created to be attached to. It runs the
-// command of the task, whatever spec says. The task ends when the session is closed.
+// Attach opens the session of a task that was created to be attached to. It always runs
+// the command of the task, not that of spec. The task ends when the session is closed.
 func (s *Supervisor) Attach(ctx context.Context, task string, spec runtime.ExecSpec) (runtime.Session, error) {
 	t, err := s.c.Registry.Task(task)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Supervisor) Attach(ctx context.Context, task string, spec runtime.ExecS
 	return r.attached.open(ctx, spec)
 }
 
-// open opens the one session.
+// open opens the only session.
 func (a *attachment) open(ctx context.Context, spec runtime.ExecSpec) (runtime.Session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,14 +84,14 @@ func (a *attachment) open(ctx context.Context, spec runtime.ExecSpec) (runtime.S
 	return &attachedSession{Session: ses, ended: a.ended}, nil
 }
 
-// offer lets a session be opened in t.
+// offer allows a session in c.
 func (a *attachment) offer(c runtime.Container) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.container = c
 }
 
-// withdraw lets no session be opened any more. It returns false if there is one.
+// withdraw allows no more sessions. It returns false if there is one.
 func (a *attachment) withdraw() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *attachment) withdraw() bool {
 	return a.session == nil
 }
 
-// terminate asks the command to end, and waits until it has, for a while.
+// terminate sends SIGTERM to the command, and waits a limited time until it has exited.
 func (a *attachment) terminate(ctx context.Context, patience time.Duration) {
 	if a.withdraw() {
 		return
@@ -110,22 +110,22 @@ func (a *attachment) terminate(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if ses.Signal(syscall.SIGTERM) == nil {
-		_, _ = ses.Wait(ctx) // what still runs is killed with its container
+		_, _ = ses.Wait(ctx) // processes that still run are killed with their container
 	}
 }
 
-// attachedSession tells its task how it ended. It does so when it is closed: before
-// that, output may be unread, which would go with the container.
+// attachedSession reports its result to its task when it is closed. Before that, output
+// can be unread, and it would be lost with the container.
 type attachedSession struct {
 	runtime.Session
 	ended chan<- attachEnd
 	once  sync.Once
 
 	mu  sync.Mutex
-	end *attachEnd // guarded by mu; nil: it runs
+	end *attachEnd // guarded by mu; nil: it is running
 }
 
-// Wait returns how it ended.
+// Wait returns the result of the session.
 func (a *attachedSession) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 	end, err := a.Session.Wait(ctx)
 	if err == nil {
@@ -134,7 +134,7 @@ func (a *attachedSession) Wait(ctx context.Context) (runtime.SessionEnd, error) 
 	return end, err
 }
 
-// note keeps the first of the ends that it is told.
+// note stores the first of the results that it receives.
 func (a *attachedSession) note(end attachEnd) attachEnd {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +144,7 @@ func (a *attachedSession) note(end attachEnd) attachEnd {
 	return *a.end
 }
 
-// Close ends the command if it still runs, and then the task.
+// Close stops the command if it still runs, and then the task.
 func (a *attachedSession) Close() error {
 	end := a.note(attachEnd{why: attachDisconnected})
 	err := a.Session.Close()

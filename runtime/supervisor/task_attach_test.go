@@ -27,8 +27,8 @@ func (w *world) attach(guid string) runtime.Session {
 	return ses
 }
 
-// The command of an attached task runs in its one session, and its end is the end of
-// the task. Nothing of it is left.
+// The command of an attached task runs in its only session, and the task ends with it.
+// Nothing is left behind.
 func TestAttachedTask(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string
@@ -79,7 +79,7 @@ func TestAttachedTask(t *testing.T) {
 			if _, err := w.sup.Attach(w.t.Context(), guid, runtime.ExecSpec{}); err == nil {
 				w.t.Error("attached twice")
 			}
-			w.pass(2 * time.Minute) // it need not end soon
+			w.pass(2 * time.Minute) // the command can run for longer
 			w.waitFor(ses, 0)
 			w.must(ses.Close())
 		}, app.TaskSucceeded, ""},
@@ -107,7 +107,7 @@ func TestAttachedTask(t *testing.T) {
 	}
 }
 
-// Nobody attaches to a task that was not made for it.
+// A client cannot attach to a task that was not created for that.
 func TestNotAttached(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()

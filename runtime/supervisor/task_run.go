@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Why a task failed that did not end by itself.
+// Failure reasons of a task that did not exit by itself.
 const (
 	taskCancelled = "task was cancelled"
 	taskShutDown  = "its daemon was shut down together with the apps"
@@ -25,18 +25,18 @@ const (
 	taskPanicked  = "internal error, see the log of the daemon"
 )
 
-// taskRun is the one run of a task. Its goroutine owns it.
+// taskRun is the only run of a task. Its goroutine owns it.
 type taskRun struct {
 	guid      string
 	runner    *taskRunner
 	log       *slog.Logger
-	container runtime.Container // what an earlier daemon left of it; nil: nothing
+	container runtime.Container // from an earlier daemon, or nil
 	in        *Instance
 	app       atomic.Value // guid, as a string
 
 	attached       attachment
-	attachDeadline <-chan time.Time // when nobody can attach any more; nil: the task is not attached
-	code           *int             // exit status of the command of an attached task; nil: not known
+	attachDeadline <-chan time.Time // fires when no client can attach any more (nil: the task is not attached)
+	code           *int             // exit status of the command of an attached task (nil: unknown)
 
 	stop    chan struct{} // closed by Stop
 	stopped sync.Once
@@ -53,7 +53,7 @@ func newTaskRun(k *taskRunner, guid string, adopted runtime.Container) *taskRun 
 	return r
 }
 
-// Stop ends the run. It does not wait for the end.
+// Stop ends the run. It does not wait for it.
 func (r *taskRun) Stop() { r.stopped.Do(func() { close(r.stop) }) }
 
 func (r *taskRun) stopping() bool {
@@ -70,8 +70,8 @@ func (r *taskRun) appGUID() string {
 	return guid
 }
 
-// run carries the task from where it is to its end. The end of ctx leaves it for
-// the next daemon.
+// run continues the task from its current state until it is finished. The end of ctx
+// leaves it for the next daemon.
 func (r *taskRun) run(ctx context.Context) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -89,7 +89,7 @@ func (r *taskRun) run(ctx context.Context) {
 	case err != nil:
 		r.log.Error("cannot read task", "err", err)
 		wait(ctx, r.runner.sup.policy.FirstRetry)
-		return // it is begun again
+		return // it is started again
 	}
 	r.app.Store(t.App)
 	if r.container == nil && !r.start(ctx, t) {
@@ -112,15 +112,15 @@ func (r *taskRun) run(ctx context.Context) {
 	}
 }
 
-// endLostAttachment ends an attached task that an earlier daemon left: its client is gone.
+// endLostAttachment ends an attached task from an earlier daemon: its client is
+// disconnected.
 func (r *taskRun) endLostAttachment(t app.Task) {
 	if t.Attached {
 		r.attached.ended <- attachEnd{why: attachLost}
 	}
 }
 
-// discard removes what is left of a task that has ended, or that nobody knows any
-// more.
+// discard removes the container of a task that is finished or deleted.
 func (r *taskRun) discard(ctx context.Context) {
 	if r.container == nil {
 		return
@@ -133,8 +133,8 @@ func (r *taskRun) discard(ctx context.Context) {
 	}
 }
 
-// start starts the container of a task that has none. It returns false where the
-// task has ended meanwhile, or the daemon leaves.
+// start starts the container of a task that has none. It returns false if the task is
+// finished, or the daemon exits.
 func (r *taskRun) start(ctx context.Context, t app.Task) bool {
 	switch t.State {
 	case app.TaskRunning:
@@ -171,8 +171,8 @@ func (r *taskRun) start(ctx context.Context, t app.Task) bool {
 	}
 }
 
-// launch makes the container, and gives that up when the task is canceled
-// meanwhile: then nothing is left behind, or what was started is ended at once.
+// launch creates the container, and cancels that if the task is canceled. Then nothing
+// is left behind, or the started container is stopped at once.
 func (r *taskRun) launch(ctx context.Context, t app.Task) error {
 	s, id := r.runner.sup, runtime.NewInstanceID()
 	addr, err := s.addresses.Take(id)
@@ -207,8 +207,8 @@ func (r *taskRun) startContainer(ctx context.Context, spec runtime.Spec) (runtim
 	}
 }
 
-// watch waits for the end of the task, or brings it about. It returns why it was
-// ended; empty: by itself. It returns false when the daemon leaves.
+// watch waits until the task exits, or stops it. It returns the reason for the stop,
+// empty if it exited by itself. It returns false if the daemon exits.
 func (r *taskRun) watch(ctx context.Context) (why string, ended bool) {
 	tick := time.NewTicker(measureTasks)
 	defer tick.Stop()
@@ -220,7 +220,7 @@ func (r *taskRun) watch(ctx context.Context) (why string, ended bool) {
 			r.in.noteExit(e, ok)
 		case <-r.stop:
 			if r.catchUp(); len(r.in.alive()) == 0 {
-				return "", true // it was faster
+				return "", true // it exited before the stop
 			}
 			why = r.whyStopped()
 			r.attached.terminate(ctx, r.runner.sup.policy.KillDelay)
@@ -241,7 +241,7 @@ func (r *taskRun) watch(ctx context.Context) (why string, ended bool) {
 	return "", ctx.Err() == nil
 }
 
-// catchUp takes the exits that are known already.
+// catchUp receives the exits that are already known.
 func (r *taskRun) catchUp() {
 	for len(r.in.alive()) > 0 {
 		select {
@@ -253,7 +253,7 @@ func (r *taskRun) catchUp() {
 	}
 }
 
-// diskExceeded says that the task has written more than it may.
+// diskExceeded returns an error text if the task has written more than its disk limit.
 func (r *taskRun) diskExceeded(ctx context.Context) string {
 	m, ok := r.in.container.(interface {
 		Written(ctx context.Context) (bytes, files int64, err error)
@@ -263,12 +263,12 @@ func (r *taskRun) diskExceeded(ctx context.Context) string {
 		return ""
 	}
 	if bytes, _, err := m.Written(ctx); err != nil || bytes <= limit {
-		return "" // what cannot be read now is read soon
+		return "" // if it cannot be read now, it is read again soon
 	}
 	return r.in.spec.Processes[0].Source + ": disk quota exceeded: it has " + strconv.FormatInt(limit/(1<<20), 10) + "M"
 }
 
-// whyStopped is why Stop was called.
+// whyStopped returns why Stop was called.
 func (r *taskRun) whyStopped() string {
 	t, err := r.runner.sup.c.Registry.Task(r.guid)
 	if err == nil && t.State != app.TaskCanceling {
@@ -277,8 +277,8 @@ func (r *taskRun) whyStopped() string {
 	return taskCancelled
 }
 
-// endProcesses asks what lives to end, then kills it, then gives up. It returns false
-// when the daemon leaves before.
+// endProcesses sends SIGTERM to the running processes, then SIGKILL, then gives up. It
+// returns false if the daemon exits before that.
 func (r *taskRun) endProcesses(ctx context.Context) bool {
 	s := r.runner.sup
 	if len(r.in.alive()) > 0 {
@@ -302,7 +302,7 @@ func (r *taskRun) endProcesses(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// awaitExits takes the ends of processes for as long as a kill delay.
+// awaitExits receives exits of processes for the length of a kill delay.
 func (r *taskRun) awaitExits(ctx context.Context) bool {
 	t := time.NewTimer(r.runner.sup.policy.KillDelay)
 	defer t.Stop()
@@ -319,8 +319,8 @@ func (r *taskRun) awaitExits(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// finish keeps the last lines, then the result, and removes the container: a
-// daemon that is killed in between finds the container, and does it again.
+// finish stores the last lines, then the result, and removes the container. If a daemon
+// is killed in between, the next one finds the container and repeats it.
 func (r *taskRun) finish(ctx context.Context, t app.Task, why string) {
 	state, failure := app.TaskFailed, why
 	if t.Attached {
@@ -340,8 +340,8 @@ func (r *taskRun) finish(ctx context.Context, t app.Task, why string) {
 	r.remove(ctx)
 }
 
-// setAttachedExit gives the main process of an attached task, which only waited, the exit
-// status of the command; none where the command did not end by itself.
+// setAttachedExit gives the main process of an attached task, which only waited, the
+// exit status of the command. It sets none if the command did not exit by itself.
 func (r *taskRun) setAttachedExit(why string) {
 	for i := range r.in.exits {
 		e := &r.in.exits[i]
@@ -355,10 +355,10 @@ func (r *taskRun) setAttachedExit(why string) {
 	}
 }
 
-// flush appends the last lines of the task and how it ended.
+// flush appends the last lines of the task and its exit status to the log.
 func (r *taskRun) flush(ctx context.Context) {
 	s := r.runner.sup
-	// What was begun is finished, also when the daemon leaves meanwhile.
+	// Finish this even if the daemon exits during that time.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.policy.ReapLimit)
 	defer cancel()
 	i := slices.IndexFunc(r.in.exits, func(e runtime.Exit) bool { return e.Exec == runtime.MainExec })
@@ -384,10 +384,11 @@ func (r *taskRun) flush(ctx context.Context) {
 	}
 }
 
-// exitStatus begins the last line of a task.
+// exitStatus is the start of the last line of a task.
 const exitStatus = "Exit status "
 
-// exitLineWritten tells whether an earlier daemon has written already how the task ended.
+// exitLineWritten reports whether an earlier daemon already wrote the task's exit
+// status to the log.
 func (r *taskRun) exitLineWritten(ctx context.Context, e runtime.Exit) bool {
 	f, ok := r.in.beforeAdoption(e)
 	if !ok {
@@ -401,9 +402,9 @@ func (r *taskRun) exitLineWritten(ctx context.Context, e runtime.Exit) bool {
 	return found
 }
 
-// storeState keeps how far the task is, for as long as it takes. It returns false when
-// the daemon leaves before. A task that is gone needs no record; one that somebody
-// cancels while it starts stays canceled.
+// storeState stores the state of the task, and tries again until that succeeds. It
+// returns false if the daemon exits before that. A deleted task needs no record. A task
+// that is canceled while it starts stays canceled.
 func (r *taskRun) storeState(ctx context.Context, state app.TaskState, failure string) bool {
 	for n := 1; ; n++ {
 		_, err := r.runner.sup.c.Registry.UpdateTask(r.guid, func(t *app.Task) error {
@@ -423,7 +424,7 @@ func (r *taskRun) storeState(ctx context.Context, state app.TaskState, failure s
 	}
 }
 
-// remove deletes the container and gives its address back.
+// remove deletes the container and releases its address.
 func (r *taskRun) remove(ctx context.Context) {
 	if r.in == nil {
 		return
@@ -441,7 +442,7 @@ func (r *taskRun) remove(ctx context.Context) {
 		}
 		r.log.Error("cannot delete the container of a task", "instance", id, "try", n, "err", err)
 		if n >= maxDeletes && !errors.Is(err, runtime.ErrUnavailable) {
-			return // its address stays taken until the next daemon has swept it
+			return // its address stays in use until the sweep of the next daemon
 		}
 		if !wait(ctx, s.policy.retry(n)) {
 			return
@@ -453,7 +454,7 @@ func (r *taskRun) remove(ctx context.Context) {
 	r.logCell(r.in.spec.App, logstream.Out, "Successfully destroyed container")
 }
 
-// pause waits, unless the task is canceled or the daemon leaves.
+// pause waits, unless the task is canceled or the daemon exits.
 func (r *taskRun) pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -464,7 +465,7 @@ func (r *taskRun) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// logCell writes a line of the platform into the app's log.
+// logCell writes a platform line into the app's log.
 func (r *taskRun) logCell(guid string, stream logstream.Stream, text string) {
 	err := r.runner.sup.c.Logs.Append(guid, logstream.Envelope{
 		Source: logstream.Source{Type: sourceCell}, Stream: stream, Text: []byte(text),

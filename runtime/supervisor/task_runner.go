@@ -13,34 +13,34 @@ import (
 // measureTasks is how often the writable layer of a task is measured.
 const measureTasks = 5 * time.Second
 
-// taskRunner runs the one-off tasks of apps, each once, in a container of its own:
+// taskRunner runs the one-off tasks of apps, each once, in its own container:
 //
-//	PENDING ── container started ──▶ RUNNING ── main ended ──▶ last lines, result kept, container removed
+//	PENDING ── container started ──▶ RUNNING ── main exited ──▶ last lines, result stored, container removed
 //	   └──────────── CANCELING ◀────────┘  SIGTERM, SIGKILL ──▶ the same
 //
 // The record in the registry is the desired state and the result; one goroutine owns a
 // run. Like an instance, a task outlives its daemon: the next one takes it over.
 type taskRunner struct {
 	sup     *Supervisor
-	changed guidSet // tasks to be looked at
+	changed guidSet // tasks to check
 
 	mu           sync.Mutex // guards the fields below
 	runs         map[string]*taskRun
-	shuttingDown bool // no task begins any more
+	shuttingDown bool // no task can start any more
 }
 
 func newTaskRunner(s *Supervisor) *taskRunner {
 	return &taskRunner{sup: s, changed: newGUIDSet(), runs: map[string]*taskRun{}}
 }
 
-// SyncTask brings a task to its desired state, soon: it begins, or ends. It never
-// waits, and may be called with any guid at any time.
+// SyncTask brings a task to its desired state in the background: it starts or stops it.
+// It never blocks, and can be called with any guid at any time.
 func (s *Supervisor) SyncTask(guid string) {
 	s.tasks.changed.add(guid)
 }
 
-// resumeTasks begins with the tasks among what an earlier daemon left, and with
-// those that are desired. It returns the containers that are not of tasks.
+// resumeTasks takes over the tasks that an earlier daemon left, and starts those that
+// are desired. It returns the containers that are not tasks.
 func (s *Supervisor) resumeTasks(ctx context.Context, found []runtime.Container) ([]runtime.Container, error) {
 	var others []runtime.Container
 	for _, c := range found {
@@ -63,7 +63,7 @@ func (s *Supervisor) resumeTasks(ctx context.Context, found []runtime.Container)
 	return others, nil
 }
 
-// run looks at what changed until ctx ends. What runs stays for the next daemon.
+// run handles changed tasks until ctx is done. Running tasks stay for the next daemon.
 func (k *taskRunner) run(ctx context.Context) {
 	for {
 		select {
@@ -77,8 +77,8 @@ func (k *taskRunner) run(ctx context.Context) {
 	}
 }
 
-// sync begins a task that has no run yet, and ends the run of one that is
-// canceled or gone.
+// sync starts a task that has no run yet, and stops the run of a task that is canceled
+// or deleted.
 func (k *taskRunner) sync(ctx context.Context, guid string) {
 	t, err := k.sup.c.Registry.Task(guid)
 	gone := errors.Is(err, app.ErrNotFound)
@@ -104,7 +104,7 @@ func (k *taskRunner) of(guid string) *taskRun {
 	return k.runs[guid]
 }
 
-// begin runs r until it is over, or ctx ends.
+// begin runs r until it is finished, or ctx is done.
 func (k *taskRunner) begin(ctx context.Context, r *taskRun) {
 	k.mu.Lock()
 	if k.shuttingDown && r.container == nil {
@@ -122,13 +122,13 @@ func (k *taskRunner) begin(ctx context.Context, r *taskRun) {
 		delete(k.runs, r.guid)
 		k.mu.Unlock()
 		if k.sup.c.Gone != nil {
-			k.sup.c.Gone(r.guid) // the last that was left of a deleted app may have gone
+			k.sup.c.Gone(r.guid) // it can have been the last resource of a deleted app
 		}
 		k.sup.SyncTask(r.guid)
 	})
 }
 
-// apps adds the apps whose tasks run.
+// apps adds the apps that have running tasks.
 func (k *taskRunner) apps(to map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,7 +137,7 @@ func (k *taskRunner) apps(to map[string]bool) {
 	}
 }
 
-// end ends all runs and lets none begin any more.
+// end stops all runs and allows no new ones.
 func (k *taskRunner) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -147,7 +147,7 @@ func (k *taskRunner) end() {
 	}
 }
 
-// left is how many runs are not over.
+// left returns the number of runs that are not finished.
 func (k *taskRunner) left() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

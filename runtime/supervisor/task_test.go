@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// taskApp is an app with a droplet that is not started, and has a sidecar.
+// taskApp creates an app with a droplet and a sidecar. The app is not started.
 func (w *world) taskApp() string {
 	w.t.Helper()
 	w.registry.ListenTasks(func(guid string) {
@@ -32,7 +32,7 @@ func (w *world) taskApp() string {
 	return a.GUID
 }
 
-// runTask creates a task and waits until everybody waits.
+// runTask creates a task and waits until all goroutines are blocked.
 func (w *world) runTask(appGUID, command string) app.Task {
 	w.t.Helper()
 	t, err := w.registry.CreateTask(app.Task{App: appGUID, Name: "migrate it", Command: command, Droplet: "d1", MemoryMB: 64, DiskMB: 1})
@@ -58,8 +58,8 @@ func (w *world) wantTask(guid string, state app.TaskState, failure string) {
 	}
 }
 
-// A task has what an instance of its app has, but for sidecars, an index and a
-// port. The app need not run.
+// A task has the settings of an instance of its app, except sidecars, an index and a
+// port. The app does not have to run.
 func TestTaskSpec(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -107,7 +107,7 @@ func TestTaskSpec(t *testing.T) {
 	})
 }
 
-// How a task ends is kept, told, and nothing of it is left.
+// The result of a task is stored and logged, and nothing is left behind.
 func TestTaskEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end     func(w *world, guid string)
@@ -131,7 +131,7 @@ func TestTaskEnds(t *testing.T) {
 		"unseen": {
 			func(w *world, _ string) {
 				w.fake.Last().CloseExits()
-				w.pass(3 * time.Second) // its last lines are waited for, in vain
+				w.pass(3 * time.Second) // the wait for its last lines times out
 			},
 			app.TaskFailed, "APP/TASK/migrate it: Container lost: its shim is gone, and the exit status with it",
 		},
@@ -166,7 +166,7 @@ func TestTaskEnds(t *testing.T) {
 	}
 }
 
-// The last line says how it ended, behind all that it printed itself.
+// The last line has the exit status, after the whole output of the task.
 func TestTaskTellsStatus(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -177,8 +177,8 @@ func TestTaskTellsStatus(t *testing.T) {
 	})
 }
 
-// What can never start has failed; what cannot start now is tried again, until it
-// is canceled.
+// A task that can never start has failed. A task that cannot start now is tried again
+// until it is canceled.
 func TestTaskStart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -204,7 +204,7 @@ func TestTaskStart(t *testing.T) {
 	})
 }
 
-// A task that is canceled while its container is made leaves nothing.
+// A task that is canceled while its container is created leaves nothing behind.
 func TestTaskCanceledAtStart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -218,7 +218,7 @@ func TestTaskCanceledAtStart(t *testing.T) {
 	})
 }
 
-// A task lives on without its daemon, and the next one finds out how it ended.
+// A task keeps running without its daemon, and the next daemon finds its result.
 func TestTaskOutlivesDaemon(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(w *world, task app.Task)
@@ -255,9 +255,9 @@ func TestTaskOutlivesDaemon(t *testing.T) {
 	}
 }
 
-// A daemon that was killed before it could keep what it did does it again, and
-// only what is missing: a container that is left of an ended task goes, a task
-// that never came to run begins.
+// If a daemon was killed before it stored its progress, the next one does only the
+// missing steps. It removes the container of a finished task, and starts a task that
+// never ran.
 func TestTaskBrokenOff(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -281,7 +281,7 @@ func TestTaskBrokenOff(t *testing.T) {
 	})
 }
 
-// With its app a task goes, also while no daemon is there.
+// A task is deleted with its app, even while no daemon runs.
 func TestTaskGoesWithApp(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		t.Run(fmt.Sprintf("away=%t", away), func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestTaskGoesWithApp(t *testing.T) {
 	}
 }
 
-// Who shuts everything down ends tasks, too, and their records say why.
+// A shutdown also stops tasks, and their records say why.
 func TestTaskShutdown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -324,8 +324,8 @@ func TestTaskShutdown(t *testing.T) {
 	})
 }
 
-// The order is: last lines, result, container. Nothing is removed that is not
-// told and kept.
+// The order is: last lines, result, container. Nothing is removed before it is logged
+// and stored.
 func TestTaskOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.daemon()
@@ -342,7 +342,8 @@ func TestTaskOrder(t *testing.T) {
 	})
 }
 
-// The variables of all running apps reach instances and tasks, below the app's own.
+// Instances and tasks have the variables of all running apps; the app's own override
+// them.
 func TestRunningVariables(t *testing.T) {
 	inWorld(t, func(w *world) {
 		everywhere, group := "everywhere", "group"

@@ -10,10 +10,10 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Unadopted returns an error for each instance that no try could take over so far.
+// Unadopted returns an error for each instance that could not be taken over so far.
 func (s *Supervisor) Unadopted() error { return s.unadopted.err() }
 
-// setAside remembers instances that could not be taken over. Their slots stay taken,
+// setAside remembers instances that could not be taken over. Their slots stay in use,
 // so that none of them runs twice.
 func (s *Supervisor) setAside(left []runtime.Unadopted) {
 	for _, u := range left {
@@ -22,8 +22,8 @@ func (s *Supervisor) setAside(left []runtime.Unadopted) {
 	}
 }
 
-// retryUnadopted tries again to take over what could not be, until all is taken over
-// or ctx ends.
+// retryUnadopted tries again to take over the remaining instances, until none is left
+// or ctx is done.
 func (s *Supervisor) retryUnadopted(ctx context.Context) {
 	for n := 1; ; n++ {
 		left := s.unadopted.all()
@@ -79,8 +79,8 @@ func (s *Supervisor) unwanted(u runtime.Unadopted) bool {
 	return err == nil && !w.has(u.Slot)
 }
 
-// unadoptedSet has the instances that no try could take over so far. They hold their
-// slots and tasks.
+// unadoptedSet has the instances that could not be taken over so far. Their slots and
+// tasks stay in use.
 type unadoptedSet struct {
 	mu   sync.Mutex
 	byID map[runtime.InstanceID]runtime.Unadopted // guarded by mu
@@ -104,7 +104,7 @@ func (s *unadoptedSet) all() []runtime.Unadopted {
 	return slices.Collect(maps.Values(s.byID))
 }
 
-// err returns an error for each instance, by instance.
+// err returns an error for each instance, sorted by instance id.
 func (s *unadoptedSet) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// world is a machine with one app, a fake engine and a daemon that can leave and
-// come back. It lives in virtual time.
+// world is a machine with one app, a fake engine and a daemon that can be stopped and
+// started again. It uses virtual time.
 type world struct {
 	t        *testing.T
 	db       *store.DB
@@ -42,14 +42,14 @@ type world struct {
 	busy     func(runtime.InstanceID) bool
 
 	sup   *supervisor.Supervisor
-	leave func() // ends the daemon and waits for it
-	quit  func() // does not wait
+	leave func() // stops the daemon and waits for it
+	quit  func() // stops the daemon without waiting
 
 	bindings func(app string) (droplet.Bindings, error)
 }
 
-// inWorld runs fn in a bubble of virtual time with a world whose daemon does not
-// run yet.
+// inWorld runs fn in a synctest bubble, in virtual time, with a world whose daemon is
+// not running yet.
 func inWorld(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func inWorld(t *testing.T, fn func(w *world)) {
 	})
 }
 
-// daemon starts a daemon; one that runs leaves before.
+// daemon starts a daemon. It stops a running one first.
 func (w *world) daemon() {
 	w.t.Helper()
 	if w.leave != nil {
@@ -120,8 +120,8 @@ func (w *world) config() supervisor.Config {
 	}
 }
 
-// push creates an app "shop" with sidecars, started. It returns the guid of
-// its web process.
+// push creates and starts an app "shop" with sidecars. It returns the guid of its web
+// process.
 func (w *world) push(command string, sidecars ...string) string {
 	w.t.Helper()
 	a, err := w.registry.PutApp(app.App{Name: "shop", Space: "dev", State: app.Stopped})
@@ -165,13 +165,13 @@ func (w *world) must(err error) {
 	}
 }
 
-// pass lets virtual time go by, until everybody waits again.
+// pass advances virtual time and waits until all goroutines are blocked.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// status is the only slot of the process.
+// status returns the status of the only slot of the process.
 func (w *world) status(process string) runtime.Status {
 	w.t.Helper()
 	all := w.sup.Instances(process)
@@ -190,7 +190,7 @@ func (w *world) wantState(process string, want runtime.State) runtime.Status {
 	return st
 }
 
-// records are the exit records of slot 0.
+// records returns the exit records of slot 0.
 func (w *world) records(process string) []runtime.ExitRecord {
 	w.t.Helper()
 	rs, err := w.sup.Exits().Slot(runtime.SlotID{Process: process})
@@ -198,7 +198,7 @@ func (w *world) records(process string) []runtime.ExitRecord {
 	return rs
 }
 
-// record is the only exit record of slot 0.
+// record returns the only exit record of slot 0.
 func (w *world) record(process string) runtime.ExitRecord {
 	w.t.Helper()
 	rs := w.records(process)
@@ -243,7 +243,7 @@ func (w *world) wantLeases(want int) {
 	}
 }
 
-// memLogs is a LogBook in memory that numbers lines as the real one does.
+// memLogs is an AppLogs in memory that numbers lines as the real one does.
 type memLogs struct {
 	mu      sync.Mutex
 	seq     uint64
@@ -279,7 +279,7 @@ func (l *memLogs) Last(string) (uint64, error) {
 	return l.seq, nil
 }
 
-// lines are all lines as a reader sees them.
+// lines returns all lines as a reader sees them.
 func (l *memLogs) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,7 +297,7 @@ func (l *memLogs) matching(text string) []string {
 	return slices.DeleteFunc(l.lines(), func(s string) bool { return !strings.Contains(s, text) })
 }
 
-// batchOf is the batch that holds the first line with text.
+// batchOf returns the batch with the first line that contains text.
 func (l *memLogs) batchOf(text string) []logstream.Envelope {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -309,7 +309,7 @@ func (l *memLogs) batchOf(text string) []logstream.Envelope {
 	return nil
 }
 
-// syncBuffer is a buffer for slog that may be read meanwhile.
+// syncBuffer is a buffer for slog that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// count prints numbered lines of 100 bytes, every fifth on stderr; each stream
-// has numbers of its own.
+// count prints numbered lines of 100 bytes, every fifth on stderr. Each stream has its
+// own numbers.
 func count(n, rate int) {
 	out, errs := bufio.NewWriterSize(os.Stdout, 1<<16), bufio.NewWriterSize(os.Stderr, 1<<16)
 	began := time.Now()
@@ -42,8 +42,8 @@ func count(n, rate int) {
 	sleep()
 }
 
-// lastWords ends as badly as a process can: its child still holds the pipe, and
-// the last line has no end.
+// lastWords exits in the worst way for a reader: its child still holds the pipe, and
+// the last line has no newline.
 func lastWords() {
 	fmt.Println("first words")
 	c := exec.Command(os.Args[0], "sleep")
@@ -51,7 +51,7 @@ func lastWords() {
 	if err := c.Start(); err != nil {
 		fail("%v", err)
 	}
-	time.Sleep(200 * time.Millisecond) // the child says that it sleeps
+	time.Sleep(200 * time.Millisecond) // the child reports that it sleeps
 	fmt.Fprint(os.Stderr, "\xff\x00 binary\n")
 	fmt.Print("last words")
 	syscall.Exit(3)

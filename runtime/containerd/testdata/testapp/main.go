@@ -1,5 +1,5 @@
-// Command testapp is what the engine's tests run inside instances: one word
-// chooses what it does.
+// Command testapp is the program that the engine's tests run inside instances. Its
+// first argument chooses what it does.
 package main
 
 import (
@@ -39,15 +39,15 @@ func main() {
 	switch os.Args[1] {
 	case "alloc": // MiB
 		alloc(number(1))
-	case "child-alloc": // MiB, in a child; the parent lives on
+	case "child-alloc": // MiB, in a child; the parent keeps running
 		childAlloc(arg(1))
 	case "serve": // address
 		serve(arg(1))
 	case "print": // lines, then exits
 		print(number(1))
-	case "flood": // lines without pause, for ever
+	case "flood": // lines without a pause, forever
 		flood()
-	case "count": // lines, lines per second (0: as fast as they go); then sleeps
+	case "count": // lines, lines per second (0: as fast as possible); then sleeps
 		count(number(1), number(2))
 	case "last-words": // leaves a child with its output, prints without a newline and exits 3
 		lastWords()
@@ -55,7 +55,7 @@ func main() {
 		facts()
 	case "fetch": // URL, prints the body
 		fetch(arg(1))
-	case "dial": // network address seconds, prints how it went
+	case "dial": // network address seconds, prints the result
 		dial(arg(1), arg(2), time.Duration(number(3))*time.Second)
 	case "sleep":
 		fmt.Println("sleeping")
@@ -94,7 +94,7 @@ func childAlloc(mib string) {
 	time.Sleep(time.Hour)
 }
 
-// serve answers 200 at / and /health until somebody asks for /sicken.
+// serve answers 200 at / and /health until it receives a request for /sicken.
 func serve(address string) {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
@@ -144,7 +144,7 @@ func fetch(url string) {
 		c.Transport = &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}
 		url = "http://unix/"
 	}
-	for range 2000 { // whoever is asked may still be starting
+	for range 2000 { // the server can still be starting
 		r, err := c.Get(url)
 		if err != nil {
 			time.Sleep(50 * time.Millisecond)
@@ -198,7 +198,7 @@ func facts() {
 	}
 	readable := func(p string) bool {
 		b, err := os.ReadFile(p)
-		return err == nil && len(b) > 0 // a masked file opens, and is empty
+		return err == nil && len(b) > 0 // a masked file can be opened, and is empty
 	}
 	json.NewEncoder(os.Stdout).Encode(map[string]any{
 		"uid": os.Getuid(), "net": link("/proc/self/ns/net"), "pidns": link("/proc/self/ns/pid"),
