@@ -39,7 +39,7 @@ type App struct {
 	Droplet    string            `json:"droplet,omitempty"` // guid of the current one
 	Buildpacks []string          `json:"buildpacks,omitempty"`
 	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
-	NoSSH      bool              `json:"no_ssh,omitempty"`    // nobody enters its instances
+	NoSSH      bool              `json:"no_ssh,omitempty"`    // SSH into its instances is disabled
 	// NoRevisions disables revisions: starts and deployments of the app store none.
 	NoRevisions bool      `json:"no_revisions,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`

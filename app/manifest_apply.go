@@ -172,7 +172,7 @@ func (m *ManifestApp) lifecycleOf(a App) string {
 		return LifecycleDocker
 	}
 	if m.Lifecycle != "" || a.GUID == "" {
-		return "" // of files
+		return "" // staged from files
 	}
 	return a.Lifecycle
 }
