@@ -54,7 +54,7 @@ func (s *Stacks) SetAccess(guid string, is Access) error {
 	return nil
 }
 
-// MayStage refuses to stage with a stack that is not open to all apps. staged means
+// MayStage refuses to stage with a stack if its state does not allow that. staged means
 // that the app already has a droplet. The returned text is a warning.
 func (is Access) MayStage(stack string, staged bool) (warning string, err error) {
 	because := ""

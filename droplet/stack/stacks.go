@@ -182,7 +182,7 @@ func GUID(name string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/stack/"+name)).String()
 }
 
-// Check refuses a name that is not an alias of the default stack.
+// Check refuses a name that does not stand for the default stack.
 func Check(name string) error {
 	if name == "" || name == Default || PlatformName.MatchString(name) {
 		return nil
