@@ -56,7 +56,7 @@ func (a App) Clone() App {
 }
 
 // Now returns the time without its monotonic clock reading, which the store does not
-// keep, so that a stored value equals the one that is read.
+// keep. So a stored value equals the one that is read.
 func Now() time.Time { return time.Now().UTC().Round(0) }
 
 // LifecycleDocker is the lifecycle of apps that are Docker images.

@@ -193,8 +193,8 @@ func (r *Refused) Error() string { return r.Reason }
 // NewDeployment is a request for a deployment.
 type NewDeployment struct {
 	App      string // guid
-	Droplet  string // guid; empty: the app's current one, or the revision's
-	Revision string // guid of the one to go back to; empty: none
+	Droplet  string // guid (empty: the app's current one, or the revision's)
+	Revision string // guid of the revision to roll back to (empty: none)
 	Strategy string
 	Options  DeploymentOptions
 	Metadata Metadata

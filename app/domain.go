@@ -16,10 +16,10 @@ type Domain struct {
 	Name       string   `json:"name"` // in lower case
 	Internal   bool     `json:"internal,omitempty"`
 	Default    bool     `json:"default,omitempty"`     // routes without a domain get this one
-	Org        string   `json:"org,omitempty"`         // guid of the org that owns it; empty: all orgs share it
+	Org        string   `json:"org,omitempty"`         // guid of the org that owns it (empty: all orgs share it)
 	SharedWith []string `json:"shared_with,omitempty"` // guids of further orgs that can use it
-	// RouterGroup is the guid of the router group that has the ports of its TCP routes;
-	// empty: the domain has HTTP routes.
+	// RouterGroup is the guid of the router group that has the ports of its TCP routes.
+	// If it is empty, the domain has HTTP routes.
 	RouterGroup string    `json:"router_group,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`
 	CreatedAt   time.Time `json:"created_at"`

@@ -25,10 +25,10 @@ type ManifestApp struct {
 	Path string // path of the bits, only for the CLI
 	// Env has nil for a variable to remove.
 	Env        map[string]*string
-	Buildpacks []string // nil: not given; empty: detect them
+	Buildpacks []string // nil: not given, empty: detect them
 	Stack      *string
 	Docker     *ManifestDocker // nil: the app is staged from files
-	Lifecycle  string          // buildpack or docker; empty: not given
+	Lifecycle  string          // buildpack or docker (empty: not given)
 	// The keys of a process at app level belong to the web process, unless Processes
 	// overrides them. Type is empty here.
 	ManifestProcess

@@ -118,8 +118,8 @@ type requirement struct {
 	values []string // nil: it checks only the key
 }
 
-// ParseSelector reads a selector as clients write it: parts such as a=b, a!=b,
-// a in (b,c), a notin (b,c), a and !a, with commas between them.
+// ParseSelector parses a selector: parts such as a=b, a!=b, a in (b,c), a notin (b,c),
+// a and !a, with commas between them.
 func ParseSelector(s string) (Selector, error) {
 	var out Selector
 	for _, part := range splitSelector(s) {

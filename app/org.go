@@ -26,8 +26,8 @@ type Space struct {
 	Name      string    `json:"name"`
 	Org       string    `json:"org"`               // guid
 	NoSSH     bool      `json:"no_ssh,omitempty"`  // SSH into its instances is disabled
-	Quota     string    `json:"quota,omitempty"`   // guid; empty: only the quota of its org
-	Segment   string    `json:"segment,omitempty"` // guid of its isolation segment; empty: its org's
+	Quota     string    `json:"quota,omitempty"`   // guid (empty: only the quota of its org)
+	Segment   string    `json:"segment,omitempty"` // guid of its isolation segment (empty: its org's)
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

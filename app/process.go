@@ -25,17 +25,17 @@ type Process struct {
 	Instances   int         `json:"instances"`
 	MemoryMB    int         `json:"memory_mb"` // memory of the whole container, including sidecars
 	DiskMB      int         `json:"disk_mb"`
-	LogRate     *int64      `json:"log_rate,omitempty"` // bytes per second of an instance; nil: no limit
+	LogRate     *int64      `json:"log_rate,omitempty"` // bytes per second of an instance (nil: no limit)
 	HealthCheck HealthCheck `json:"health_check"`
 	Readiness   HealthCheck `json:"readiness"`
 	Ports       []int       `json:"ports,omitempty"` // empty: the default port
 	Version     string      `json:"version"`         // set by the Registry
-	// Current are the versions since the last start or restart; Version is the last
+	// Current are the versions since the last start or restart. Version is the last
 	// of them. Instances of these versions keep running, because a change alone
 	// replaces nothing. Older ones are replaced. Set by the Registry.
 	Current    []string `json:"current"`
-	Generation int      `json:"generation"`       // generation of the desired instances; set by deployments
-	Newest     int      `json:"newest,omitempty"` // the highest generation so far; 0: Generation
+	Generation int      `json:"generation"`       // generation of the desired instances, set by deployments
+	Newest     int      `json:"newest,omitempty"` // the highest generation so far (0: Generation)
 	// Started is the release of the last start; nil: it is not known. Instances of a
 	// process that is Held start from it again, without later changes, until the
 	// next start, restart or deployment. Set by the Registry.

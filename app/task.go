@@ -29,13 +29,13 @@ const ShellCommand = "# interactive shell"
 type Task struct {
 	GUID      string    `json:"guid"`
 	App       string    `json:"app"`      // guid
-	Sequence  int       `json:"sequence"` // number in its app, from 1; set by the Registry
+	Sequence  int       `json:"sequence"` // number in its app, from 1, set by the Registry
 	Name      string    `json:"name"`
 	Command   string    `json:"command"`
 	User      string    `json:"user,omitempty"` // empty: the user that runs the app
 	MemoryMB  int       `json:"memory_mb"`
 	DiskMB    int       `json:"disk_mb"`
-	LogRate   *int64    `json:"log_rate,omitempty"` // bytes per second; nil: no limit
+	LogRate   *int64    `json:"log_rate,omitempty"` // bytes per second (nil: no limit)
 	Droplet   string    `json:"droplet"`            // guid
 	Attached  bool      `json:"attached,omitempty"` // its command runs in a client's session
 	State     TaskState `json:"state"`
@@ -48,6 +48,6 @@ type Task struct {
 // Source returns the source of its log lines.
 func (t Task) Source() string { return "APP/TASK/" + t.Name }
 
-// HasContainer reports whether a task may have a container. One that is being canceled
-// counts, even if it was canceled before it ran, because its state does not tell.
+// HasContainer reports whether a task can have a container. A task that is being
+// canceled counts, because its state does not say whether it ran before.
 func (s TaskState) HasContainer() bool { return s == TaskRunning || s == TaskCanceling }
