@@ -149,9 +149,9 @@ func (w Tx) recordEnd(a app.App) error {
 // emptied.
 var ErrInhabited = errors.New("something came into it meanwhile")
 
-// DeleteOrg deletes an org and everything in it. A resource that cannot be deleted
-// keeps its space and the org; the other spaces are deleted. An org that no longer
-// exists is not an error, because the job can run twice.
+// DeleteOrg deletes an org and everything in it. If a resource cannot be deleted, its
+// space and the org stay; the other spaces are deleted. An org that no longer exists is
+// not an error, because the job can run twice.
 func (del Deletions) DeleteOrg(ctx context.Context, guid string) error {
 	return UntilEmpty(func() error {
 		o, err := del.Registry.Org(guid)
