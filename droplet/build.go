@@ -86,8 +86,8 @@ type BuildOptions struct {
 
 	// Builder runs buildpacks. Without it, only the binary buildpack is available.
 	Builder Builder
-	Catalog *Catalog      // catalog of buildpacks; required with a Builder
-	Kept    *stack.Stacks // has the images of image apps; Run also runs it; nil: there are none
+	Catalog *Catalog      // catalog of buildpacks, required with a Builder
+	Kept    *stack.Stacks // has the images of image apps, and Run also runs it (nil: none)
 	// Env returns the variables of an app for staging. Nil means none.
 	Env func(app string) (map[string]string, error)
 	// Buildpacks returns the names of the buildpacks of all apps. Uploaded folders that
@@ -96,11 +96,11 @@ type BuildOptions struct {
 	// Bindings returns the present service bindings of an app. A build stores them in
 	// its droplet. Nil means none.
 	Bindings func(app string) (Bindings, error)
-	CacheDir string        // folder of the build caches; empty: no caches
-	MemoryMB int           // limit of a staging; 0: DefaultStagingMemoryMB
-	DiskMB   int           // limit of a staging; 0: DefaultStagingDiskMB
-	Timeout  time.Duration // limit of a staging; 0: DefaultStagingTimeout
-	Parallel int           // builds of different apps at the same time; 0: 1
+	CacheDir string        // folder of the build caches (empty: no caches)
+	MemoryMB int           // limit of a staging (0: DefaultStagingMemoryMB)
+	DiskMB   int           // limit of a staging (0: DefaultStagingDiskMB)
+	Timeout  time.Duration // limit of a staging (0: DefaultStagingTimeout)
+	Parallel int           // builds of different apps at the same time (0: 1)
 }
 
 // Builds creates droplets from packages. Many goroutines can use it.

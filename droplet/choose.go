@@ -31,8 +31,8 @@ const stageScript = "buildpacks/stage.sh"
 // chosen is a buildpack that a build uses, or tries in detection.
 type chosen struct {
 	name   string // without secrets
-	key    string // changes with the content; empty: unknown before it is fetched
-	url    string // URL of a git repository or of a zip; empty: open returns it
+	key    string // changes with the content (empty: unknown before it is fetched)
+	url    string // URL of a git repository or of a zip (empty: open returns it)
 	custom bool   // named by URL or folder
 	java   bool
 	binary bool // the built-in binary buildpack, which does nothing

@@ -70,10 +70,10 @@ const keepPackages = 5
 // PackageOptions says where packages are stored, and their size limits.
 type PackageOptions struct {
 	Dir          string // folder of the trees
-	MaxBytes     int64  // bytes of all files of a package, unpacked; 0: 1 GiB
-	MaxFiles     int64  // entries of a package; 0: 100,000
-	MaxFileBytes int64  // bytes of one file, unpacked; 0: MaxBytes
-	MinFree      int64  // free bytes that the disk must have for an upload or a build; 0: 1 GiB; negative: no limit
+	MaxBytes     int64  // bytes of all files of a package, unpacked (0: 1 GiB)
+	MaxFiles     int64  // entries of a package (0: 100,000)
+	MaxFileBytes int64  // bytes of one file, unpacked (0: MaxBytes)
+	MinFree      int64  // free bytes that the disk must have for an upload or a build (0: 1 GiB, negative: no limit)
 	Logger       *slog.Logger
 }
 

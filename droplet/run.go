@@ -20,11 +20,11 @@ import (
 type buildQueue struct {
 	builds   *store.Bucket[Build]
 	parallel int           // maximum number of builds at the same time
-	ended    func()        // called after each build; nil: none
+	ended    func()        // called after each build (nil: none)
 	wake     chan struct{} // wakes Run, because there can be a build to stage
 
 	mu      sync.Mutex
-	running map[string]underWay // by build; guarded by mu
+	running map[string]underWay // by build, guarded by mu
 }
 
 // wakeRun makes Run check for builds to stage.

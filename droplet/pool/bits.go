@@ -40,8 +40,8 @@ type entry struct {
 // known reports whether the content of e is known without reading it.
 func (e entry) known() bool { return e.file == nil }
 
-// The limits of names in an archive, so that they can be unpacked: the limits of the
-// system, with room for the folder that they are unpacked into.
+// The limits of names in an archive, so that they can be unpacked. They are the limits
+// of the system, with room for the target folder.
 const (
 	MaxName = 255
 	maxPath = 3072

@@ -26,8 +26,8 @@ const DefaultAppID = 2000
 
 // HostOptions describes the machine to create a stack from, and the user of apps.
 type HostOptions struct {
-	Root     string // path of the machine's root; empty: /
-	UID, GID int    // IDs of the app's user vcap; 0: DefaultAppID
+	Root     string // path of the machine's root (empty: /)
+	UID, GID int    // IDs of the app's user vcap (0: DefaultAppID)
 }
 
 // FromHost returns the stack of the machine's own /usr, read-only, with a minimal /etc.

@@ -59,8 +59,8 @@ func hostStack0(t *testing.T, root string) Stack {
 	return s
 }
 
-// checkStack checks what an engine needs from every stack: parents before children, a
-// mount point of the right kind for every mount, one entry per path.
+// checkStack checks the requirements of an engine: parents before children, a mount
+// point of the right kind for every mount, one entry per path.
 func checkStack(t *testing.T, s Stack) {
 	t.Helper()
 	seen := map[string]string{}

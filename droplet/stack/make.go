@@ -59,7 +59,7 @@ const MaxUpload = 8 << 30
 // Upload adds a stack from a stream, as Add does from a file.
 func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, error) {
 	if err := s.free(name); err != nil {
-		return Record{}, err // before reading the whole upload in vain
+		return Record{}, err // before the whole upload is read
 	}
 	f, err := os.CreateTemp(s.o.Dir, "upload-*"+archive.Unfinished)
 	if err != nil {

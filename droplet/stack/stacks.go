@@ -61,7 +61,7 @@ type Record struct {
 	Name        string    `json:"name"`
 	Kind        Kind      `json:"kind"`
 	State       State     `json:"state"`
-	ID          string    `json:"id,omitempty"`       // changes with the content; empty until READY
+	ID          string    `json:"id,omitempty"`       // changes with the content, empty until READY
 	Size        int64     `json:"size,omitempty"`     // bytes of its files, unpacked
 	Source      string    `json:"source,omitempty"`   // its origin, without secrets
 	Progress    string    `json:"progress,omitempty"` // the newest progress line of its creation
@@ -71,7 +71,7 @@ type Record struct {
 	Description string    `json:"description,omitempty"`
 
 	Tree      []string `json:"tree,omitempty"` // sha256 of its layers
-	Requested *Source  `json:"wish,omitempty"` // what to create; nil after that
+	Requested *Source  `json:"wish,omitempty"` // what to create (nil after that)
 }
 
 // Source is the origin of a new stack: one of these.
