@@ -38,11 +38,11 @@ type config struct {
 	AppUID            int
 	Subnet            netip.Prefix // not valid: dewd chooses one
 	Listen, Router    string       // addresses of the API and of app routes
-	RouterTLS         string       // address of app routes over TLS; empty: disabled
-	RouterCert        string       // certificate for it; empty: signed by dewd's own CA
+	RouterTLS         string       // address of app routes over TLS (empty: disabled)
+	RouterCert        string       // certificate for it (empty: signed by dewd's own CA)
 	RouterKey         string
 	SSH               string        // address of the SSH server
-	TCPPorts          app.PortRange // ports of TCP routes; empty: no TCP routes
+	TCPPorts          app.PortRange // ports of TCP routes (empty: no TCP routes)
 	StickyCookies     string        // comma-separated names of cookies for sticky sessions
 	Domain, PublicURL string
 	AllowHost         bool
@@ -50,9 +50,9 @@ type config struct {
 	LogReserve        size
 	LogBacklog        size
 	LogRetention      size
-	LogAge            time.Duration // 0: no limit besides the size
+	LogAge            time.Duration // 0: only the size is limited
 	LogJournal        bool
-	CrashFiles        size // limit of the files of all crashed instances; 0: none are stored
+	CrashFiles        size // limit of the files of all crashed instances (0: none are stored)
 	Policy            supervisor.Policy
 	Staging           staging
 	Marketplace       serviceFlags

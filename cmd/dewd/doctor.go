@@ -291,8 +291,8 @@ func seccompRule(status string) finding {
 	return good("filters")
 }
 
-// checkContainerd checks the containerd that dewd would use: the private one of this
-// root if it exists, otherwise that of the machine, otherwise a new private one.
+// checkContainerd checks the containerd that dewd would use. This is the private one of
+// this root, otherwise that of the machine, otherwise a new private one.
 func checkContainerd(ctx context.Context, m machine) finding {
 	socket, private := m.cfg.Containerd, false
 	if _, err := os.Stat(filepath.Join(m.cfg.Root, "containerd")); err == nil {

@@ -33,7 +33,7 @@ type mailing struct {
 	TLS, Auth    string
 	User         string
 	PasswordFile string
-	Password     string // used without a file; not a flag, because other users could see it
+	Password     string // used without a file (not a flag, because other users could see it)
 	CA           string // file with certificates
 	From         string // empty: no-reply@ with the domain
 }

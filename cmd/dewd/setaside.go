@@ -31,11 +31,11 @@ type setAside struct {
 	file string
 	log  *slog.Logger
 
-	trying sync.Mutex     // held during an attempt; taken before mu
-	parts  []repairedPart // in the order of opening; guarded by trying
+	trying sync.Mutex     // held during an attempt, taken before mu
+	parts  []repairedPart // in the order of opening, guarded by trying
 
 	mu   sync.Mutex    // reading the list does not wait for a repair
-	list []v3.SetAside // result of the last attempt; guarded by mu, written with trying held as well
+	list []v3.SetAside // result of the last attempt, guarded by mu, written with trying held as well
 }
 
 // repairedPart is a part of the daemon that can be partly damaged.

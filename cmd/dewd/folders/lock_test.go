@@ -24,7 +24,7 @@ func (w signalWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// orphan creates a lock that a killed process left to a child: the file has the PID of
+// orphan creates a lock that a killed process left to a child. The file has the PID of
 // the dead process, and the child holds the lock. It returns the path and a function
 // that stops the child.
 func orphan(t *testing.T) (path string, end func()) {
