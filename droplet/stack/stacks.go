@@ -125,7 +125,7 @@ type Stacks struct {
 	mu       sync.Mutex        // guards the fields below
 	read     time.Time         // time of the package database when have was created
 	have     Stack             // the machine's stack
-	progress map[string]string // by guid of a stack that is being made
+	progress map[string]string // by guid of a stack that is being created
 	making   underWayStack     // the stack that Run creates now
 	inUse    map[string]int    // images by digest that builds work with
 	held     map[string]string // digests of these images by build
