@@ -54,8 +54,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	}, nil
 }
 
-// imageOf returns the tar of an image: the bytes of the package, followed by
-// staging_info.yml.
+// imageOf returns the tar of an image: the bytes of the package, then staging_info.yml.
 func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
 	fi, err := f.Stat()
 	if err != nil {

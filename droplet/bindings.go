@@ -10,8 +10,7 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// Bindings are the service bindings of an app at the time of staging, stored in its
-// droplet.
+// Bindings are the service bindings of an app, stored in its droplet at staging.
 type Bindings struct {
 	JSON  string   `json:"json,omitempty"`  // the value of VCAP_SERVICES; empty: none
 	Names []string `json:"names,omitempty"` // names of the service instances

@@ -64,8 +64,7 @@ type Build struct {
 	Metadata app.Metadata `json:"metadata,omitzero"`
 }
 
-// BuildOptions are the dependencies and settings of builds, in addition to packages and
-// droplets.
+// BuildOptions are the dependencies and settings of builds.
 type BuildOptions struct {
 	Stacks func(name string) (stack.Stack, error)
 	Say    func(app, line string) // gets the [STG/0] lines; nil: they are dropped
@@ -76,11 +75,10 @@ type BuildOptions struct {
 	// transaction. They are never collected. If it returns nil, the droplets in use are
 	// not known and none is collected.
 	InUse func(tx *store.Tx) map[string]bool
-	// Collected is called after images without droplets were removed. It must be quick,
-	// and can be nil.
+	// Collected is called after images were removed. It must be quick, and can be nil.
 	Collected func()
-	// Ended is called when a build is finished and its container is removed. It must be
-	// quick, and can be nil.
+	// Ended is called after a build and its container are finished. It must be quick,
+	// and can be nil.
 	Ended  func()
 	Logger *slog.Logger
 
@@ -114,8 +112,7 @@ type Builds struct {
 	record func(tx *store.Tx, w Build, d *Droplet) error
 }
 
-// NewBuilds returns the builds of p's packages, whose droplets are stored in s. Run
-// stages them.
+// NewBuilds returns the builds of p's packages. s stores the droplets; Run stages.
 func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	if o.Say == nil {
 		o.Say = func(string, string) {}

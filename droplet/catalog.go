@@ -41,8 +41,7 @@ type CatalogOptions struct {
 	// Stack refuses a stack that a buildpack cannot be for. Nil means stack.Check.
 	Stack func(name string) error
 	// Programs is a folder with the programs that built-in buildpacks copy into an
-	// image: dew-static. Without it, these buildpacks report that the program is
-	// missing.
+	// image: dew-static. If it is missing, these buildpacks report that.
 	Programs string
 	Logger   *slog.Logger
 }
@@ -89,8 +88,7 @@ func (c *Catalog) Sweep() error {
 	return errors.Join(c.addBuiltIn(), c.pool.Sweep(c.named))
 }
 
-// addBuiltIn adds the built-in buildpacks that an earlier daemon did not have. The
-// caller holds the lock.
+// addBuiltIn adds missing built-in buildpacks. The caller holds the lock.
 func (c *Catalog) addBuiltIn() error {
 	var errs []error
 	for _, b := range Buildpacks() {
@@ -162,8 +160,7 @@ func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, e
 	return c.place(b, b.Position)
 }
 
-// place stores b at a position and moves the others, so that positions are consecutive.
-// The caller holds the lock.
+// place stores b at a position and renumbers the others. The caller holds the lock.
 func (c *Catalog) place(b Buildpack, position int) (Buildpack, error) {
 	if err := c.checkBuildpack(b); err != nil {
 		return b, err
@@ -284,8 +281,7 @@ func (c *Catalog) Delete(guid string) error {
 	return errors.Join(c.number(all), c.pool.Collect(c.named))
 }
 
-// restore restores the original bits of a built-in buildpack. The caller holds the
-// lock.
+// restore restores the bits of a built-in buildpack. The caller holds the lock.
 func (c *Catalog) restore(b Buildpack) error {
 	b.SHA256, b.Filename, b.State, b.Locked, b.UpdatedAt = "", "", BuildpackReady, true, time.Now().UTC()
 	if err := c.packs.Put(b.GUID, b); err != nil {

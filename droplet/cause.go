@@ -12,8 +12,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// maxCause limits the part of the cause of a failed build that comes from a tool's
-// output.
+// maxCause limits the part of a failed build's cause that comes from a tool's output.
 const maxCause = 300
 
 var (
@@ -25,11 +24,9 @@ var (
 	noise = regexp.MustCompile(`(?i)^(\[?notice|npm notice|npm warn|warn(ing)?\b|hint:|note:|debug|info\b|\(node:|at |exit status \d+$|# \S+$|Node\.js v\d|` +
 		`error: (subprocess-exited-with-error|metadata-generation-failed|legacy-install-failure)|\[end of output\]|[─-╿>^~ .|-]+$)|` +
 		`complete log of this run|too many errors$|originates from a subprocess|^[×╰│]`)
-	// npmError matches a line of npm about an error, in the wording of its old and new
-	// versions.
+	// npmError matches a line of npm about an error, in the old and new wording.
 	npmError = regexp.MustCompile(`^npm (?:ERR!|error) ?(.*)$`)
-	// npmDetail matches fields of an npm error that say less than the sentence after
-	// them.
+	// npmDetail matches fields of an npm error that say less than the next sentence.
 	npmDetail = regexp.MustCompile(`^(code|errno|syscall|path|command|cwd|dest|stack|signal|host|type)\b`)
 	// composerProblem matches a package that composer cannot install.
 	composerProblem = regexp.MustCompile(`^- .* requires `)
@@ -83,8 +80,7 @@ func npmCause(lines []string) string {
 	return ""
 }
 
-// compilerCause returns the first message of a compiler. Later messages are often only
-// consequences.
+// compilerCause returns the first message of a compiler; later ones can follow from it.
 func compilerCause(lines []string) string {
 	first, n := "", 0
 	for i, l := range lines {
@@ -109,8 +105,7 @@ func compilerCause(lines []string) string {
 // wrapped is the minimum length of a line that was wrapped for a terminal.
 const wrapped = 60
 
-// lastSentence returns the last line, with the lines before it that belong to the same
-// sentence.
+// lastSentence returns the last line, with the lines before it of the same sentence.
 func lastSentence(lines []string) string {
 	i := len(lines) - 1
 	text := lines[i]
@@ -150,9 +145,9 @@ func shortenCause(s string) string {
 	return s
 }
 
-// missingTool returns a message about a missing program that a built-in buildpack
-// needs, and how to install it. The buildpack reports the name and the Debian package,
-// one per line.
+// missingTool returns a message about a missing program of a built-in buildpack, and
+// how to install it. The buildpack reports the name and the Debian package, one per
+// line.
 func (b *Builds) missingTool(told string, st stack.Stack) string {
 	name, pkg, _ := strings.Cut(strings.TrimSpace(told), "\n")
 	name, pkg = shortenCause(cleanLine(name)), shortenCause(cleanLine(pkg))

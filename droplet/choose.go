@@ -195,9 +195,8 @@ func addFile(w *tar.Writer, name string, raw []byte) error {
 	return archive.WriteAll(w, raw)
 }
 
-// folderChoice returns a buildpack from a folder of this machine. The folder must be
-// readable by all users, because the daemon could read files that its users must not
-// read.
+// folderChoice returns a buildpack from a folder of this machine. All users must be
+// able to read the folder, because the daemon can read files that its users must not.
 func folderChoice(dir string) (chosen, error) {
 	h := chosen{name: dir, custom: true}
 	sum := sha256.New()

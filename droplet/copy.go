@@ -23,8 +23,7 @@ import (
 // ErrNoFiles says that a package is an image and has no files.
 var ErrNoFiles = errors.New("it names an image and has no files of its own")
 
-// Copy creates a package of another app with the same files. The files are stored once
-// for all packages.
+// Copy creates a package of another app with the same files, which are stored once.
 func (p *Packages) Copy(source, app string) (Package, error) {
 	from, err := p.Get(source)
 	if err != nil {
@@ -57,8 +56,7 @@ func (p *Packages) Remove(guid string) error {
 	return p.remove([]Package{k})
 }
 
-// Zip returns the files of a package as a zip. The caller must close it, even before
-// its end.
+// Zip returns the files of a package as a zip. The caller must always close it.
 func (p *Packages) Zip(ctx context.Context, guid string) (io.ReadCloser, error) {
 	k, err := p.Get(guid)
 	if err != nil {

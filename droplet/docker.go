@@ -15,8 +15,7 @@ import (
 // PackageDocker is the type of packages that are an image in a registry.
 const PackageDocker = "docker"
 
-// CreateImage creates a package that is an image in a registry. Staging fetches the
-// image.
+// CreateImage creates a package that is an image in a registry. Staging fetches it.
 func (p *Packages) CreateImage(app string, from stack.ImageSource) (Package, error) {
 	if err := stack.CheckImageRef(from.Ref); err != nil {
 		return Package{}, err

@@ -96,8 +96,7 @@ func parseProcfile(raw []byte) (map[string]string, error) {
 	return commands, nil
 }
 
-// unquote removes quotes around the whole text, as YAML does. Quotes of the shell
-// inside stay.
+// unquote removes quotes around the whole text, as YAML does, but none inside.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != s[len(s)-1] {
 		return s

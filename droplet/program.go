@@ -63,8 +63,7 @@ func (p *programs) add(h chosen, scripts []byte, name string) (chosen, error) {
 	return h, nil
 }
 
-// sum returns the sha256 of a program. The program can be replaced while the daemon
-// runs.
+// sum returns the sha256 of a program, which can be replaced while the daemon runs.
 func (p *programs) sum(name string) (string, error) {
 	if p.dir == "" {
 		return "", fs.ErrNotExist

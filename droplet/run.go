@@ -118,8 +118,8 @@ func (q *buildQueue) end(w Build) {
 	}
 }
 
-// Apps returns the guids of apps that are being staged, including apps that were
-// deleted since.
+// Apps returns the guids of apps that are being staged, even if they were deleted
+// since.
 func (q *buildQueue) Apps() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,8 +200,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	return b.stageWith(ctx, w, k, st, packs)
 }
 
-// Kept returns the stacks of builds. It is only the machine's own stack if no others
-// are stored.
+// Kept returns the stacks of builds: at least the machine's own.
 func (b *Builds) Kept() *stack.Stacks {
 	if b.o.Kept == nil {
 		return stack.New(stack.HostOptions{})

@@ -147,7 +147,7 @@ func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	}
 	b.o.Say(d.App, fmt.Sprintf("Made image %.12s", d.Image))
 	if err := b.keepCache(ctx, d.App, t.files); err != nil {
-		// The next staging then runs without a cache, like the first one.
+		// Not an error: at worst, the next staging runs without a cache, like the first.
 		b.o.Say(d.App, "The build cache is not kept: "+err.Error())
 	}
 	return nil
@@ -223,8 +223,7 @@ func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) e
 }
 
 // cause returns why a buildpack failed: a missing program, the reason of a built-in
-// buildpack, or the error that its tools printed. Otherwise it returns how the script
-// exited.
+// buildpack, the error that its tools printed, or the exit status of the script.
 func (b *Builds) cause(t stagedFiles, told map[string]string, f failedScript, ended string) string {
 	if missing := told["missing"]; missing != "" {
 		return b.missingTool(missing, f.stack)
@@ -260,8 +259,7 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	return sha, err
 }
 
-// sweepCache removes the leftovers of a killed daemon: incomplete caches, and caches of
-// deleted apps.
+// sweepCache removes incomplete caches of a killed daemon, and caches of deleted apps.
 func (b *Builds) sweepCache() error {
 	if b.cacheDir == "" {
 		return nil

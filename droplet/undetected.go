@@ -78,8 +78,7 @@ func topLevel(files []pushedFile) (top []pushedFile) {
 	return top
 }
 
-// languages are those whose sources need a file with their dependencies. They are
-// checked in this order.
+// languages are those whose sources need a file with their dependencies, in this order.
 var languages = []struct {
 	ext   string
 	first []string // the files that most likely start the app
@@ -144,8 +143,7 @@ func javaHint(top []pushedFile) string {
 	return ""
 }
 
-// programHint returns a hint for files that run without a buildpack, and for
-// Dockerfiles.
+// programHint returns a hint for files that need no buildpack, and for Dockerfiles.
 func programHint(top []pushedFile) string {
 	for _, f := range top {
 		if f.elf {

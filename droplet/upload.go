@@ -28,8 +28,7 @@ const (
 // ErrHasImage says that a droplet already has its files.
 var ErrHasImage = errors.New("the droplet has its files already: create another one")
 
-// Await creates a droplet without files. Its commands have precedence over those in the
-// files.
+// Await creates a droplet without files. Its commands override those in the files.
 func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error) {
 	d := Droplet{
 		GUID: uuid.NewString(), App: app, Stack: stack.Default, Commands: maps.Clone(commands), State: DropletAwaiting,

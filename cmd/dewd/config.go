@@ -24,8 +24,7 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// maxRunPath leaves room for the sockets below --run: the path of a socket has at most
-// 107 characters.
+// maxRunPath leaves room for the sockets below --run: a path has at most 107 bytes.
 const maxRunPath = 64
 
 // config holds the values of flags and environment variables.
@@ -247,8 +246,7 @@ func (c *config) complete() error {
 		if err != nil {
 			return fmt.Errorf("cannot make %s absolute: %w", *p, err)
 		}
-		// A root must have one name, because bridge, cgroups and namespace are derived
-		// from it.
+		// A root must have one name: bridge, cgroups and namespace depend on it.
 		if *p, err = resolved(abs); err != nil {
 			return err
 		}
@@ -319,8 +317,7 @@ func (c *config) validate() error {
 	return errors.Join(errs...)
 }
 
-// maxCrashRecords limits the records that a request for the crashes or events of an app
-// reads.
+// maxCrashRecords limits the records that a request for crashes or events reads.
 const maxCrashRecords = 10_000
 
 func validatePolicy(p supervisor.Policy) []error {

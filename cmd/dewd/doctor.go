@@ -54,8 +54,7 @@ type machine struct {
 	cfg   config
 	slash string // root of its files; only tests use another one than "/"
 	uid   int
-	// status is the status of the daemon of --run, if --root was not given. Nil means
-	// that no daemon responds.
+	// status is that of the daemon of --run if --root is not given. Nil means none.
 	status *v3.Status
 	others []string // run folders of other daemons
 	start  string   // how to start a daemon, if that can be the problem

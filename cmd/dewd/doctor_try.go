@@ -40,8 +40,8 @@ func inNamespace(ctx context.Context, flags int, fn func() error) error {
 	}
 }
 
-// tryOverlay mounts an overlay on the root's own file system, because not every file
-// system supports it.
+// tryOverlay mounts an overlay on the root's file system, because not every one
+// supports it.
 func tryOverlay(ctx context.Context, m machine) finding {
 	if m.cfg.Snapshotter != "overlayfs" {
 		return good("not used: snapshotter %s", m.cfg.Snapshotter)

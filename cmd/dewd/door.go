@@ -26,8 +26,7 @@ const (
 )
 
 // openSocket returns the listener of the local socket: the one from systemd, or a new
-// one. It is opened when everything else is ready, so a socket that responds means a
-// working daemon.
+// one. It is opened last, so a socket that responds means a working daemon.
 func openSocket(run string) (net.Listener, error) {
 	passed, err := activation.ListenersWithNames()
 	if err != nil {
@@ -52,8 +51,8 @@ func choose(passed map[string][]net.Listener) (net.Listener, error) {
 	return mine, nil
 }
 
-// listenLocal opens the socket for root and the group dew. The mode of the file
-// controls the access.
+// listenLocal opens the socket for root and the group dew. The file mode controls
+// access.
 func listenLocal(path string) (net.Listener, error) {
 	// A killed daemon left it. The holder of the run folder's lock can remove it.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -47,7 +47,7 @@ func (d *daemon) openInside(context.Context) error {
 }
 
 // open opens the port of an outer listener for instances. It reports whether instances
-// can reach it.
+// can reach the port.
 func (b *bridgeListeners) open(inner *net.Listener, outer []net.Listener, otherwise string) bool {
 	l, err := net.Listen("tcp", netip.AddrPortFrom(b.host, portOf(outer)).String())
 	switch {
@@ -61,8 +61,7 @@ func (b *bridgeListeners) open(inner *net.Listener, outer []net.Listener, otherw
 	return true
 }
 
-// openNames opens the DNS server. It resolves the names of routes if instances can
-// reach the routes.
+// openNames opens the DNS server. It resolves the names of routes if routes is true.
 func (b *bridgeListeners) openNames(router *route.Router, routes bool) (err error) {
 	const port = 53
 	at := netip.AddrPortFrom(b.host, port).String()

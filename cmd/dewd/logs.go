@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// maxStagingErrors is the number of lines of a build that are searched for the cause of
-// its failure.
+// maxStagingErrors is the number of build lines that are searched for a failure's
+// cause.
 const maxStagingErrors = 200
 
 // appLogs reads and writes the logs of apps and databases by their GUIDs.
@@ -81,8 +81,7 @@ func (l appLogs) stagingErrors(guid string, since time.Time) []string {
 	return lines
 }
 
-// sweepLogs removes the logs of deleted apps, after their last instance and build have
-// stopped.
+// sweepLogs removes the logs of deleted apps, after their instances and builds stopped.
 func (d *daemon) sweepLogs(ctx context.Context) error {
 	select {
 	case <-d.ready: // the instances of an earlier daemon are known

@@ -17,8 +17,7 @@ import (
 	"github.com/dewrun/dew/notify/smtp"
 )
 
-// alone holds the flags and environment variables of the standalone notification
-// service.
+// alone holds the flags and variables of the standalone notification service.
 type alone struct {
 	config // the flags that dewd also has
 
@@ -161,8 +160,7 @@ func (a *alone) setSMTPTLS(on bool) {
 	}
 }
 
-// setCRAMSecret is called after SMTP_PASS, because a file for both login methods can
-// contain both.
+// setCRAMSecret is called after SMTP_PASS, because one file can contain both.
 func (a *alone) setCRAMSecret(s string) error {
 	if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
 		a.Mailing.Password = s

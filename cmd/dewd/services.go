@@ -90,15 +90,14 @@ func (d *daemon) routeServices() (map[string]route.Service, error) {
 	return out, err
 }
 
-// databaseChanged notifies those that wait for a database. The log of a deleted
-// database is removed.
+// databaseChanged wakes the waiters for a database, and removes the log of a deleted
+// one.
 func (d *daemon) databaseChanged(instance string) {
 	d.services.Kick(instance)
 	d.sweep.fire()
 }
 
-// moreRoots returns the machine's CA certificates and those of a file, or nil without a
-// file.
+// moreRoots returns the machine's CA certificates and those of a file, or nil.
 func moreRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -170,8 +169,7 @@ func (s serviceStacks) abandon(packages []string) error {
 	return s.stacks.Abandon(serviceStackName(packages))
 }
 
-// get returns a stack that has the packages: an existing one, or a new one, which takes
-// minutes.
+// get returns an existing stack with the packages, or creates one, which takes minutes.
 func (s serviceStacks) get(ctx context.Context, packages []string, progress func(string)) (string, error) {
 	name := serviceStackName(packages)
 	for tried := false; ; {

@@ -17,8 +17,7 @@ import (
 	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
-// retryEvery is the time between two attempts to repair the problems that dewd set
-// aside.
+// retryEvery is the time between two attempts to repair problems.
 const retryEvery = time.Minute
 
 // setAsideFile is the list of the problems that dewd set aside, below the root. doctor

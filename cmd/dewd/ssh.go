@@ -56,8 +56,7 @@ func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
 	return d.api.AllowSSH(now, a)
 }
 
-// sshEndpoint returns the address and the fingerprint of the SSH server, or nil without
-// one.
+// sshEndpoint returns the address and the fingerprint of the SSH server, or nil.
 func sshEndpoint(server *sshd.Server, on []net.Listener) *platform.SSHEndpoint {
 	if server == nil {
 		return nil

@@ -88,8 +88,7 @@ type daemon struct {
 	closers []func() error // in the order of opening
 }
 
-// open opens the parts of the daemon, bottom up. If a step fails, it undoes the
-// previous ones.
+// open opens the parts of the daemon, bottom up. A step that fails undoes the others.
 func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
