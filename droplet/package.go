@@ -126,7 +126,7 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 // error for each file that it cannot remove.
 func (p *Packages) Sweep() error { return p.pool.Sweep(p.named) }
 
-// Create creates a package without bits. It deletes the oldest packages of the app.
+// Create creates a package without bits. It deletes surplus packages of the app.
 func (p *Packages) Create(app string) (Package, error) {
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageBits, State: PackageAwaiting, CreatedAt: now, UpdatedAt: now}
