@@ -1,6 +1,6 @@
 # dew: run `make help` for the targets.
 
-# A pipe fails if any of its commands does.
+# A pipe fails if any of its commands fails.
 SHELL       := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
@@ -16,13 +16,13 @@ FUZZ    ?= 30s
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-# `make run` lives in the checkout; its sockets do not, because a socket's name
-# has 107 characters at most. The path keeps two checkouts apart.
+# The state of `make run` is in the checkout. Its sockets are not, because the path of a
+# socket has at most 107 characters. The path is different for each checkout.
 ROOT ?= $(CURDIR)/.dew/root
 RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 
-# what=package, see dist/need.sh. Any name below .localhost will do, but a machine
-# where the module is there and off is not asked again.
+# what=package, see dist/need.sh. Any name below .localhost works. If the NSS module is
+# installed but disabled, make setup does not install its package again.
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
@@ -36,7 +36,7 @@ BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # The linters are in tools/go.mod and the sample apps in examples/go.mod, so that
-# go.mod has only what the programs and their tests need.
+# go.mod has only the dependencies of the programs and their tests.
 MODULES := . examples
 LINTER  := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -91,9 +91,9 @@ test: root setup-test build ## every kind of test (root, some 20 minutes)
 unit: ## unit tests with the race detector (a minute or two)
 	@{ $(call eachmodule,-race -timeout 5m); } | dist/slowest.sh
 
-# One package after the other: each starts containers and counts what is left, and
-# a hundred clients at once want the machine for themselves. The tests of the tagged
-# packages and of the examples are all run here, unit tests too.
+# Packages run one after the other: each starts containers and counts what is left, and
+# tests with a hundred clients need the whole machine. This runs all tests of the tagged
+# packages and of the examples, including unit tests.
 integration: root build ## the tests with real containers, databases and peers (root)
 	@$(call integration,30m)
 

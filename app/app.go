@@ -39,7 +39,7 @@ type App struct {
 	Droplet    string            `json:"droplet,omitempty"` // guid of the current one
 	Buildpacks []string          `json:"buildpacks,omitempty"`
 	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
-	NoSSH      bool              `json:"no_ssh,omitempty"`    // nobody enters its instances
+	NoSSH      bool              `json:"no_ssh,omitempty"`    // SSH into its instances is disabled
 	// NoRevisions disables revisions: starts and deployments of the app store none.
 	NoRevisions bool      `json:"no_revisions,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`
@@ -56,7 +56,7 @@ func (a App) Clone() App {
 }
 
 // Now returns the time without its monotonic clock reading, which the store does not
-// keep, so that a stored value equals the one that is read.
+// keep. So a stored value equals the one that is read.
 func Now() time.Time { return time.Now().UTC().Round(0) }
 
 // LifecycleDocker is the lifecycle of apps that are Docker images.

@@ -23,7 +23,7 @@ type DeploymentState string
 const (
 	Deploying DeploymentState = "DEPLOYING"
 	Prepaused DeploymentState = "PREPAUSED" // a canary on its way to the next pause
-	Paused    DeploymentState = "PAUSED"    // a canary that waits for somebody to continue it
+	Paused    DeploymentState = "PAUSED"    // a canary that waits for a user to continue it
 	Deployed  DeploymentState = "DEPLOYED"
 	Canceling DeploymentState = "CANCELING"
 	Canceled  DeploymentState = "CANCELED"
@@ -44,19 +44,19 @@ type Deployment struct {
 	App             string          `json:"app"` // guid; its web process has the same
 	Strategy        string          `json:"strategy"`
 	State           DeploymentState `json:"state"`
-	Superseded      bool            `json:"superseded,omitempty"` // another one came before it was done
+	Superseded      bool            `json:"superseded,omitempty"` // another deployment started before it was finished
 	Error           string          `json:"error,omitempty"`
-	Generation      int             `json:"generation"`         // of the new instances
+	Generation      int             `json:"generation"`         // generation of the new instances
 	Droplet         string          `json:"droplet"`            // guid
 	PreviousDroplet string          `json:"previous_droplet"`   // guid
 	Revision        string          `json:"revision,omitempty"` // guid
 	RevisionVersion int             `json:"revision_version,omitempty"`
 
 	Options DeploymentOptions `json:"options"`
-	Step    int               `json:"step,omitempty"` // of a canary, from 1
+	Step    int               `json:"step,omitempty"` // current step of a canary, from 1
 
 	Original int `json:"original"` // instances before
-	Target   int `json:"target"`   // instances that it asked for
+	Target   int `json:"target"`   // instances that the request asked for
 
 	// Instances is the desired number of the process's own generation: the new one,
 	// or after a cancel the restored one. Others are the other generations, oldest first.
@@ -66,8 +66,8 @@ type Deployment struct {
 	Before *Before `json:"before,omitempty"`
 
 	Metadata  Metadata  `json:"metadata,omitzero"`
-	HealthyAt time.Time `json:"healthy_at"` // when instances were last found well
-	ChangedAt time.Time `json:"changed_at"` // the status
+	HealthyAt time.Time `json:"healthy_at"` // when instances were last healthy
+	ChangedAt time.Time `json:"changed_at"` // when the status last changed
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
@@ -82,13 +82,13 @@ type DeploymentOptions struct {
 	Steps        []int  `json:"steps,omitempty"`    // instance weights of a canary, in percent
 }
 
-// Share is the number of instances of a generation beside the process's own.
+// Share is the number of instances of another generation than the process's own.
 type Share struct {
 	Generation int      `json:"generation"`
 	Instances  int      `json:"instances"`
 	Release    Release  `json:"release"`
 	Current    []string `json:"current"`           // see Process.Current
-	Dropped    bool     `json:"dropped,omitempty"` // nobody goes back to it
+	Dropped    bool     `json:"dropped,omitempty"` // no rollback restores it
 }
 
 // Before is the state before a rollback, without the droplet.
@@ -140,7 +140,7 @@ func (d Deployment) Plan(instances int) Plan {
 	if d.State != Prepaused && d.State != Paused {
 		return Plan{New: instances, Total: instances}
 	}
-	if instances == d.Target { // nobody has scaled since
+	if instances == d.Target { // no scaling since the deployment started
 		instances = min(d.Target, d.Original)
 	}
 	if len(d.Options.Steps) == 0 {
@@ -193,8 +193,8 @@ func (r *Refused) Error() string { return r.Reason }
 // NewDeployment is a request for a deployment.
 type NewDeployment struct {
 	App      string // guid
-	Droplet  string // guid; empty: the app's current one, or the revision's
-	Revision string // guid of the one to go back to; empty: none
+	Droplet  string // guid (empty: the app's current one, or the revision's)
+	Revision string // guid of the revision to roll back to (empty: none)
 	Strategy string
 	Options  DeploymentOptions
 	Metadata Metadata
@@ -204,7 +204,7 @@ type NewDeployment struct {
 type Wanted struct {
 	Process    Process
 	Counts     map[int]int // by generation
-	Deployment *Deployment // that is moving the process; nil: none
+	Deployment *Deployment // deployment that is moving the process; nil: none
 }
 
 // Unscale undoes the changes that the deployment itself made to the web process.
@@ -229,7 +229,7 @@ func (d Deployment) Unscale(p *Process, to Release) {
 // Release is what the instances of a process were started from at the last start,
 // restart or deployment: the desired state at that time. It never changes.
 type Release struct {
-	Revision    string            `json:"revision,omitempty"` // guid; empty: revisions were off
+	Revision    string            `json:"revision,omitempty"` // guid; empty: revisions were disabled
 	Droplet     string            `json:"droplet,omitempty"`  // guid
 	Stack       string            `json:"stack,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
@@ -240,7 +240,7 @@ type Release struct {
 	HealthCheck HealthCheck       `json:"health_check"`
 	Readiness   HealthCheck       `json:"readiness"`
 	Ports       []int             `json:"ports,omitempty"`
-	Sidecars    []Sidecar         `json:"sidecars,omitempty"` // of the process type
+	Sidecars    []Sidecar         `json:"sidecars,omitempty"` // sidecars of the process type
 	Version     string            `json:"version"`
 }
 
@@ -260,7 +260,7 @@ type Revision struct {
 	Version     int               `json:"version"`
 	Droplet     string            `json:"droplet"` // guid
 	Env         map[string]string `json:"env,omitempty"`
-	Commands    map[string]string `json:"commands"` // by process type; empty: the droplet's
+	Commands    map[string]string `json:"commands"` // by process type; empty: the droplet's command
 	Sidecars    []Sidecar         `json:"sidecars,omitempty"`
 	Description string            `json:"description"`
 	Metadata    Metadata          `json:"metadata,omitzero"`

@@ -2,7 +2,7 @@ package app
 
 import "testing"
 
-// Where a deployment goes: all the way, or to the next pause with one instance more.
+// The plan of a deployment is its end, or the next pause with one instance more.
 func TestDeploymentPlan(t *testing.T) {
 	t.Parallel()
 	canary := func(step, original, target int, weights ...int) Deployment {

@@ -13,13 +13,13 @@ import (
 // Domain is the suffix of the host names of routes.
 type Domain struct {
 	GUID       string   `json:"guid"`
-	Name       string   `json:"name"` // in small letters
+	Name       string   `json:"name"` // in lower case
 	Internal   bool     `json:"internal,omitempty"`
-	Default    bool     `json:"default,omitempty"`     // gets the routes that name no domain
-	Org        string   `json:"org,omitempty"`         // guid of the org that owns it; empty: all orgs share it
-	SharedWith []string `json:"shared_with,omitempty"` // guids of further orgs that may use it
-	// RouterGroup is the guid of the router group that has the ports of its TCP routes;
-	// empty: the domain has HTTP routes.
+	Default    bool     `json:"default,omitempty"`     // routes without a domain get this one
+	Org        string   `json:"org,omitempty"`         // guid of the org that owns it (empty: all orgs share it)
+	SharedWith []string `json:"shared_with,omitempty"` // guids of further orgs that can use it
+	// RouterGroup is the guid of the router group that has the ports of its TCP routes.
+	// If it is empty, the domain has HTTP routes.
 	RouterGroup string    `json:"router_group,omitempty"`
 	Metadata    Metadata  `json:"metadata,omitzero"`
 	CreatedAt   time.Time `json:"created_at"`

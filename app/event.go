@@ -40,7 +40,7 @@ func (e Event) Key() string {
 // EventFilter selects events. An empty list selects all.
 type EventFilter struct {
 	Types, Targets, Spaces, Orgs []string
-	Newest                       bool // newest first, else oldest first
+	Newest                       bool // newest first, otherwise oldest first
 }
 
 // Matches reports whether the filter selects e.
@@ -58,7 +58,7 @@ const (
 	UsageStagingStopped = "STAGING_STOPPED"
 	UsageTaskStarted    = "TASK_STARTED"
 	UsageTaskStopped    = "TASK_STOPPED"
-	UsageCreated        = "CREATED" // of services, as the next two
+	UsageCreated        = "CREATED" // this and the next two are for services
 	UsageUpdated        = "UPDATED"
 	UsageDeleted        = "DELETED"
 )
@@ -66,7 +66,7 @@ const (
 // Usage is a usage event: one change in the resources of an app or a service instance,
 // for billing.
 type Usage struct {
-	Number   int64  `json:"number"` // from 1 on; in the order of time
+	Number   int64  `json:"number"` // from 1, in order of time
 	GUID     string `json:"guid"`
 	State    string `json:"state"`
 	Previous string `json:"previous,omitempty"`
@@ -76,18 +76,18 @@ type Usage struct {
 
 	App       Named  `json:"app,omitzero"`
 	Process   string `json:"process,omitempty"` // guid
-	Type      string `json:"type,omitempty"`    // of the process
+	Type      string `json:"type,omitempty"`    // type of the process
 	Task      Named  `json:"task,omitzero"`
 	Buildpack string `json:"buildpack,omitempty"`
 	Memory    Change `json:"memory,omitzero"` // MB of one instance
 	Instances Change `json:"instances,omitzero"`
 
-	Service *ServiceUsage `json:"service,omitempty"` // nil: it is about an app
+	Service *ServiceUsage `json:"service,omitempty"` // nil: the event is about an app
 
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Named is a resource that may no longer exist when the event is read.
+// Named is a resource that can be deleted before the event is read.
 type Named struct {
 	GUID string `json:"guid,omitempty"`
 	Name string `json:"name,omitempty"`

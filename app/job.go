@@ -22,7 +22,7 @@ type Job struct {
 	Operation string          `json:"operation"` // "space.apply_manifest"
 	State     JobState        `json:"state"`
 	Args      json.RawMessage `json:"args,omitempty"`
-	By        Actor           `json:"by,omitzero"` // who asked for it
+	By        Actor           `json:"by,omitzero"` // user who started the job
 	Errors    []JobError      `json:"errors,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`

@@ -27,14 +27,14 @@ type Limits struct {
 	TotalMemory   *int `json:"total_memory,omitempty"`   // MB of all that is started, tasks included
 	ProcessMemory *int `json:"process_memory,omitempty"` // MB of one instance or task
 	LogRate       *int `json:"log_rate,omitempty"`       // bytes per second
-	Instances     *int `json:"instances,omitempty"`      // that are started
-	Tasks         *int `json:"tasks,omitempty"`          // at a time
-	NoPaid        bool `json:"no_paid,omitempty"`        // no instances of plans that cost something
+	Instances     *int `json:"instances,omitempty"`      // started instances
+	Tasks         *int `json:"tasks,omitempty"`          // tasks at the same time
+	NoPaid        bool `json:"no_paid,omitempty"`        // no service instances of paid plans
 	Services      *int `json:"services,omitempty"`       // managed instances
-	Keys          *int `json:"keys,omitempty"`           // of services
+	Keys          *int `json:"keys,omitempty"`           // service keys
 	Routes        *int `json:"routes,omitempty"`         //
-	Ports         *int `json:"ports,omitempty"`          // of TCP routes
-	Domains       *int `json:"domains,omitempty"`        // private ones, of an org
+	Ports         *int `json:"ports,omitempty"`          // ports of TCP routes
+	Domains       *int `json:"domains,omitempty"`        // private domains of an org
 }
 
 // NoQuota is the name of the quota of orgs without another one. It limits nothing and is
@@ -90,11 +90,11 @@ func (q Quota) Validate() error {
 // Used is the resources that the apps and routes of an org or a space use.
 type Used struct {
 	Memory    int // MB of started instances and tasks
-	Instances int // started
-	Tasks     int // that have not ended
+	Instances int // started instances
+	Tasks     int // tasks that have not finished
 	Routes    int
-	Ports     int // of TCP routes
-	Domains   int // private ones, of an org
+	Ports     int // ports of TCP routes
+	Domains   int // private domains of an org
 }
 
 // SecurityGroup is a set of rules for traffic that leaves containers. dew stores it but
@@ -116,7 +116,7 @@ type SecurityRule struct {
 	Protocol    string `json:"protocol"`
 	Destination string `json:"destination"`
 	Ports       string `json:"ports,omitempty"` // "443,80,8080-8090"
-	Type        *int   `json:"type,omitempty"`  // of ICMP
+	Type        *int   `json:"type,omitempty"`  // ICMP type
 	Code        *int   `json:"code,omitempty"`
 	Description string `json:"description,omitempty"`
 	Log         bool   `json:"log,omitempty"`
@@ -204,7 +204,7 @@ func destinationRange(s string) bool {
 type Segment struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
-	Orgs      []string  `json:"orgs,omitempty"` // guids of those that may use it
+	Orgs      []string  `json:"orgs,omitempty"` // guids of the orgs that can use it
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

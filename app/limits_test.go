@@ -26,7 +26,7 @@ func TestRuleParts(t *testing.T) {
 
 var portsOnly = regexp.MustCompile(`^[-+0-9, \t\n\v\f\r\x{85}\x{a0}\pZ]+$`)
 
-// What is taken for ports has nothing else in it, and no rule is too odd to read.
+// portList accepts only ports and ranges, and no security rule causes a panic.
 func FuzzSecurityRule(f *testing.F) {
 	f.Add("tcp", "10.0.0.0/8", "80,8080-8090")
 	f.Add("icmp", "10.0.0.1-10.0.0.9,::1", "")

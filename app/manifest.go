@@ -22,15 +22,15 @@ type Manifest struct {
 // ManifestApp is one entry of applications.
 type ManifestApp struct {
 	Name string
-	Path string // where the CLI finds the bits; nothing to the daemon
+	Path string // path of the bits, only for the CLI
 	// Env has nil for a variable to remove.
 	Env        map[string]*string
-	Buildpacks []string // nil: not given; empty: find out
+	Buildpacks []string // nil: not given, empty: detect them
 	Stack      *string
-	Docker     *ManifestDocker // nil: the app is made of files
-	Lifecycle  string          // buildpack or docker; empty: not given
-	// The keys of a process at app level are the web process's, unless Processes
-	// says otherwise. Type is empty here.
+	Docker     *ManifestDocker // nil: the app is staged from files
+	Lifecycle  string          // buildpack or docker (empty: not given)
+	// The keys of a process at app level belong to the web process, unless Processes
+	// overrides them. Type is empty here.
 	ManifestProcess
 	Processes []ManifestProcess
 	Sidecars  []ManifestSidecar
@@ -43,13 +43,13 @@ type ManifestApp struct {
 
 	NoRoute, RandomRoute, DefaultRoute bool
 
-	lines map[string]int // where a key was written
+	lines map[string]int // line of each key
 }
 
 // ManifestProcess is one entry of processes, or the same keys at app level.
 type ManifestProcess struct {
 	Type      string
-	Command   *string // empty: back to the droplet's
+	Command   *string // empty: reset to the droplet's command
 	Instances *int
 	MemoryMB  *int
 	DiskMB    *int
@@ -79,7 +79,7 @@ type ManifestSidecar struct {
 type ManifestRoute struct {
 	Route    string // host.domain/path
 	Protocol string // empty: http1
-	// Options are nil if not given: those of the route stay.
+	// Options is nil if not given; then the route keeps its options.
 	Options map[string]string
 }
 
@@ -94,12 +94,12 @@ type ManifestDocker struct {
 // the app. The registry ignores it; the caller that applies the manifest binds it.
 type ManifestService struct {
 	Name        string
-	BindingName string          // empty: that of the service instance
+	BindingName string          // empty: the name of the service instance
 	Parameters  json.RawMessage // an object; nil: none
 }
 
-// Web returns where the keys of the web process are: its entry of processes, or
-// the app level if it has none.
+// Web returns the settings of the web process: its entry of processes, or the app level
+// if it has none.
 func (m *ManifestApp) Web() *ManifestProcess {
 	for i := range m.Processes {
 		if m.Processes[i].Type == Web {
@@ -109,12 +109,12 @@ func (m *ManifestApp) Web() *ManifestProcess {
 	return &m.ManifestProcess
 }
 
-// ManifestError says what is wrong with a manifest, where, and what is allowed.
-// Several of them come joined; see ManifestProblems.
+// ManifestError says what is wrong with a manifest, where, and what is allowed. Several
+// errors are joined; see ManifestProblems.
 type ManifestError struct {
-	App     string // its name; empty when the app has none, or it is about no app
+	App     string // name of the app; empty: it has none, or the error is about no app
 	Key     string // "sidecars[config server].memory"
-	Line    int    // 0: not from a text
+	Line    int    // 0: it was not read from a text
 	Message string
 }
 
@@ -189,7 +189,8 @@ func ofManifest(err error) error {
 }
 
 var (
-	// manifestPlace begins the text of a ManifestError: the app, the line or both.
+	// manifestPlace is the start of the text of a ManifestError: the app, the line or
+	// both.
 	manifestPlace = regexp.MustCompile(`^(?:app ("(?:[^"\\]|\\.)*")(?:, line ([0-9]+))?|line ([0-9]+)): `)
 	// manifestPath is the key in the text of a ManifestError.
 	manifestPath = regexp.MustCompile(`^([\w<>-]+(?:\[[^\]]*\])?(?:\.[\w-]+(?:\[[^\]]*\])?)*): `)
@@ -300,7 +301,7 @@ func (m *ManifestApp) Explain(err error) error {
 func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	key := inv.Key
 	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {
-		key = rest // it was said at app level, or not at all
+		key = rest // it is at app level, or not in the manifest
 	}
 	return &ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: inv.Message}
 }

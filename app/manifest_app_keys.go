@@ -15,7 +15,7 @@ import (
 type appKey struct {
 	name  string
 	read  func(d *decoder, key string, v *yamlfile.Node, m *ManifestApp)
-	write func(m *ManifestApp) any // the value as it is written; nil: the key is not given
+	write func(m *ManifestApp) any // the value in the manifest; nil: the key is not given
 
 	// The key is a value of App if these are set.
 	apply func(m *ManifestApp, a *App)

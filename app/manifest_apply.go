@@ -101,7 +101,7 @@ func (d Desired) Validate(m *ManifestApp) error {
 }
 
 // blame returns the error for the last sidecar of the manifest that uses memory of the
-// process, if there is one, because the user can fix that line.
+// process, if there is one. The user can fix that line.
 func (d Desired) blame(p Process, m *ManifestApp, otherwise error) error {
 	for _, ms := range slices.Backward(m.Sidecars) {
 		if ms.MemoryMB == nil || !slices.Contains(ms.ProcessTypes, p.Type) {
@@ -172,7 +172,7 @@ func (m *ManifestApp) lifecycleOf(a App) string {
 		return LifecycleDocker
 	}
 	if m.Lifecycle != "" || a.GUID == "" {
-		return "" // of files
+		return "" // staged from files
 	}
 	return a.Lifecycle
 }

@@ -68,10 +68,10 @@ func named(root *yamlfile.Node, name string) *yamlfile.Node {
 type decoder struct {
 	errs     []error
 	warnings []string
-	app      string         // the name of the app at hand
-	lines    map[string]int // of the app at hand
+	app      string         // name of the current app
+	lines    map[string]int // lines of the current app
 	sent     bool           // the manifest was sent to the daemon
-	// explained are the unknown keys that an error is about: no warning repeats it.
+	// explained holds the unknown keys that an error is about. No warning repeats it.
 	explained map[string]bool
 }
 
@@ -209,8 +209,8 @@ func (d *decoder) mapping(prefix string, n *yamlfile.Node, keys []yamlfile.Key) 
 	n.ReadFields(prefix, keys, func(path string, line int) { d.unknown(path, line, known) })
 }
 
-// required reports whether a map has a key that it must have. The error says which key
-// was meant to be that one, otherwise what is missing.
+// required reports whether a map has a required key. The error names the misspelt key
+// if there is one, otherwise the missing key.
 func (d *decoder) required(prefix string, n *yamlfile.Node, name, missing string) bool {
 	if v := n.Get(name); v != nil && !v.Null() {
 		return true
@@ -226,11 +226,11 @@ func (d *decoder) required(prefix string, n *yamlfile.Node, name, missing string
 	return false
 }
 
-// explainedKey tells the keys of a manifest apart: entries of a list are called by their
-// place, or by their name.
+// explainedKey identifies a key of a manifest. The path alone is not enough, because it
+// has either the index or the name of a list entry.
 func explainedKey(f yamlfile.Field) string { return fmt.Sprintf("%s %d", f.Name, f.Line) }
 
-// unknown warns of a key, and says which one may have been meant.
+// unknown warns of an unknown key, and suggests the nearest known one.
 func (d *decoder) unknown(key string, line int, known []string) {
 	name := key[strings.LastIndex(key, ".")+1:]
 	if d.explained[explainedKey(yamlfile.Field{Name: name, Line: line})] {
@@ -257,7 +257,7 @@ func (d *decoder) processValue(k ProcessKey, key string, v *yamlfile.Node, m *Ma
 		if s == "" && v.Value == "" && k.kind != keyCommand {
 			d.fail(key, v.Line, "must not be empty")
 		}
-		if k.kind == keyCheck && s == "none" { // an old word of the platform
+		if k.kind == keyCheck && s == "none" { // an old name in Cloud Foundry
 			*f = new(CheckProcess)
 		}
 	case **int:
@@ -339,8 +339,8 @@ func (d *decoder) sidecar(at string, n *yamlfile.Node) (s ManifestSidecar) {
 	return s
 }
 
-// entry returns the name of a list entry, which it must have, and how messages call the
-// entry: by its name, otherwise by its index.
+// entry returns the required name of a list entry, and the entry's path for messages:
+// with its name, otherwise with its index.
 func (d *decoder) entry(key, nameKey string, i int, n *yamlfile.Node) (at, name string) {
 	at = fmt.Sprintf("%s[%d]", key, i)
 	if n.Kind != yamlfile.Map {
@@ -366,7 +366,7 @@ func (d *decoder) entry(key, nameKey string, i int, n *yamlfile.Node) (at, name 
 func (d *decoder) routes(key string, v *yamlfile.Node) (out []ManifestRoute) {
 	for i, n := range d.list(key, v) {
 		d.entry(key, "route", i, n)
-		at := fmt.Sprintf("%s[%d]", key, i) // a route is long and has dots: its place is clearer
+		at := fmt.Sprintf("%s[%d]", key, i) // a route is long and has dots, so messages use its index
 		if n.Kind != yamlfile.Map {
 			continue
 		}
@@ -400,7 +400,7 @@ func (d *decoder) check(a *ManifestApp) {
 		p := processOf(&w.Manifest)
 		p.Type = w.Type
 		if p.HealthCheck.Endpoint != "" && p.HealthCheck.Type == "" {
-			p.HealthCheck.Type = CheckHTTP // it may have that type already
+			p.HealthCheck.Type = CheckHTTP // the process can have that type already
 		}
 		if p.Readiness.Endpoint != "" && p.Readiness.Type == "" {
 			p.Readiness.Type = CheckHTTP

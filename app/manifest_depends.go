@@ -67,7 +67,8 @@ func (d *decoder) cycle(m Manifest) {
 	if len(rest) == 0 {
 		return
 	}
-	// Each of the rest depends on one of the rest, so that a walk comes back.
+	// Each remaining app depends on another remaining one, so a walk reaches an app
+	// twice.
 	byName := map[string]*ManifestApp{}
 	for i := range rest {
 		byName[rest[i].Name] = &rest[i]
@@ -90,11 +91,11 @@ func (d *decoder) cycle(m Manifest) {
 // Otherwise it keeps their order.
 func (m Manifest) StartOrder() []ManifestApp {
 	ordered, rest := m.split()
-	return append(ordered, rest...) // a manifest that was parsed has no rest
+	return append(ordered, rest...) // a parsed manifest has no rest
 }
 
-// split orders the apps that can be ordered. The rest are in a cycle, or depend on
-// one.
+// split orders the apps that can be ordered. The rest are in a cycle, or depend on an
+// app in one.
 func (m Manifest) split() (ordered, rest []ManifestApp) {
 	rest = slices.Clone(m.Applications)
 	waits := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// checkOrder fails unless every app comes once, after those that it depends on.
+// checkOrder fails unless every app appears once, after the apps that it depends on.
 func checkOrder(t *testing.T, m Manifest) {
 	t.Helper()
 	var seen []string
@@ -47,13 +47,14 @@ func TestStartOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"alone", "db", "cache", "web", "last"}, names(m.StartOrder())); diff != "" {
 		t.Error(diff)
 	}
-	m.Applications = m.Applications[:2] // as if some were chosen
+	m.Applications = m.Applications[:2] // as if the user had selected some apps
 	if diff := cmp.Diff([]string{"web", "alone"}, names(m.StartOrder())); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A manifest that cf sends has the key, and it is no error there, whatever it is.
+// cf sends the key depends-on with the manifest. There it is not an error, whatever its
+// value is.
 func TestDependsOnWhenSent(t *testing.T) {
 	for _, value := range []string{"[db]", "[nobody, web]", "{db: {condition: service_healthy}}"} {
 		m, warnings, err := ParseManifest([]byte("applications:\n- name: web\n  depends-on: "+value+"\n"), nil)

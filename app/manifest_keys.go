@@ -17,7 +17,7 @@ type keyKind int
 
 const (
 	keyText    keyKind = iota
-	keyCommand         // text, where null takes the present one away
+	keyCommand         // text; null removes the present value
 	keyCheck
 	keyCount
 	keyAmount
@@ -208,7 +208,7 @@ func processOf(m *ManifestProcess) Process {
 type ProcessSetting struct {
 	Type     string
 	Manifest ManifestProcess
-	Index    int // in processes; -1: at app level
+	Index    int // index in processes; -1: at app level
 }
 
 // ProcessSettings returns the processes in the manifest. Keys in the entry of the web

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The reference has a row for every key.
+// The reference page has a row for every key.
 func TestReferenceTellsKeys(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "docs", "manifest.md"))
 	if err != nil {

@@ -20,14 +20,14 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const goldenLine = "----------\n"
 
-// goldenVars are the variables that golden manifests may use.
+// goldenVars are the variables that golden manifests can use.
 var goldenVars = map[string]any{
 	"name": "shop", "instances": int64(3), "memory": "128M", "truth": true, "ratio": 1.5,
 	"types": []any{"web", "worker"}, "db": map[string]any{"host": "db.example.com", "port": int64(5432)},
 	"literal": "((name))",
 }
 
-// outcome is what ParseManifest makes of a text, as text.
+// outcome returns the result of ParseManifest as text.
 func outcome(text string) string {
 	m, warnings, err := ParseManifest([]byte(text), goldenVars)
 	var out strings.Builder
@@ -55,8 +55,7 @@ func outcome(text string) string {
 	return out.String() + string(b)
 }
 
-// Each file is a manifest, a line of dashes, and what it means or what is wrong
-// with it.
+// Each golden file is a manifest, a line of dashes, and its expected result or errors.
 func TestManifestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/manifest/*.txt")
 	if err != nil || len(files) < 10 {
@@ -77,7 +76,8 @@ func TestManifestGolden(t *testing.T) {
 	}
 }
 
-// What is sent is what was read, and says the same when it is read again.
+// checkRoundTrip checks that a manifest is the same after it is written for the daemon
+// and read again.
 func checkRoundTrip(t *testing.T, m Manifest) {
 	t.Helper()
 	b := one[[]byte](t)(m.YAML())
@@ -109,7 +109,8 @@ func goldenTexts(tb testing.TB) []string {
 }
 
 // Any text is a manifest or a list of ManifestErrors with a message each, never a
-// panic; a manifest survives being sent, and can be applied twice or not at all.
+// panic. A manifest is the same after it was sent. It can be applied twice or not at
+// all.
 func FuzzParseManifest(f *testing.F) {
 	for _, text := range goldenTexts(f) {
 		f.Add([]byte(text))
@@ -139,7 +140,7 @@ func FuzzParseManifest(f *testing.F) {
 	})
 }
 
-// Variables of any text are read or refused, and what is read can stand in a
+// Variables of any text are read or refused, and the read values can be used in a
 // manifest.
 func FuzzParseVariables(f *testing.F) {
 	f.Add([]byte("a: 1\nb: [x, {y: z}]\nc: null\n"))
@@ -176,7 +177,7 @@ func TestManifestRoundTrip(t *testing.T) {
 	}
 }
 
-// Texts that a careless writer of YAML would turn into something else.
+// The manifest that is sent keeps texts that unquoted YAML would read as another type.
 func TestManifestKeepsText(t *testing.T) {
 	env := map[string]*string{}
 	for i, s := range []string{
@@ -220,7 +221,7 @@ func TestManifestBounds(t *testing.T) {
 	}
 }
 
-// A large manifest is still one.
+// A large manifest can be parsed.
 func TestManifestLarge(t *testing.T) {
 	text := "applications:\n"
 	for i := range 100 {
@@ -262,8 +263,8 @@ func TestManifestWeb(t *testing.T) {
 	}
 }
 
-// Whoever sends a manifest has replaced its variables: what looks like one in it
-// then is text. Who reads a user's file has not, also when there are none.
+// The sender of a manifest has already replaced its variables, so ((name)) in it is
+// plain text. In a user's file, ((name)) is a variable, even if none are given.
 func TestManifestVariablesOnce(t *testing.T) {
 	const text = "applications: [{name: shop, command: ./a ((b))}]"
 	m, _, err := ParseManifest([]byte(text), nil)
@@ -300,8 +301,8 @@ func TestParseVariable(t *testing.T) {
 	}
 }
 
-// A manifest that is not UTF-8 is refused with the line: whatever stood in the place
-// of its bytes would be another name.
+// A manifest that is not UTF-8 is refused with the line. Replacing its bytes would give
+// another name.
 func TestManifestMustBeUTF8(t *testing.T) {
 	for text, want := range map[string]string{
 		"applications:\n- name: caf\xe9\n":                                              "line 2: it is not valid UTF-8",
@@ -309,7 +310,7 @@ func TestManifestMustBeUTF8(t *testing.T) {
 		"applications:\n- name: shop\n  env:\n    A: \"a\\ud800b\"\n":                   "line 4: it is not YAML: not enough length for escaped UTF-16 surrogate pair",
 		"applications:\n- name: shop\n  env:\n    \"\\uDC00\": b\n":                     "line 4: it is not valid UTF-8",
 		"applications:\n- name: shop\n  env:\n    A: \"\ufffd \\ufffd\"\n":              "",
-		"applications:\n- name: shop\n  env:\n    A: '\\ud800'\n":                       "", // no escape in such quotes
+		"applications:\n- name: shop\n  env:\n    A: '\\ud800'\n":                       "", // single quotes allow no escapes
 		"applications:\n- name: shop\n  env:\n    A: \\ud800\n":                         "",
 		"applications:\n- name: shop\n  env:\n    A: \"caf\u00e9 \\u20ac\"\n":           "",
 		"applications:\n- name: shop\n  env:\n    A: \"\\ufffd\"\n    B: \"\\udfff\"\n": "line 5: it is not valid UTF-8",
@@ -341,8 +342,8 @@ const located = `applications:
     disk-quota: 1G
 `
 
-// What the daemon says about a manifest, whose lines it has not seen, is found in the
-// file of the user.
+// Locate finds the line in the user's file for an error of the daemon, which has not
+// seen that file.
 func TestLocate(t *testing.T) {
 	m, _, err := ParseManifest([]byte(located), sized)
 	must(t, err)
@@ -375,7 +376,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// What is read of any error says the same.
+// An error that is read from its text has the same text.
 func FuzzReadManifestError(f *testing.F) {
 	f.Add("my \"shop\"", "sidecars[config server].memory", 3, "must be: m")
 	f.Add("", "", 1, "x")
@@ -389,7 +390,7 @@ func FuzzReadManifestError(f *testing.F) {
 		m.Locate(e.Error())
 		got, ok := ReadManifestError(e.Error())
 		if !ok {
-			return // it names neither app nor line, or the text looks otherwise by chance
+			return // it names neither app nor line, or has another meaning by chance
 		}
 		if got.Error() != e.Error() {
 			t.Errorf("%q is read as %q", e.Error(), got.Error())
@@ -397,7 +398,7 @@ func FuzzReadManifestError(f *testing.F) {
 	})
 }
 
-// The only app of a manifest gets the name that it does not have.
+// The only app of a manifest gets the given name if it has none.
 func TestParseNamedManifest(t *testing.T) {
 	for text, want := range map[string]string{
 		"applications: [{memory: 64M}]":                     "shop",

@@ -141,7 +141,7 @@ func (d Desired) Described() ManifestApp {
 	}
 	for _, s := range d.Sidecars {
 		if s.Origin != OriginUser {
-			continue // staging brings it again
+			continue // staging adds it again
 		}
 		one := ManifestSidecar{Name: s.Name, Command: s.Command, ProcessTypes: slices.Clone(s.ProcessTypes)}
 		if s.MemoryMB != 0 {

@@ -14,7 +14,7 @@ import (
 // Limits of labels and annotations.
 const (
 	maxLabel      = 63
-	maxLabelSpace = 253 // of the part before the slash
+	maxLabelSpace = 253 // length of the part before the slash
 	maxAnnotation = 5000
 )
 
@@ -103,23 +103,23 @@ func MergeTexts(old map[string]string, change map[string]*string) map[string]str
 		out[k] = *v
 	}
 	if len(out) == 0 {
-		return nil // as it comes back from the store
+		return nil // as the store returns it
 	}
 	return out
 }
 
-// Selector selects resources by their labels. The empty one selects all.
+// Selector selects resources by their labels. The empty selector selects all.
 type Selector []requirement
 
 // requirement is one part of a selector.
 type requirement struct {
 	key    string
 	not    bool
-	values []string // nil: it is about the key alone
+	values []string // nil: it checks only the key
 }
 
-// ParseSelector reads a selector as clients write it: parts such as a=b, a!=b,
-// a in (b,c), a notin (b,c), a and !a, with commas between them.
+// ParseSelector parses a selector: parts such as a=b, a!=b, a in (b,c), a notin (b,c),
+// a and !a, with commas between them.
 func ParseSelector(s string) (Selector, error) {
 	var out Selector
 	for _, part := range splitSelector(s) {

@@ -12,8 +12,8 @@ const (
 type Org struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
-	Suspended bool      `json:"suspended,omitempty"` // only administrators change what is in it
-	Quota     string    `json:"quota,omitempty"`     // guid; empty: it is unlimited
+	Suspended bool      `json:"suspended,omitempty"` // only administrators can change its contents
+	Quota     string    `json:"quota,omitempty"`     // guid; empty: unlimited
 	Segment   string    `json:"segment,omitempty"`   // guid of the isolation segment of spaces that have none
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
@@ -25,9 +25,9 @@ type Space struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
 	Org       string    `json:"org"`               // guid
-	NoSSH     bool      `json:"no_ssh,omitempty"`  // nobody enters its instances
-	Quota     string    `json:"quota,omitempty"`   // guid; empty: only its org's
-	Segment   string    `json:"segment,omitempty"` // guid of its isolation segment; empty: its org's
+	NoSSH     bool      `json:"no_ssh,omitempty"`  // SSH into its instances is disabled
+	Quota     string    `json:"quota,omitempty"`   // guid (empty: only the quota of its org)
+	Segment   string    `json:"segment,omitempty"` // guid of its isolation segment (empty: its org's)
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -37,7 +37,7 @@ type Space struct {
 // itself is stored elsewhere.
 type User struct {
 	GUID      string    `json:"guid"`
-	Gone      bool      `json:"gone,omitempty"` // was deleted here; the account may go on
+	Gone      bool      `json:"gone,omitempty"` // deleted in dew; the account can still exist
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -21,21 +21,21 @@ type Process struct {
 	GUID        string      `json:"guid"`
 	App         string      `json:"app"` // guid
 	Type        string      `json:"type"`
-	Command     string      `json:"command,omitempty"` // empty: the droplet's for this type
+	Command     string      `json:"command,omitempty"` // empty: the droplet's command for this type
 	Instances   int         `json:"instances"`
-	MemoryMB    int         `json:"memory_mb"` // of the whole container, sidecars included
+	MemoryMB    int         `json:"memory_mb"` // memory of the whole container, including sidecars
 	DiskMB      int         `json:"disk_mb"`
-	LogRate     *int64      `json:"log_rate,omitempty"` // bytes per second of an instance; nil: no limit
+	LogRate     *int64      `json:"log_rate,omitempty"` // bytes per second of an instance (nil: no limit)
 	HealthCheck HealthCheck `json:"health_check"`
 	Readiness   HealthCheck `json:"readiness"`
 	Ports       []int       `json:"ports,omitempty"` // empty: the default port
 	Version     string      `json:"version"`         // set by the Registry
-	// Current are the versions since the last start or restart; Version is the last
+	// Current are the versions since the last start or restart. Version is the last
 	// of them. Instances of these versions keep running, because a change alone
 	// replaces nothing. Older ones are replaced. Set by the Registry.
 	Current    []string `json:"current"`
-	Generation int      `json:"generation"`       // of the desired instances; set by deployments
-	Newest     int      `json:"newest,omitempty"` // the highest generation that ever was; 0: Generation
+	Generation int      `json:"generation"`       // generation of the desired instances, set by deployments
+	Newest     int      `json:"newest,omitempty"` // the highest generation so far (0: Generation)
 	// Started is the release of the last start; nil: it is not known. Instances of a
 	// process that is Held start from it again, without later changes, until the
 	// next start, restart or deployment. Set by the Registry.
@@ -115,13 +115,13 @@ const (
 	CheckPort    = "port"
 	CheckHTTP    = "http"
 	CheckProcess = "process"
-	CheckNone    = "" // readiness only
+	CheckNone    = "" // only for readiness
 )
 
 // healthType is a type of health check.
 type healthType struct {
 	name     string
-	endpoint string // the default path that it requests; empty: it requests none
+	endpoint string // default path for requests; empty: it sends none
 }
 
 // healthTypes is the table of all types, in the order in which messages list them. A
@@ -159,7 +159,7 @@ func findHealthType(name string) (t healthType, ok bool) {
 // defaults of Cloud Foundry.
 type HealthCheck struct {
 	Type              string        `json:"type,omitempty"`
-	Endpoint          string        `json:"endpoint,omitempty"` // path, with http only
+	Endpoint          string        `json:"endpoint,omitempty"` // path, only for type http
 	Port              int           `json:"port,omitempty"`     // 0: the process's first port
 	Timeout           time.Duration `json:"timeout,omitempty"`  // until first healthy
 	InvocationTimeout time.Duration `json:"invocation_timeout,omitempty"`

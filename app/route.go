@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// AnyHost is the host of a wildcard route: for all names below its domain that have no
-// route of their own.
+// AnyHost is the host of a wildcard route: for all names below its domain that do not
+// have their own route.
 const AnyHost = "*"
 
 // Limits of names and paths.
@@ -31,9 +31,9 @@ type Route struct {
 	Space        string        `json:"space"`                 // guid
 	SharedWith   []string      `json:"shared_with,omitempty"` // guids of further spaces
 	Domain       string        `json:"domain"`                // guid
-	Host         string        `json:"host,omitempty"`        // in small letters; empty: the domain itself
+	Host         string        `json:"host,omitempty"`        // in lower case; empty: the domain itself
 	Path         string        `json:"path,omitempty"`        // with its slash, such as /shop
-	Port         int           `json:"port,omitempty"`        // 0: the route is one of HTTP
+	Port         int           `json:"port,omitempty"`        // 0: an HTTP route
 	Destinations []Destination `json:"destinations,omitempty"`
 	// Options are the load balancing options, by name.
 	Options   map[string]string `json:"options,omitempty"`
@@ -42,7 +42,7 @@ type Route struct {
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// TCP reports whether the route has a port of its own instead of a name.
+// TCP reports whether the route has its own port instead of a name.
 func (rt Route) TCP() bool { return rt.Port != 0 }
 
 // URL returns the route as users write it, without a scheme: host.domain/path, or
@@ -77,7 +77,7 @@ func (rt Route) HasApp(app string) bool {
 // UniqueKey returns the address of the route, which is unique.
 func (rt Route) UniqueKey() string {
 	if rt.TCP() {
-		return "\x00port\x00" + strconv.Itoa(rt.Port) // whatever the domain
+		return "\x00port\x00" + strconv.Itoa(rt.Port) // regardless of the domain
 	}
 	return rt.Domain + "\x00" + strings.ToLower(rt.Host) + "\x00" + rt.Path
 }
@@ -86,7 +86,7 @@ func (rt Route) UniqueKey() string {
 const (
 	OptionBalancing = "loadbalancing"
 	RoundRobin      = "round-robin"      // instances get requests in turn
-	LeastConnection = "least-connection" // who has the fewest gets the next one
+	LeastConnection = "least-connection" // the instance with the fewest connections gets the next one
 )
 
 // CheckRouteOptions refuses options that would have no effect.
@@ -117,11 +117,11 @@ func (rt Route) UsableIn(space string) bool {
 	return rt.Space == space || slices.Contains(rt.SharedWith, space)
 }
 
-// The protocols that destinations speak.
+// The protocols of destinations.
 const (
 	ProtocolHTTP1 = "http1"
-	ProtocolHTTP2 = "http2" // without TLS and without asking first
-	ProtocolTCP   = "tcp"   // of TCP routes, and of no others
+	ProtocolHTTP2 = "http2" // without TLS and without an upgrade request
+	ProtocolTCP   = "tcp"   // only for TCP routes
 )
 
 // MaxDestinations is the maximal number of destinations of a route.

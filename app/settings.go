@@ -6,7 +6,7 @@ import "time"
 type Flag struct {
 	Name      string    `json:"name"`
 	Enabled   bool      `json:"enabled"`
-	Message   string    `json:"message,omitempty"` // for who is refused
+	Message   string    `json:"message,omitempty"` // for refused callers
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 
 	// Fixed says why the flag cannot be changed; empty: it can.
@@ -44,5 +44,5 @@ const (
 type EnvGroup struct {
 	Name      string            `json:"name"`
 	Var       map[string]string `json:"var,omitempty"`
-	UpdatedAt time.Time         `json:"updated_at,omitzero"` // zero: nobody has changed it
+	UpdatedAt time.Time         `json:"updated_at,omitzero"` // zero: never changed
 }

@@ -61,7 +61,7 @@ func ParseRate(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// formatRate writes a rate as ParseRate reads it; nil is no limit.
+// formatRate formats a rate as ParseRate parses it. Nil means no limit.
 func formatRate(n *int64) any {
 	switch {
 	case n == nil:

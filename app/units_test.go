@@ -37,8 +37,8 @@ func TestParseMBRefuses(t *testing.T) {
 	}
 }
 
-// What is accepted is an amount, the same in any case, with or without B, and
-// written in M.
+// Every accepted text is an amount. It is the same in upper and lower case, with or
+// without B, and when written in M.
 func FuzzParseMB(f *testing.F) {
 	for _, s := range []string{"64M", "1gb", "1.5T", "1023K", "", "-1M", "999999999999999T", "ſK", "1K"} {
 		f.Add(s)
@@ -63,7 +63,7 @@ func FuzzParseMB(f *testing.F) {
 	})
 }
 
-// What a manifest says about the amount of log reads and writes the same.
+// A log rate in a manifest is the same after it is parsed and formatted.
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]int64{"-1": -1, "0": 0, "512B": 512, "16K": 16 << 10, "1.5mb": 3 << 19, "2G": 2 << 30} {
 		got, err := ParseRate(text)

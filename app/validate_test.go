@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// keys returns the keys that err complains about.
+// keys returns the keys of the errors in err.
 func keys(err error) []string {
 	var out []string
 	for _, p := range Problems(err) {

@@ -11,20 +11,20 @@ log=$(dirname "$root")/dewd.log
 sample=$here/examples/config-sidecar
 
 unset DEW_RUN
-# Whoever is logged in elsewhere shall still see the dewd of this checkout.
+# A user who is logged in to another dewd must still use the dewd of this checkout.
 dew() { "$here/bin/dew" --run "$run" "$@"; }
 
-# Tells what comes next.
+# Prints the next step.
 step() { printf '\n==> %s\n' "$*"; }
 
-# The pid of the daemon, if it lives: it holds the lock of its pid file, whose
-# number alone somebody else could have by now.
+# Sets pid to the PID of the daemon, if it runs. A running daemon holds the lock of its
+# PID file; the PID alone is not enough, because another process can have it by now.
 living() {
 	pid=$(cat "$run/dewd.pid" 2>/dev/null) && [ -n "$pid" ] || return 1
 	! flock --nonblock --shared "$run/dewd.pid" true
 }
 
-# Waits until the command says yes; gives up after about so many seconds.
+# Waits until the command succeeds, at most about this number of seconds.
 within() {
 	tenths=$(($1 * 10))
 	shift
@@ -35,12 +35,12 @@ within() {
 	done
 }
 
-# The socket is there from the moment dewd is ready.
+# The socket exists when dewd is ready.
 decided() { [ -S "$run/dew.sock" ] || ! kill -0 "$started" 2>/dev/null; }
 gone() { ! living; }
 
-# An address that dewd can have: the wished one, or any free one where somebody
-# has its port.
+# Prints an address for dewd: the preferred one, or any free one if another program has
+# its port.
 address() {
 	port=$(printf '%04X' "$1")
 	if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { print $2 }' | grep -q ":$port\$"; then
@@ -72,7 +72,7 @@ start() {
 	"$dewd" doctor --root "$root" --run "$run" || true
 }
 
-# Shows what a user does: push the sample with its sidecar, ask it, read its log.
+# Shows the steps of a user: push the sample with its sidecar, send a request, read its log.
 show() {
 	step "building the sample app and its sidecar, examples/config-sidecar"
 	(cd "$sample" && CGO_ENABLED=0 go build -trimpath -o build/ ./app ./config-server)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deb.sh makes a Debian package of the checkout (make deb).
+# deb.sh creates a Debian package of the checkout (make deb).
 #
 #   usage: deb.sh <version> <amd64|arm64>
 #
@@ -15,7 +15,7 @@ if ! command -v dpkg-deb >/dev/null; then
 	exit 9
 fi
 
-# Without a tag there is a commit's hash, which must be older than every release.
+# Without a tag, the version is a commit hash, which must sort before every release.
 number=$(printf %s "${version#v}" | tr - +)
 case $number in
 [0-9]*.[0-9]*) ;;
@@ -25,8 +25,8 @@ esac
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
-# The programs for this machine print the manual pages. For its own architecture
-# they are the ones that make build has built already.
+# The programs for this machine print the manual pages. For the machine's architecture,
+# make build has already built them.
 native=bin
 make --no-print-directory build ARCH="$(go env GOHOSTARCH)" BIN="$native"
 if [ "$arch" = "$(go env GOHOSTARCH)" ]; then

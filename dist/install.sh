@@ -44,7 +44,7 @@ install_dew() {
 	generate "$to/$fish" "$native/dew" completion fish
 }
 
-# Apps that run are left to their owner: without dewd nothing can stop them later.
+# Refuses while dewd runs: apps can be running, and without dewd nothing can stop them.
 uninstall_dew() {
 	to=$1$2 units=$1$3
 	if [ -z "$1" ] && [ -e /run/dew/dewd.pid ] && ! flock --nonblock --shared /run/dew/dewd.pid true; then

@@ -3,9 +3,9 @@
 #
 #   usage: need.sh [--no-start] what=package ...
 #
-# "what" is a program, a file (it begins with a slash and may hold wildcards), or
-# "name:<host>", a host name that must resolve. Nothing is done when all is there.
-# With --no-start the packages' services are not started.
+# "what" is a program, a file (it starts with a slash and can have wildcards), or
+# "name:<host>", a host name that must resolve. If everything is found, need.sh does
+# nothing. With --no-start, the packages' services are not started.
 set -eu
 
 # A user's PATH often lacks the sbin folders.
@@ -52,7 +52,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 if [ $start = no ]; then
-	# Debian's packages ask policy-rc.d before they start a service; 101 forbids it.
+	# Debian's packages run policy-rc.d before they start a service; 101 forbids it.
 	policy=/usr/sbin/policy-rc.d
 	kept=$(mktemp -d)
 	[ ! -e $policy ] || cp -pP $policy "$kept/policy-rc.d"
@@ -70,7 +70,7 @@ fi
 
 echo "installing$packages"
 export DEBIAN_FRONTEND=noninteractive
-# --no-remove: Debian's containerd conflicts with Docker's own, which stays then.
+# --no-remove: Debian's containerd conflicts with Docker's own, which must stay.
 # shellcheck disable=SC2086 # a list of package names
 if ! { apt-get update -qq && apt-get install -qq -y --no-remove --no-install-recommends $packages >/dev/null; }; then
 	echo "need.sh: cannot install$packages (if apt-get would remove a package, install what is missing by the means that package came from)" >&2

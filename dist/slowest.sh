@@ -1,5 +1,5 @@
 #!/bin/sh
-# Copies the output of `go test` and prints the ten slowest packages at its end.
+# Copies the output of `go test` and prints the ten slowest packages at the end.
 #
 #   usage: go test ./... | dist/slowest.sh
 set -eu

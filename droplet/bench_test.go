@@ -19,11 +19,11 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// benchFiles is how many small files the app of these measurements has.
+// benchFiles is the number of small files in the app of the benchmarks.
 const benchFiles = 10_000
 
-// benchApp is an app of many small files, as a zip and as resources. Every
-// generation has other contents.
+// benchApp returns an app of many small files, as a zip and as resources. Every
+// generation has different contents.
 func benchApp(b *testing.B, generation int) (zipped []byte, rs []pool.Resource) {
 	b.Helper()
 	var ms []member
@@ -54,8 +54,8 @@ func benchYard(b *testing.B) (*Packages, *Builds) {
 	})
 }
 
-// BenchmarkUpload: new bits become a package. The floor is the same zip read by
-// the library into one file that is synced.
+// BenchmarkUpload measures how long new bits take to become a package. For comparison,
+// it also reads the same zip with the library into one synced file.
 func BenchmarkUpload(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		zipped, _ := benchApp(b, 0)
@@ -101,8 +101,8 @@ func unzipFloor(b *testing.B, zipped []byte) {
 	}
 }
 
-// BenchmarkUnchanged: what a push of unchanged bits costs here, all of it: match,
-// package, upload of nothing, build.
+// BenchmarkUnchanged measures the whole cost of pushing unchanged bits: match, package,
+// empty upload, build.
 func BenchmarkUnchanged(b *testing.B) {
 	p, builds := benchYard(b)
 	zipped, rs := benchApp(b, 0)
@@ -120,7 +120,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	}
 }
 
-// BenchmarkOneFileChanged: match, upload of the one file, and staging.
+// BenchmarkOneFileChanged measures match, upload of one file, and staging.
 func BenchmarkOneFileChanged(b *testing.B) {
 	p, builds := benchYard(b)
 	zipped, rs := benchApp(b, 0)
@@ -137,7 +137,7 @@ func BenchmarkOneFileChanged(b *testing.B) {
 	}
 }
 
-// stageOnce builds a package as Run would.
+// stageOnce builds a package as Run does.
 func stageOnce(b *testing.B, builds *Builds, k Package) {
 	b.Helper()
 	w, err := builds.Create(context.Background(), BuildRequest{Package: k.GUID})

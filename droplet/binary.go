@@ -17,13 +17,13 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// asPushed is the binary buildpack alone.
+// asPushed returns only the binary buildpack.
 func asPushed() []chosen {
 	return []chosen{{name: BinaryBuildpack, key: BinaryBuildpack, binary: true}}
 }
 
-// stageBinary makes a droplet of the files as they were pushed: their own bytes
-// are the image's. It needs no container, and so costs no more than the copy.
+// stageBinary creates a droplet from the files as they were pushed: the image has the
+// bytes of the package. It needs no container, so it costs no more than the copy.
 func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.Stack) (Droplet, error) {
 	f, done, err := b.packages.open(k.SHA256)
 	if err != nil {
@@ -54,8 +54,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	}, nil
 }
 
-// imageOf returns the tar of an image: the package's own bytes, and staging_info.yml
-// behind them.
+// imageOf returns the tar of an image: the bytes of the package, then staging_info.yml.
 func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
 	fi, err := f.Stat()
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// Bindings are the services that an app sees, as they were frozen into its droplet.
+// Bindings are the service bindings of an app, stored in its droplet at staging.
 type Bindings struct {
 	JSON  string   `json:"json,omitempty"`  // the value of VCAP_SERVICES; empty: none
-	Names []string `json:"names,omitempty"` // of the service instances
+	Names []string `json:"names,omitempty"` // names of the service instances
 }
 
-// String leaves the credentials out: whoever prints a droplet prints none.
+// String leaves out the credentials, so that printing a droplet does not reveal them.
 func (b Bindings) String() string { return "bindings to [" + strings.Join(b.Names, " ") + "]" }
 
-// Variable is the value of VCAP_SERVICES.
+// Variable returns the value of VCAP_SERVICES.
 func (b Bindings) Variable() string { return cmp.Or(b.JSON, "{}") }
 
-// maxBindings is what fits into a variable: the kernel refuses to start a program
-// with one of more than 128 KiB, its name included.
+// maxBindings is the maximum size of VCAP_SERVICES. The kernel refuses to start a
+// program with a variable of more than 128 KiB, including its name.
 const maxBindings = 128<<10 - 100
 
-// Check refuses what no process could be given.
+// Check refuses bindings that cannot be passed to a process.
 func (b Bindings) Check() error {
 	if len(b.JSON) > maxBindings {
 		return fmt.Errorf("the credentials of all services of the app are %s, and VCAP_SERVICES takes %s: unbind some of %s",
@@ -34,20 +34,20 @@ func (b Bindings) Check() error {
 	}
 	var services map[string]json.RawMessage
 	if b.JSON != "" && json.Unmarshal([]byte(b.JSON), &services) != nil {
-		return errors.New("VCAP_SERVICES of the app is no JSON object") // the reason would quote it
+		return errors.New("VCAP_SERVICES of the app is no JSON object") // the error of the parser would quote credentials
 	}
 	return nil
 }
 
-// stagingInput is what an app gives its staging beside its bits.
+// stagingInput is the input of an app for its staging, except its bits.
 type stagingInput struct {
 	env      map[string]string
 	bindings Bindings
 }
 
-// stagingInput reads what staging an app sees, once for each build: what the buildpacks
-// were given is what the droplet keeps. The variables of the group of all stagings
-// belong into env, below those of the app.
+// stagingInput reads the input for the staging of an app, once for each build. The
+// droplet stores the same input that the buildpacks get. The variables of the staging
+// environment group belong to env; those of the app override them.
 func (b *Builds) stagingInput(app string) (g stagingInput, err error) {
 	if g.env, err = b.o.Env(app); err != nil {
 		return g, err
@@ -56,7 +56,7 @@ func (b *Builds) stagingInput(app string) (g stagingInput, err error) {
 	return g, err
 }
 
-// currentBindings are the bindings of an app as they are now.
+// currentBindings returns the present service bindings of an app.
 func (b *Builds) currentBindings(app string) (Bindings, error) {
 	if b.o.Bindings == nil {
 		return Bindings{}, nil

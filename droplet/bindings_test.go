@@ -15,12 +15,13 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// bound gives the apps of a yard their services.
+// bound sets the service bindings of the apps of a yard.
 func (y *yard) bound(of map[string]Bindings) {
 	y.builds.o.Bindings = func(app string) (Bindings, error) { return of[app], nil }
 }
 
-// A droplet keeps the services that its build saw; the next build sees the next.
+// A droplet keeps the service bindings of its build. The next build gets the present
+// ones.
 func TestBindingsAreFrozen(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x"}}
@@ -55,7 +56,7 @@ func TestBindingsAreFrozen(t *testing.T) {
 	})
 }
 
-// Files that run as they were pushed are shared between apps; services are not.
+// Apps share files that run as pushed, but not their service bindings.
 func TestBindingsOfSharedFiles(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.bound(map[string]Bindings{"a": {JSON: `{"a":[]}`}, "b": {JSON: `{"b":[]}`}})
@@ -102,7 +103,7 @@ func TestBindingsThatCannotBe(t *testing.T) {
 	}
 }
 
-// packedDroplet is a droplet as it is uploaded, with a file of size bytes.
+// packedDroplet returns a droplet to upload, with a file of size bytes.
 func packedDroplet(t *testing.T, size int64) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
@@ -117,8 +118,8 @@ func packedDroplet(t *testing.T, size int64) *bytes.Buffer {
 	return &out
 }
 
-// A droplet that was made elsewhere is no larger than one that is made here, and
-// sees the services of its app.
+// A droplet that was staged elsewhere has the same size limit as one that is staged
+// here. It gets the service bindings of its app.
 func TestFill(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.builds.o.DiskMB = 2

@@ -20,33 +20,33 @@ import (
 // ErrNotReady is the error of a build whose package has no bits.
 var ErrNotReady = errors.New("cannot stage package whose state is not ready")
 
-// BuildState is how far a build has come.
+// BuildState is the state of a build.
 type BuildState string
 
-// The states of a build, as the platform names them.
+// The states of a build, as in Cloud Foundry.
 const (
 	BuildStaging BuildState = "STAGING"
 	BuildStaged  BuildState = "STAGED"
 	BuildFailed  BuildState = "FAILED"
 )
 
-// How many an app keeps.
+// How many builds and droplets an app keeps.
 const (
 	keepBuilds   = 20
 	keepDroplets = 5
 )
 
-// BuildRequest asks for a droplet of a package.
+// BuildRequest requests a droplet from a package.
 type BuildRequest struct {
 	Package    string   // guid
-	Stack      string   // empty: the default
-	Buildpacks []string // as the manifest names them
-	Fresh      bool     // stage also what was staged before
+	Stack      string   // empty: the default stack
+	Buildpacks []string // names as in the manifest
+	Fresh      bool     // stage again even if an earlier result could be used
 	By         app.Actor
 	Metadata   app.Metadata
 }
 
-// Build is one way from a package to a droplet.
+// Build stages a package. Its result is a droplet.
 type Build struct {
 	GUID       string     `json:"guid"`
 	App        string     `json:"app"`     // guid
@@ -55,54 +55,53 @@ type Build struct {
 	Buildpacks []string   `json:"buildpacks,omitempty"`
 	Fresh      bool       `json:"fresh,omitempty"`
 	State      BuildState `json:"state"`
-	Error      string     `json:"error,omitempty"`   // why it is FAILED
-	Droplet    string     `json:"droplet,omitempty"` // guid, once it is STAGED
-	By         app.Actor  `json:"by,omitzero"`       // who asked for it
+	Error      string     `json:"error,omitempty"`   // reason why it is FAILED
+	Droplet    string     `json:"droplet,omitempty"` // guid, if it is STAGED
+	By         app.Actor  `json:"by,omitzero"`       // user who started the build
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 
 	Metadata app.Metadata `json:"metadata,omitzero"`
 }
 
-// BuildOptions is what builds need beside packages and droplets.
+// BuildOptions are the dependencies and settings of builds.
 type BuildOptions struct {
 	Stacks func(name string) (stack.Stack, error)
-	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
-	// Printed are the newest lines that the build of an app has printed to stderr since
-	// then, oldest first; nil: they are not kept.
+	Say    func(app, line string) // gets the [STG/0] lines; nil: they are dropped
+	// Printed returns the newest lines that the build of an app has printed to stderr
+	// since then, oldest first. Nil means that they are not stored.
 	Printed func(app string, since time.Time) []string
-	// InUse returns the guids of droplets that apps run or will run, as the transaction
-	// has it; they are never collected. As long as it returns nil, that is not known and
-	// nothing is.
+	// InUse returns the guids of droplets that apps run or will run, as seen by the
+	// transaction. They are never collected. If it returns nil, the droplets in use are
+	// not known and none is collected.
 	InUse func(tx *store.Tx) map[string]bool
-	// Collected is told when images are gone that no droplet names. It must be quick,
-	// and may be nil.
+	// Collected is called after images were removed. It must be quick, and can be nil.
 	Collected func()
-	// Ended is called when a build is over and its container is removed. It must be quick,
-	// and may be nil.
+	// Ended is called after a build and its container are finished. It must be quick,
+	// and can be nil.
 	Ended  func()
 	Logger *slog.Logger
 
-	// Builder runs buildpacks. Without it there is the binary buildpack alone.
+	// Builder runs buildpacks. Without it, only the binary buildpack is available.
 	Builder Builder
-	Catalog *Catalog      // of buildpacks; needed with a Builder
-	Kept    *stack.Stacks // has the images of image apps, and is run by Run; nil: there are none
-	// Env are the variables of an app that staging sees; nil: none.
+	Catalog *Catalog      // catalog of buildpacks, required with a Builder
+	Kept    *stack.Stacks // has the images of image apps, and Run also runs it (nil: none)
+	// Env returns the variables of an app for staging. Nil means none.
 	Env func(app string) (map[string]string, error)
-	// Buildpacks are the names of the buildpacks of all apps. Uploaded folders that are
-	// not among them are collected; nil: none is.
+	// Buildpacks returns the names of the buildpacks of all apps. Uploaded folders that
+	// are not among them are collected. Nil means that no folder is collected.
 	Buildpacks func() ([]string, error)
-	// Bindings are the services that an app is bound to now. A build freezes them
-	// into its droplet; nil: none.
+	// Bindings returns the present service bindings of an app. A build stores them in
+	// its droplet. Nil means none.
 	Bindings func(app string) (Bindings, error)
-	CacheDir string        // of the build caches; empty: none is kept
-	MemoryMB int           // of a staging; 0: DefaultStagingMemoryMB
-	DiskMB   int           // of a staging; 0: DefaultStagingDiskMB
-	Timeout  time.Duration // of a staging; 0: DefaultStagingTimeout
-	Parallel int           // builds of different apps at a time; 0: 1
+	CacheDir string        // folder of the build caches (empty: no caches)
+	MemoryMB int           // limit of a staging (0: DefaultStagingMemoryMB)
+	DiskMB   int           // limit of a staging (0: DefaultStagingDiskMB)
+	Timeout  time.Duration // limit of a staging (0: DefaultStagingTimeout)
+	Parallel int           // builds of different apps at the same time (0: 1)
 }
 
-// Builds makes droplets of packages. It may be used by many goroutines.
+// Builds creates droplets from packages. Many goroutines can use it.
 type Builds struct {
 	packages *Packages
 	droplets *Droplets
@@ -113,8 +112,7 @@ type Builds struct {
 	record func(tx *store.Tx, w Build, d *Droplet) error
 }
 
-// NewBuilds returns the builds of p's packages, whose droplets go to s. Run
-// stages them.
+// NewBuilds returns the builds of p's packages. s stores the droplets; Run stages.
 func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	if o.Say == nil {
 		o.Say = func(string, string) {}
@@ -144,13 +142,13 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	}
 }
 
-// Record makes fn write down every build that begins, without a droplet, and
-// every droplet that comes of one, in the transaction that keeps it. Call it
-// before Run and Create.
+// Record sets the function that records builds. It is called for every new build, with
+// a nil droplet, and for every new droplet, in the transaction that stores them. Call
+// Record before Run and Create.
 func (b *Builds) Record(fn func(tx *store.Tx, w Build, d *Droplet) error) { b.record = fn }
 
-// Create begins a build. What was staged before, from the same bits in the same
-// way, is STAGED at once; anything else is stored, and Run stages it.
+// Create creates a build. If the same bits were staged in the same way before, the
+// build is STAGED at once. Otherwise it is stored, and Run stages it.
 func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
 	if err := errors.Join(ctx.Err(), b.checkNames(r.Buildpacks)); err != nil {
 		return Build{}, err
@@ -185,22 +183,22 @@ func (b *Builds) begin(tx *store.Tx, w Build) error {
 	return b.record(tx, w, nil)
 }
 
-// reuse finishes a new build with the image of an earlier one, if there is one.
+// reuse finishes a new build with the image of an earlier build, if there is one.
 func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if w.Fresh || k.Type == PackageDocker {
-		return w, false, nil // only its registry knows what an image is now
+		return w, false, nil // only the registry has the current image
 	}
 	st, err := b.o.Stacks(w.Stack)
 	if err != nil {
-		return w, false, nil // staging meets it again and says so
+		return w, false, nil // staging finds the same error and reports it
 	}
 	packs, err := b.choose(w, st)
 	if err != nil {
-		return w, false, nil // so does this
+		return w, false, nil // so does this one
 	}
 	g, err := b.stagingInput(w.App)
 	if err != nil {
-		return w, false, nil // and this
+		return w, false, nil // and this one
 	}
 	old, ok, err := b.droplets.made(b.reuseKey(k, st, packs, g))
 	if err != nil || !ok {
@@ -217,7 +215,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 		return b.record(tx, w, &d)
 	})
 	if errors.Is(err, ErrNoImage) {
-		return w, false, nil // it is made anew
+		return w, false, nil // it is created again
 	}
 	if err != nil {
 		return w, false, err
@@ -273,7 +271,7 @@ func oldestBuild(a, b Build) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
 }
 
-// Forget removes everything of an app: builds, droplets and packages.
+// Forget deletes the builds, droplets and packages of an app.
 func (b *Builds) Forget(app string) error {
 	all, err := b.OfApp(app)
 	if err != nil {
@@ -305,7 +303,7 @@ func (b *Builds) remove(ws []Build) error {
 	return nil
 }
 
-// staged keeps droplet and build in one transaction.
+// staged stores the droplet and the build in one transaction.
 func (b *Builds) staged(w Build, d Droplet) error {
 	defer b.droplets.releaseImage(d.Image)
 	return b.droplets.keep(d, func(tx *store.Tx) error {
@@ -339,7 +337,7 @@ func (b *Builds) failed(w Build, why error) error {
 	return nil
 }
 
-// sayStaging tells what is staged, and what takes the place of what is not here.
+// sayStaging logs what is staged, and which stack replaces a missing one.
 func sayStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
 	say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
@@ -347,14 +345,14 @@ func sayStaging(say func(app, line string), w Build, k Package, st stack.Stack) 
 	}
 }
 
-// tidy collects after a build. That it fails is no fault of the build.
+// tidy collects after a build. An error in it does not fail the build.
 func (b *Builds) tidy(app string) {
 	if err := b.collect(app); err != nil {
 		b.o.Logger.Warn("cannot remove old droplets", "app", app, "err", err)
 	}
 }
 
-// collect removes what the app has too much of.
+// collect removes the surplus builds and droplets of an app.
 func (b *Builds) collect(app string) error {
 	all, err := b.OfApp(app)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// yard is packages, builds and a shelf in one place, and what they say.
+// yard combines packages, builds, droplets and their messages for a test.
 type yard struct {
 	t        *testing.T
 	dir      string
@@ -30,7 +30,7 @@ type yard struct {
 	builds   *Builds
 	stack    stack.Stack
 	lines    []string
-	used     map[string]bool // droplets; nil: not known
+	used     map[string]bool // droplets in use; nil: not known
 	env      map[string]string
 }
 
@@ -42,7 +42,7 @@ func newYard(t *testing.T) *yard {
 	return y
 }
 
-// open is what a daemon does at its start.
+// open does what a daemon does at its start.
 func (y *yard) open() {
 	y.t.Helper()
 	var err error
@@ -64,7 +64,7 @@ func (y *yard) open() {
 	})
 }
 
-// run stages in the background until the test, or stop, ends it.
+// run stages in the background until the end of the test, or until stop is called.
 func (y *yard) run() (stop func()) {
 	ctx, cancel := context.WithCancel(y.t.Context())
 	done := make(chan struct{})
@@ -88,7 +88,7 @@ func (y *yard) push(app string, ms ...member) Package {
 	if err != nil {
 		y.t.Fatal(err)
 	}
-	time.Sleep(time.Second) // virtual; the next one is newer
+	time.Sleep(time.Second) // virtual time; the next one is newer
 	return k
 }
 
@@ -102,7 +102,7 @@ func (y *yard) create(r BuildRequest) Build {
 	return b
 }
 
-// build creates a build and waits for its end.
+// build creates a build and waits until it is finished.
 func (y *yard) build(r BuildRequest) Build {
 	y.t.Helper()
 	b := y.create(r)
@@ -126,7 +126,7 @@ func (y *yard) droplet(b Build) Droplet {
 	return d
 }
 
-// said returns the lines since the last call.
+// said returns the messages since the last call.
 func (y *yard) said() []string {
 	lines := y.lines
 	y.lines = nil
@@ -200,7 +200,8 @@ func TestBuildMakesADroplet(t *testing.T) {
 	})
 }
 
-// The start command may come later, from the process.
+// A build without a Procfile succeeds, because the process can provide the start
+// command later.
 func TestBuildWithoutAProcfile(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.run()
@@ -265,8 +266,8 @@ func TestBuildNeedsAReadyPackage(t *testing.T) {
 	})
 }
 
-// The same bits are staged once: the second build is done when Create returns,
-// without the worker, and no file is written. Restage stages all the same.
+// The same bits are staged once. The second build is finished when Create returns,
+// without Run, and no file is written. A restage stages them again.
 func TestBuildReusesTheImage(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		stop := y.run()
@@ -318,7 +319,7 @@ func TestBuildReusesTheImage(t *testing.T) {
 	})
 }
 
-// An image that is gone is made again, not named.
+// A build does not reuse an image that is missing, but creates it again.
 func TestBuildMakesALostImageAnew(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.run()
@@ -336,8 +337,8 @@ func TestBuildMakesALostImageAnew(t *testing.T) {
 	})
 }
 
-// What a daemon leaves half-done the next one stages, oldest first; its images
-// that no droplet names are gone.
+// The next daemon stages unfinished builds, oldest first. It removes images without
+// droplets.
 func TestBuildsGoOnAfterARestart(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		var want []string
@@ -371,7 +372,7 @@ func TestBuildsGoOnAfterARestart(t *testing.T) {
 	})
 }
 
-// A daemon that ends while it stages leaves the build as it is.
+// A daemon that stops while it stages leaves the build unfinished for the next one.
 func TestBuildIsLeftToTheNextDaemon(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -396,8 +397,8 @@ func TestBuildIsLeftToTheNextDaemon(t *testing.T) {
 	})
 }
 
-// An app keeps its newest builds and droplets, and those in use; images go when
-// no droplet names them.
+// An app keeps its newest builds and droplets, and those in use. Images without
+// droplets are removed.
 func TestOldBuildsAndDropletsAreCollected(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.run()
@@ -415,7 +416,7 @@ func TestOldBuildsAndDropletsAreCollected(t *testing.T) {
 		}
 		wantKept(t, y, []Droplet{ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
 
-		y.used = nil // what is in use is not known: nothing is removed
+		y.used = nil // the droplets in use are not known, so none is removed
 		push(8)
 		wantKept(t, y, []Droplet{ds[8], ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
 
@@ -450,7 +451,7 @@ func wantKept(t *testing.T, y *yard, want []Droplet) {
 	}
 }
 
-// A deleted app leaves nothing, also when its build is under way.
+// Deleting an app removes everything of it, even while it is being staged.
 func TestForget(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.builds.o.Say = func(app, line string) {
@@ -465,7 +466,7 @@ func TestForget(t *testing.T) {
 		y.build(BuildRequest{Package: y.push("a", member{name: "x", text: "a"}).GUID})
 		y.create(BuildRequest{Package: y.push("late", member{name: "x", text: "late"}).GUID})
 		synctest.Wait()
-		for range 2 { // it may be repeated
+		for range 2 { // it can be repeated
 			if err := y.builds.Forget("a"); err != nil {
 				t.Fatal(err)
 			}
@@ -487,7 +488,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// Several goroutines may push and build at once.
+// Several goroutines can push and build at the same time.
 func TestBuildsConcurrently(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.builds.o.Say = func(string, string) {}

@@ -9,70 +9,69 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// Builder stages where it can do no harm: in a container of its own, which is
-// gone when Build returns. Package runtime has the real one.
+// Builder stages apps in isolation: in their own container, which is removed before
+// Build returns. Package runtime implements it.
 type Builder interface {
-	// Build runs the command of s. When it has ended by itself, done is called with
-	// its exit code, while its files are still there; its error is Build's. A
-	// *StagingError says why the command did not come to its own end.
+	// Build runs the command of s. When the command has exited by itself, Build calls
+	// done with its exit code. The files still exist then; Build returns the error of
+	// done. A *StagingError says why the command was stopped.
 	Build(ctx context.Context, s Staging, done func(ctx context.Context, code int, f Files) error) error
 }
 
-// Staging is everything that a Builder needs for one build.
+// Staging is the input of a Builder for one build.
 type Staging struct {
 	Build    string // guid
 	App      string // guid
 	Stack    stack.Stack
-	Layers   []Layer // laid into the container in this order before anything runs
+	Layers   []Layer // unpacked into the container in this order before the command starts
 	Command  string
 	Dir      string
-	Env      map[string]string // the platform's own variables go before them
+	Env      map[string]string // the variables of Cloud Foundry override them
 	Services string            // VCAP_SERVICES; empty: none
 	MemoryMB int
 	DiskMB   int
 	MaxFiles int64
 	Timeout  time.Duration
-	// Space is asked now and then; its error, that others need what is left of the
-	// disk, ends the build. Nil: nobody does.
+	// Space is called regularly. Its error stops the build, so that other apps keep
+	// enough disk space. Nil means no check.
 	Space func() error
 }
 
-// Layer is a tar whose files are laid into a container, owned by the app's user.
+// Layer is a tar whose files are unpacked into a container, owned by the app's user.
 type Layer struct {
-	Path  string // where to
-	Strip string // a leading folder of its names that is left off; empty: none
+	Path  string // target folder
+	Strip string // leading folder to remove from the names; empty: none
 	Open  func() (io.ReadCloser, error)
 }
 
-// Files are the files of a container whose command has ended.
+// Files gives access to the files of a container whose command has exited.
 type Files interface {
-	// Pack writes a tar of what p names. What is more than p allows is a
-	// *StagingError.
+	// Pack writes a tar of the files in p. If they exceed the limits of p, the error is
+	// a *StagingError.
 	Pack(ctx context.Context, w io.Writer, p Packing) error
 }
 
-// Packing says what to take out of a container.
+// Packing selects files of a container.
 type Packing struct {
 	Folders  []Folder
-	Files    []stack.File // put in beside them
-	MaxBytes int64        // of all files together
+	Files    []stack.File // additional files
+	MaxBytes int64        // limit of all files together
 	MaxFiles int64
 }
 
-// Folder is a folder of a container and its name in the tar; "": its content is
-// at the top.
+// Folder is a folder of a container and its name in the tar. If As is empty, the
+// content is at the top.
 type Folder struct{ From, As string }
 
-// StagingError says why a build failed for which nobody but the app, or its
-// buildpack, is to blame.
+// StagingError is the reason of a failed build that the app or its buildpack caused.
 type StagingError struct {
-	// Kind is the platform's word for it: NoAppDetectedError, BuildpackCompileFailed,
-	// BuildpackReleaseFailed or StagingError.
+	// Kind is the error code of Cloud Foundry: NoAppDetectedError,
+	// BuildpackCompileFailed, BuildpackReleaseFailed or StagingError.
 	Kind   string
 	Reason string // a sentence
 }
 
-// What can go wrong, as the platform calls it. Clients look for these words.
+// The error codes of Cloud Foundry. Clients check for them.
 const (
 	NoAppDetected          = "NoAppDetectedError"
 	BuildpackCompileFailed = "BuildpackCompileFailed"

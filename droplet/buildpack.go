@@ -17,7 +17,7 @@ import (
 // The built-in buildpacks, as manifests name them.
 const (
 	// BinaryBuildpack runs files as they were pushed, with the commands of their
-	// Procfile. It is used only where it is named.
+	// Procfile. It is used only if the app names it.
 	BinaryBuildpack = "binary_buildpack"
 	JavaBuildpack   = "java_buildpack"
 	RubyBuildpack   = "ruby_buildpack"
@@ -25,31 +25,30 @@ const (
 	GoBuildpack     = "go_buildpack"
 	PythonBuildpack = "python_buildpack"
 	PHPBuildpack    = "php_buildpack"
-	// StaticBuildpack serves files. It needs a program beside its scripts: see
+	// StaticBuildpack serves files. It needs a program in addition to its scripts: see
 	// CatalogOptions.Programs.
 	StaticBuildpack = "staticfile_buildpack"
 )
 
-// Buildpack is a way to stage.
+// Buildpack is a buildpack and its settings.
 type Buildpack struct {
 	GUID      string       `json:"guid"`
-	Name      string       `json:"name"`              // as manifests write it
+	Name      string       `json:"name"`              // as in manifests
 	Aliases   []string     `json:"aliases,omitempty"` // short names
-	Stack     string       `json:"stack,omitempty"`   // empty: any
+	Stack     string       `json:"stack,omitempty"`   // empty: any stack
 	Position  int          `json:"position"`          // from 1
-	Enabled   bool         `json:"enabled"`           // whether it may be used
+	Enabled   bool         `json:"enabled"`           // whether apps can use it
 	Locked    bool         `json:"locked"`            // its bits cannot be replaced
 	BuiltIn   bool         `json:"built_in,omitempty"`
 	State     string       `json:"state"`
-	Filename  string       `json:"filename,omitempty"` // of the upload
-	SHA256    string       `json:"sha256,omitempty"`   // of the upload; empty: the built-in one
+	Filename  string       `json:"filename,omitempty"` // file name of the upload
+	SHA256    string       `json:"sha256,omitempty"`   // checksum of the upload; empty: the built-in version
 	CreatedAt time.Time    `json:"created_at"`
 	UpdatedAt time.Time    `json:"updated_at"`
 	Metadata  app.Metadata `json:"metadata,omitzero"`
 }
 
-// Buildpacks returns the built-in buildpacks in the order in which they are tried
-// unless somebody has moved them.
+// Buildpacks returns the built-in buildpacks in their default order of detection.
 func Buildpacks() []Buildpack {
 	names := []string{StaticBuildpack, JavaBuildpack, RubyBuildpack, NodeBuildpack, GoBuildpack, PythonBuildpack, PHPBuildpack, BinaryBuildpack}
 	out := make([]Buildpack, 0, len(names))
@@ -62,19 +61,19 @@ func Buildpacks() []Buildpack {
 	return out
 }
 
-// builtInGUID makes the guid of a built-in buildpack: it is the same for ever.
+// builtInGUID returns the guid of a built-in buildpack. It never changes.
 func builtInGUID(name string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/buildpack/"+name)).String()
 }
 
-// BuildpackError says that there is no such buildpack.
+// BuildpackError says that a buildpack does not exist.
 type BuildpackError struct {
 	Name   string // without secrets
-	Reason string // empty: there is none of that name
+	Reason string // empty: no buildpack has that name
 	Near   string // the name that Name may be a misspelling of
 }
 
-// The first words are the platform's: clients know them.
+// The first words are those of Cloud Foundry, because clients check for them.
 func (e *BuildpackError) Error() string {
 	why := e.Reason
 	if why == "" {
@@ -88,8 +87,8 @@ func (e *BuildpackError) Error() string {
 		"To let dew detect the buildpack, name none. To run the files as they are, use %s", e.Name, why, hint, BinaryBuildpack)
 }
 
-// CheckBuildpacks returns a *BuildpackError for the first name that can be none:
-// neither one of names, nor of a built-in buildpack, nor an address or a folder.
+// CheckBuildpacks returns a *BuildpackError for the first invalid name. Valid are the
+// buildpacks in names, the built-in ones, URLs and folders.
 func CheckBuildpacks(used []string, names ...Buildpack) error {
 	names = append(Buildpacks(), names...)
 	for _, name := range used {
@@ -109,20 +108,19 @@ func (b Buildpack) called(name string) bool {
 	return b.Name == name || slices.Contains(b.Aliases, name)
 }
 
-// isCustom tells whether a buildpack is named by where it is to be had.
+// isCustom reports whether a buildpack is named by its location.
 func isCustom(name string) bool { return isURL(name) || IsFolder(name) || isUploaded(name) }
 
-// IsFolder tells whether a buildpack is named by a folder of this machine.
+// IsFolder reports whether a buildpack is a folder of this machine.
 func IsFolder(name string) bool { return path.IsAbs(name) }
 
-// isZip tells whether an address is that of a zip and not of a git repository.
+// isZip reports whether a URL is that of a zip and not of a git repository.
 func isZip(name string) bool {
 	u, err := url.Parse(name)
 	return err == nil && strings.HasPrefix(u.Scheme, "http") && strings.EqualFold(path.Ext(u.Path), ".zip")
 }
 
-// isURL tells whether a buildpack is named by an address: of a git repository, or
-// of a zip.
+// isURL reports whether a buildpack is the URL of a git repository or of a zip.
 func isURL(name string) bool {
 	if strings.HasPrefix(name, "git@") {
 		return true
@@ -131,12 +129,12 @@ func isURL(name string) bool {
 	return err == nil && u.Host != "" && slices.Contains([]string{"http", "https", "git", "ssh"}, u.Scheme)
 }
 
-// WithoutSecret hides the password in the address of a buildpack. A name without
-// one is hidden too where it may be a token, and so is a query.
+// WithoutSecret hides the password in the URL of a buildpack. It also hides a user name
+// without a password, which can be a token, and a query.
 func WithoutSecret(name string) string {
 	u, err := url.Parse(name)
 	if err != nil {
-		// What is no URL may have a secret nonetheless.
+		// Text that is not a valid URL can still contain a secret.
 		scheme, rest, _ := strings.Cut(name, "://")
 		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 			return scheme + "://" + hidden + rest[i:]
@@ -156,5 +154,5 @@ func WithoutSecret(name string) string {
 	return u.Redacted()
 }
 
-// hidden stands for what nobody is to see.
+// hidden replaces secrets.
 const hidden = "xxxxx"

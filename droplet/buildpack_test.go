@@ -96,8 +96,8 @@ func TestCheckStack(t *testing.T) {
 	}
 }
 
-// A build with a buildpack that there is not is refused, and so is one that an
-// earlier daemon kept.
+// A build with an unknown buildpack is refused. A build with one that an earlier daemon
+// stored fails.
 func TestBuildRefusesBuildpack(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		k := y.push("a", member{name: "server", text: "#!"})
@@ -117,8 +117,8 @@ func TestBuildRefusesBuildpack(t *testing.T) {
 	})
 }
 
-// Every build and its droplet are written down with what keeps them, also a
-// droplet that is used again.
+// Every build and its droplet are recorded in the transaction that stores them, even a
+// droplet that is reused.
 func TestBuildsRecord(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		var got []string
@@ -145,7 +145,7 @@ func TestBuildsRecord(t *testing.T) {
 	})
 }
 
-// Packages, builds and droplets keep what is written on them.
+// Packages, builds and droplets store their metadata.
 func TestNote(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.run()

@@ -14,16 +14,16 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// buildCaches keeps what buildpacks want to find again when an app is next staged.
+// buildCaches stores the files that buildpacks keep for the next staging of an app.
 type buildCaches struct {
-	cacheDir    string                // empty: none is kept
-	diskMB      int                   // of one cache
-	generations *store.Bucket[string] // by app, and of all under generationKey
+	cacheDir    string                // empty: no caches
+	diskMB      int                   // limit of one cache
+	generations *store.Bucket[string] // by app, and for all caches under generationKey
 }
 
 func (c *buildCaches) cacheFile(app string) string { return filepath.Join(c.cacheDir, app+".tar") }
 
-// keepCache keeps what buildpacks want to find again when the app is next staged.
+// keepCache stores the cache of an app after staging.
 func (c *buildCaches) keepCache(ctx context.Context, app string, files Files) (err error) {
 	if c.cacheDir == "" {
 		return nil
@@ -44,21 +44,21 @@ func (c *buildCaches) keepCache(ctx context.Context, app string, files Files) (e
 	if err := errors.Join(files.Pack(ctx, f, p), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), c.cacheFile(app)) // a cache need not survive a power cut
+	return os.Rename(f.Name(), c.cacheFile(app)) // a cache can be lost in a power failure
 }
 
-// generationKey is where the store keeps the generation of the caches.
+// generationKey is the key of the generation of all caches.
 const generationKey = "generation"
 
-// cacheGeneration changes when all caches, or that of the app, are cleared. One that
-// cannot be read is like none: nothing that was made since is used again.
+// cacheGeneration returns a value that changes when all caches, or that of the app, are
+// cleared. If it cannot be read, no later result is reused.
 func (c *buildCaches) cacheGeneration(app string) string {
 	all, _ := c.generations.Get(generationKey)
 	own, _ := c.generations.Get(app)
 	return all + own
 }
 
-// ClearCache forgets what buildpacks have kept for the next staging of any app.
+// ClearCache deletes the build caches of all apps.
 func (c *buildCaches) ClearCache() error {
 	if c.cacheDir == "" {
 		return nil
@@ -75,7 +75,7 @@ func (c *buildCaches) ClearCache() error {
 	return nil
 }
 
-// ClearCacheOf forgets what buildpacks have kept for the next staging of one app.
+// ClearCacheOf deletes the build cache of one app.
 func (c *buildCaches) ClearCacheOf(app string) error {
 	if c.cacheDir == "" {
 		return nil
@@ -86,7 +86,7 @@ func (c *buildCaches) ClearCacheOf(app string) error {
 	return c.removeCache(app)
 }
 
-// forgetCache removes all of the cache of an app that is gone.
+// forgetCache deletes the cache of a deleted app and its generation.
 func (c *buildCaches) forgetCache(app string) error {
 	if c.cacheDir == "" {
 		return nil

@@ -21,13 +21,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// The states of a buildpack, as the platform names them.
+// The states of a buildpack, as in Cloud Foundry.
 const (
 	BuildpackAwaiting = "AWAITING_UPLOAD"
 	BuildpackReady    = "READY"
 )
 
-// What a caller may decide on.
+// Errors that callers can check for.
 var (
 	ErrBuildpackTaken  = errors.New("there is a buildpack with this name and stack")
 	ErrBuildpackLocked = errors.New("the buildpack is locked: unlock it before")
@@ -35,20 +35,19 @@ var (
 	ErrBuildpackOwn    = errors.New("the buildpack came with dew and cannot be deleted: disable it instead")
 )
 
-// CatalogOptions tells where uploaded buildpacks are and how large they may be.
+// CatalogOptions says where uploaded buildpacks are stored, and their size limits.
 type CatalogOptions struct {
-	Packages PackageOptions // Dir is the catalog's own
-	// Stack tells whether a buildpack may be for a stack; nil: stack.Check.
+	Packages PackageOptions // Dir is used by the catalog alone
+	// Stack refuses a stack that a buildpack cannot be for. Nil means stack.Check.
 	Stack func(name string) error
-	// Programs is a folder with the programs that built-in buildpacks put into an
-	// image: dew-static. Without it those say that it is missing.
+	// Programs is a folder with the programs that built-in buildpacks copy into an
+	// image: dew-static. If it is missing, these buildpacks report that.
 	Programs string
 	Logger   *slog.Logger
 }
 
-// Catalog keeps the buildpacks that apps may name, and that are tried in their
-// order for apps that name none: those built in, and those that were uploaded. It
-// may be used by many goroutines.
+// Catalog stores the built-in and the uploaded buildpacks. Apps can name them; for
+// other apps, detection tries them in order. Many goroutines can use it.
 type Catalog struct {
 	o     PackageOptions
 	tools programs
@@ -56,11 +55,11 @@ type Catalog struct {
 	db    *store.DB
 	packs *store.Bucket[Buildpack]
 	stack func(name string) error
-	mu    sync.Mutex // held while buildpacks change: they move each other
+	mu    sync.Mutex // held while buildpacks change, because a change can move the others
 }
 
-// NewCatalog returns the buildpacks whose files are in o.Packages.Dir, which it
-// makes if need be. There is one per folder.
+// NewCatalog returns the buildpacks with files in o.Packages.Dir, and creates the
+// folder if necessary. A folder must have only one Catalog.
 func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 	c := &Catalog{o: o.Packages, tools: programs{dir: o.Programs}, db: db, packs: store.In(db, "buildpacks",
 		store.Index("sha256", func(b Buildpack) string { return b.SHA256 }))}
@@ -81,17 +80,15 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 	return c, nil
 }
 
-// Sweep adds the built-in buildpacks that are missing, and removes the files of
-// buildpacks that are gone. It returns an error for each that it cannot add or
-// remove.
+// Sweep adds the built-in buildpacks that are missing, and removes the files of deleted
+// buildpacks. It returns an error for each that it cannot add or remove.
 func (c *Catalog) Sweep() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Join(c.addBuiltIn(), c.pool.Sweep(c.named))
 }
 
-// addBuiltIn adds what this daemon brings and an earlier one did not have. It is
-// called with the lock held.
+// addBuiltIn adds missing built-in buildpacks. The caller holds the lock.
 func (c *Catalog) addBuiltIn() error {
 	var errs []error
 	for _, b := range Buildpacks() {
@@ -99,7 +96,7 @@ func (c *Catalog) addBuiltIn() error {
 		if errors.Is(err, store.ErrNotFound) {
 			_, err = c.place(b, 0)
 		}
-		if err != nil { // such as an uploaded one that has its name
+		if err != nil { // such as an uploaded buildpack with the same name
 			errs = append(errs, fmt.Errorf("cannot keep the built-in buildpack %s: %w", b.Name, err))
 		}
 	}
@@ -130,8 +127,8 @@ func (c *Catalog) Get(guid string) (Buildpack, error) {
 	return b, nil
 }
 
-// Create makes a buildpack that waits for its bits. Its position moves others
-// back; 0, or one beyond the last, is the end.
+// Create creates a buildpack without bits. Its position moves others back. Position 0,
+// or one after the last, means the end.
 func (c *Catalog) Create(b Buildpack) (Buildpack, error) {
 	b = Buildpack{
 		GUID: uuid.NewString(), Name: b.Name, Stack: b.Stack, Position: b.Position, Enabled: b.Enabled, Locked: b.Locked,
@@ -143,7 +140,7 @@ func (c *Catalog) Create(b Buildpack) (Buildpack, error) {
 	return c.place(b, b.Position)
 }
 
-// Update changes a buildpack. What fn does to its identity and bits is ignored.
+// Update changes a buildpack. Changes of its identity and bits by fn are ignored.
 func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,8 +160,7 @@ func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, e
 	return c.place(b, b.Position)
 }
 
-// place keeps b at a position and moves the others so that there are no holes. It
-// is called with the lock held.
+// place stores b at a position and renumbers the others. The caller holds the lock.
 func (c *Catalog) place(b Buildpack, position int) (Buildpack, error) {
 	if err := c.checkBuildpack(b); err != nil {
 		return b, err
@@ -187,7 +183,7 @@ func (c *Catalog) place(b Buildpack, position int) (Buildpack, error) {
 	return b, c.number(all)
 }
 
-// number gives the buildpacks positions from 1 on and keeps those that changed.
+// number numbers the buildpacks from 1 and stores those that changed.
 func (c *Catalog) number(all []Buildpack) error {
 	return c.db.Update(func(tx *store.Tx) error {
 		for i, b := range all {
@@ -210,8 +206,8 @@ func (c *Catalog) checkBuildpack(b Buildpack) error {
 	return b.Metadata.Validate()
 }
 
-// Upload gives a buildpack its bits: a zip of size bytes. What is refused is a
-// *PackageError. A locked buildpack keeps what it has.
+// Upload sets the bits of a buildpack: a zip of size bytes. A refusal is a
+// *PackageError. A locked buildpack keeps its bits.
 func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.ReaderAt, size int64) (Buildpack, error) {
 	b, err := c.Get(guid)
 	if err != nil {
@@ -239,7 +235,7 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return b, fmt.Errorf("buildpack %s: %w", guid, ErrNotFound) // removed meanwhile
+		return b, fmt.Errorf("buildpack %s: %w", guid, ErrNotFound) // deleted since
 	}
 	if err != nil {
 		return b, fmt.Errorf("cannot keep buildpack %s: %w", guid, err)
@@ -247,11 +243,11 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 	return b, c.pool.Collect(c.named)
 }
 
-// buildpackScript is one of those without which there is nothing to run. All may
-// be in one folder.
+// buildpackScript matches the scripts of which a buildpack needs at least one. They can
+// be in one top folder.
 var buildpackScript = regexp.MustCompile(`^([^/]+/)?bin/(detect|compile|supply|finalize)$`)
 
-// checkScripts refuses what can be no buildpack, before an app finds out.
+// checkScripts refuses an upload that cannot be a buildpack, before an app uses it.
 func checkScripts(b *pool.Upload) error {
 	for _, e := range b.Entries {
 		if buildpackScript.MatchString(e.Path) {
@@ -261,8 +257,8 @@ func checkScripts(b *pool.Upload) error {
 	return &pool.Error{Reason: "is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
 }
 
-// Delete removes a buildpack. Those behind it move up. Of one that came with dew
-// it removes what was uploaded in its place: it is at once what it was, where it is.
+// Delete deletes a buildpack, and the following ones move up. For a built-in buildpack,
+// it only deletes the uploaded version; the position stays.
 func (c *Catalog) Delete(guid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,8 +281,7 @@ func (c *Catalog) Delete(guid string) error {
 	return errors.Join(c.number(all), c.pool.Collect(c.named))
 }
 
-// restore gives a buildpack that came with dew its own bits back. It is called with
-// the lock held.
+// restore restores the bits of a built-in buildpack. The caller holds the lock.
 func (c *Catalog) restore(b Buildpack) error {
 	b.SHA256, b.Filename, b.State, b.Locked, b.UpdatedAt = "", "", BuildpackReady, true, time.Now().UTC()
 	if err := c.packs.Put(b.GUID, b); err != nil {
@@ -304,7 +299,7 @@ func (c *Catalog) Check(names []string) error {
 	return CheckBuildpacks(names, all...)
 }
 
-// named tells whether a buildpack has the tree.
+// named reports whether a buildpack has the tree.
 func (c *Catalog) named(sha string) (bool, error) {
 	bs, err := c.packs.By("sha256", sha)
 	return len(bs) > 0, err

@@ -147,7 +147,7 @@ func TestCatalogTakesUploads(t *testing.T) {
 	}
 }
 
-// A catalog is what it was after a restart; a new daemon adds what is new in it.
+// A catalog is the same after a restart. A new daemon adds its new built-in buildpacks.
 func TestCatalogSurvives(t *testing.T) {
 	dir := t.TempDir()
 	c := newCatalog(t, dir)
@@ -164,7 +164,7 @@ func TestCatalogSurvives(t *testing.T) {
 	}
 }
 
-// What was uploaded in the place of a built-in buildpack goes, and it is what it was.
+// Deleting the uploaded version of a built-in buildpack restores the original.
 func TestBuiltInBuildpackIsRestored(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
 	guid := Buildpacks()[4].GUID
@@ -270,8 +270,8 @@ func TestChooseFolder(t *testing.T) {
 	}
 }
 
-// A built-in buildpack is found by its name; one that nothing is in would end the
-// staging of every app that is to be recognised.
+// A built-in buildpack cannot be renamed. An upload without scripts is refused, because
+// it would fail every staging that needs detection.
 func TestBuiltInBuildpacksKeepTheirNames(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
 	guid := Buildpacks()[0].GUID

@@ -12,34 +12,34 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// maxCause bounds the part of the cause of a failed build that a tool printed.
+// maxCause limits the part of a failed build's cause that comes from a tool's output.
 const maxCause = 300
 
 var (
-	// escapeSequence is what tools print to color their lines.
+	// escapeSequence matches the escape sequences for colors.
 	escapeSequence = regexp.MustCompile("\x1b(\\[[0-9;?]*[A-Za-z]|\\][^\a]*(\a|$))")
 	// login is the user and password in a URL.
 	login = regexp.MustCompile(`//[^/\s@]+@`)
-	// noise are lines that do not say why a tool failed.
+	// noise matches lines that do not say why a tool failed.
 	noise = regexp.MustCompile(`(?i)^(\[?notice|npm notice|npm warn|warn(ing)?\b|hint:|note:|debug|info\b|\(node:|at |exit status \d+$|# \S+$|Node\.js v\d|` +
 		`error: (subprocess-exited-with-error|metadata-generation-failed|legacy-install-failure)|\[end of output\]|[─-╿>^~ .|-]+$)|` +
 		`complete log of this run|too many errors$|originates from a subprocess|^[×╰│]`)
-	// npmError is a line of npm about an error, in the wording of its old and new versions.
+	// npmError matches a line of npm about an error, in the old and new wording.
 	npmError = regexp.MustCompile(`^npm (?:ERR!|error) ?(.*)$`)
-	// npmDetail are fields of an error of npm that say less than the sentence after them.
+	// npmDetail matches fields of an npm error that say less than the next sentence.
 	npmDetail = regexp.MustCompile(`^(code|errno|syscall|path|command|cwd|dest|stack|signal|host|type)\b`)
-	// composerProblem is what composer cannot install.
+	// composerProblem matches a package that composer cannot install.
 	composerProblem = regexp.MustCompile(`^- .* requires `)
-	// position begins the message of a compiler.
+	// position matches the start of a compiler's message.
 	position = regexp.MustCompile(`^\S+\.[A-Za-z]+:\d+(:\d+)?: .`)
-	// errorWord says only that it is an error.
+	// errorWord matches a prefix that only marks an error.
 	errorWord = regexp.MustCompile(`(?i)^(error|fatal|e):\s*|^\[!\]\s*`)
-	// errorLine is a line that calls itself an error.
+	// errorLine matches a line that is marked as an error.
 	errorLine = regexp.MustCompile(`(?i)^(\**([a-z_.]*error|fatal|e)\b\s*[:!*]|\[!\])`)
 )
 
-// causeOf finds the line that says why a tool failed among those that it printed to
-// stderr, oldest first. It is empty where no line does.
+// causeOf finds the line that says why a tool failed, among its lines on stderr, oldest
+// first. It returns nothing if there is no such line.
 func causeOf(printed []string) string {
 	var lines []string
 	for _, l := range printed {
@@ -55,11 +55,11 @@ func causeOf(printed []string) string {
 	return shortenCause(strings.ReplaceAll(cause, "/tmp/app/", ""))
 }
 
-// cleanLine is a line without colors, control characters and secrets.
+// cleanLine returns a line without colors, control characters and secrets.
 func cleanLine(l string) string {
 	l = escapeSequence.ReplaceAllString(strings.ToValidUTF8(l, ""), "")
 	if i := strings.LastIndexByte(strings.TrimRight(l, "\r"), '\r'); i >= 0 {
-		l = l[i+1:] // a progress bar was there before
+		l = l[i+1:] // a progress bar was printed before it
 	}
 	l = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -70,7 +70,7 @@ func cleanLine(l string) string {
 	return login.ReplaceAllString(strings.TrimSpace(l), "//"+hidden+"@")
 }
 
-// npmCause is the first sentence of npm about its error.
+// npmCause returns the first sentence of npm about its error.
 func npmCause(lines []string) string {
 	for _, l := range lines {
 		if m := npmError.FindStringSubmatch(l); m != nil && m[1] != "" && !npmDetail.MatchString(m[1]) {
@@ -80,8 +80,7 @@ func npmCause(lines []string) string {
 	return ""
 }
 
-// compilerCause is the first message of a compiler: those after it are often its
-// consequences.
+// compilerCause returns the first message of a compiler; later ones can follow from it.
 func compilerCause(lines []string) string {
 	first, n := "", 0
 	for i, l := range lines {
@@ -89,7 +88,7 @@ func compilerCause(lines []string) string {
 			continue
 		}
 		if strings.HasSuffix(l, ":") && i+1 < len(lines) {
-			l += " " + lines[i+1] // what to do about it
+			l += " " + lines[i+1] // it says what to do
 		}
 		first = cmp.Or(first, l)
 		n++
@@ -103,10 +102,10 @@ func compilerCause(lines []string) string {
 	return fmt.Sprintf("%s (and %d more errors)", first, n-1)
 }
 
-// wrapped is how long a line is at least that was broken for a terminal.
+// wrapped is the minimum length of a line that was wrapped for a terminal.
 const wrapped = 60
 
-// lastSentence is the last line, with those before it of which it is the end.
+// lastSentence returns the last line, with the lines before it of the same sentence.
 func lastSentence(lines []string) string {
 	i := len(lines) - 1
 	text := lines[i]
@@ -146,8 +145,9 @@ func shortenCause(s string) string {
 	return s
 }
 
-// missingTool says that a program is not there which a built-in buildpack needs, and
-// how to install it. The buildpack tells its name and its Debian package, one per line.
+// missingTool returns a message about a missing program of a built-in buildpack, and
+// how to install it. The buildpack reports the name and the Debian package, one per
+// line.
 func (b *Builds) missingTool(told string, st stack.Stack) string {
 	name, pkg, _ := strings.Cut(strings.TrimSpace(told), "\n")
 	name, pkg = shortenCause(cleanLine(name)), shortenCause(cleanLine(pkg))
@@ -157,7 +157,7 @@ func (b *Builds) missingTool(told string, st stack.Stack) string {
 	missing := fmt.Sprintf("%s is not installed in the stack %s.", name, st.Name)
 	if b.o.Kept != nil {
 		if k, err := b.o.Kept.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
-			// A stack does not change under the apps that run on it: it takes another one.
+			// A stack with apps must not change, so the message suggests another stack.
 			next := st.Name + "-" + pkg
 			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(stack.DebianPackages, p) })
 			return missing + fmt.Sprintf(" Build one that has it: dew stack build debian --include %s --name %s, then set `stack: %s`",

@@ -61,7 +61,7 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
-// Whatever a tool prints, the cause is one short line without control characters.
+// For any output of a tool, the cause is one short line without control characters.
 func FuzzCauseOf(f *testing.F) {
 	f.Add("npm ERR! x\nerror: y")
 	f.Add("main.go:1:1: to add it:\n\x1b[0mgo get")
@@ -74,7 +74,7 @@ func FuzzCauseOf(f *testing.F) {
 	})
 }
 
-// The cause of a failed build says which program is missing and how to install it.
+// The cause of a failed build names the missing program and how to install it.
 func TestMissingTool(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		const told = "Node.js\nnodejs\n"
@@ -103,8 +103,8 @@ func TestMissingTool(t *testing.T) {
 	})
 }
 
-// The cause comes before how the script of the buildpack ended, in this order: a
-// missing program, the buildpack's own reason, the error that a tool printed.
+// The cause has precedence over the exit status of the buildpack's script. The order
+// is: a missing program, the buildpack's own reason, the error that a tool printed.
 func TestStageFailsWithCause(t *testing.T) {
 	const compile = "BuildpackCompileFailed - App staging failed in the buildpack compile phase: "
 	for name, c := range map[string]struct {

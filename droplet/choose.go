@@ -20,28 +20,28 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// scripts are the built-in buildpacks, and what runs all of them.
+// scripts holds the built-in buildpacks, and the script that runs buildpacks.
 //
 //go:embed buildpacks
 var scripts embed.FS
 
-// stageScript drives buildpacks in the container of a build.
+// stageScript runs buildpacks in the container of a build.
 const stageScript = "buildpacks/stage.sh"
 
-// chosen is a buildpack that a build is going to use, or to try.
+// chosen is a buildpack that a build uses, or tries in detection.
 type chosen struct {
 	name   string // without secrets
-	key    string // changes with its content; empty: not known before it is fetched
-	url    string // of a git repository, or of a zip; empty: it is in open
-	custom bool   // by address or folder
+	key    string // changes with the content (empty: unknown before it is fetched)
+	url    string // URL of a git repository or of a zip (empty: open returns it)
+	custom bool   // named by URL or folder
 	java   bool
-	binary bool // the built-in one: it does nothing
+	binary bool // the built-in binary buildpack, which does nothing
 	strip  string
 	open   func() (io.ReadCloser, error)
 }
 
-// choose finds the buildpacks that are named, or all that are to be tried where
-// none is. Uploads have the folders that were uploaded.
+// choose returns the named buildpacks, or all to try in detection if there are no
+// names. uploads has the uploaded folders.
 func (c *Catalog) choose(names []string, st stack.Stack, uploads *Packages) ([]chosen, error) {
 	all, err := c.All()
 	if err != nil {
@@ -82,10 +82,10 @@ func (c *Catalog) choose(names []string, st stack.Stack, uploads *Packages) ([]c
 	return out, nil
 }
 
-// plainBinary tells whether it is the binary buildpack as it was built in.
+// plainBinary reports whether it is the original binary buildpack.
 func (b Buildpack) plainBinary() bool { return b.Name == BinaryBuildpack && b.SHA256 == "" }
 
-// find finds one buildpack by the name that an app gives it.
+// find finds one buildpack by the name that an app uses.
 func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 	switch {
 	case isURL(name):
@@ -94,7 +94,7 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 		return folderChoice(name)
 	}
 	refused := &BuildpackError{Name: WithoutSecret(name)}
-	// An exact name goes before an alias.
+	// An exact name has precedence over an alias.
 	for _, exact := range []bool{true, false} {
 		for _, b := range all {
 			switch {
@@ -134,7 +134,7 @@ func (c *Catalog) choice(b Buildpack) (chosen, error) {
 	return h, nil
 }
 
-// doneCloser gives a tree back when it is closed.
+// doneCloser releases a tree when it is closed.
 type doneCloser struct {
 	io.Reader
 	done func()
@@ -145,7 +145,7 @@ func (d *doneCloser) Close() error {
 	return nil
 }
 
-// builtInTar packs an embedded buildpack, with what all of them share.
+// builtInTar packs an embedded buildpack, with the files that all of them share.
 func builtInTar(name string) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -174,7 +174,7 @@ func builtInTar(name string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// addDir adds a folder. One that is not named would be made for the daemon's user.
+// addDir adds a folder. Otherwise unpacking would create it for the daemon's user.
 func addDir(w *tar.Writer, name string) error {
 	if name == "" {
 		return nil
@@ -182,7 +182,7 @@ func addDir(w *tar.Writer, name string) error {
 	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: pool.DirMode, ModTime: pool.Time})
 }
 
-// addFile adds a file whose mode its first bytes tell.
+// addFile adds a file. Its mode depends on its first bytes.
 func addFile(w *tar.Writer, name string, raw []byte) error {
 	mode := int64(0o644)
 	if bytes.HasPrefix(raw, []byte("#!")) {
@@ -195,8 +195,8 @@ func addFile(w *tar.Writer, name string, raw []byte) error {
 	return archive.WriteAll(w, raw)
 }
 
-// folderChoice takes a buildpack from a folder of this machine. The daemon could
-// read what its users must not: so everybody must be able to.
+// folderChoice returns a buildpack from a folder of this machine. All users must be
+// able to read the folder, because the daemon can read files that its users must not.
 func folderChoice(dir string) (chosen, error) {
 	h := chosen{name: dir, custom: true}
 	sum := sha256.New()
@@ -212,7 +212,7 @@ func folderChoice(dir string) (chosen, error) {
 	return h, nil
 }
 
-// packFolder writes a tar of a folder that everybody may read.
+// packFolder writes a tar of a folder that all users can read.
 func packFolder(dir string, out io.Writer) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -298,7 +298,7 @@ func (f *folderPacker) file(p string, h *tar.Header) error {
 	return err
 }
 
-// keysOf joins what tells the content of buildpacks; empty: nobody can tell.
+// keysOf joins the content keys of buildpacks. It returns nothing if one is unknown.
 func keysOf(packs []chosen) string {
 	keys := make([]string, 0, len(packs))
 	for _, h := range packs {
@@ -310,6 +310,6 @@ func keysOf(packs []chosen) string {
 	return strings.Join(keys, "\n")
 }
 
-// onlyBinary tells whether the files run as they were pushed. The scripts of the
-// binary buildpack change nothing, so nothing runs them where it stands alone.
+// onlyBinary reports whether the files run as they were pushed. The scripts of the
+// binary buildpack change nothing, so they are not run if it is the only one.
 func onlyBinary(packs []chosen) bool { return len(packs) == 1 && packs[0].binary }

@@ -20,11 +20,10 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ErrNoFiles is the error of asking for the files of a package that names an image.
+// ErrNoFiles says that a package is an image and has no files.
 var ErrNoFiles = errors.New("it names an image and has no files of its own")
 
-// Copy makes a package of another app with the files of one that has them. They
-// are on disk once, however many packages name them.
+// Copy creates a package of another app with the same files, which are stored once.
 func (p *Packages) Copy(source, app string) (Package, error) {
 	from, err := p.Get(source)
 	if err != nil {
@@ -39,7 +38,7 @@ func (p *Packages) Copy(source, app string) (Package, error) {
 		Image: from.Image, CreatedAt: now, UpdatedAt: now,
 	}
 	if from.SHA256 != "" {
-		_, done, err := p.open(from.SHA256) // not collected before the copy names it
+		_, done, err := p.open(from.SHA256) // protect it from collection until the copy is stored
 		if err != nil {
 			return Package{}, fmt.Errorf("cannot copy package %s: %w", source, err)
 		}
@@ -48,7 +47,7 @@ func (p *Packages) Copy(source, app string) (Package, error) {
 	return k, p.keepNew(k)
 }
 
-// Remove forgets a package. Droplets that were made of it stay.
+// Remove deletes a package. Its droplets stay.
 func (p *Packages) Remove(guid string) error {
 	k, err := p.Get(guid)
 	if err != nil {
@@ -57,8 +56,7 @@ func (p *Packages) Remove(guid string) error {
 	return p.remove([]Package{k})
 }
 
-// Zip writes the files of a package as clients send them: a zip. What it returns
-// is to be closed, also before its end.
+// Zip returns the files of a package as a zip. The caller must always close it.
 func (p *Packages) Zip(ctx context.Context, guid string) (io.ReadCloser, error) {
 	k, err := p.Get(guid)
 	if err != nil {
@@ -123,8 +121,8 @@ func zipEntry(out *zip.Writer, h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// Copy makes a droplet of another app that runs the same files. Nobody staged it
-// there, so that it gets the service bindings that its app has now.
+// Copy creates a droplet of another app with the same files. It was not staged for that
+// app, so it gets the present service bindings of that app.
 func (b *Builds) Copy(source, app string) (Droplet, error) {
 	from, err := b.droplets.Get(source)
 	if err != nil {
@@ -142,7 +140,7 @@ func (b *Builds) Copy(source, app string) (Droplet, error) {
 		return d, err
 	}
 	err = b.droplets.keep(d, func(tx *store.Tx) error {
-		_, err := b.droplets.droplets.With(tx).Get(source) // what it stands on goes with the last droplet
+		_, err := b.droplets.droplets.With(tx).Get(source) // its stack is deleted with the last droplet
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -151,7 +149,7 @@ func (b *Builds) Copy(source, app string) (Droplet, error) {
 	return d, err
 }
 
-// Remove forgets a droplet, if allow still lets it in the transaction that does.
+// Remove deletes a droplet, if allow permits that in the same transaction.
 func (b *Builds) Remove(guid string, allow func(tx *store.Tx) error) error {
 	d, err := b.droplets.Get(guid)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// unzip reads a zip as its names, each with mode and content.
+// unzip returns the names in a zip, each with mode and content.
 func unzip(t *testing.T, r io.ReadCloser) map[string]string {
 	t.Helper()
 	raw, err := io.ReadAll(r)
@@ -39,8 +39,8 @@ func unzip(t *testing.T, r io.ReadCloser) map[string]string {
 	return got
 }
 
-// A package leaves as it came, and a copy of it has the same files, also when the
-// first one is gone.
+// A downloaded package has the uploaded files. A copy of it has the same files, even
+// after the original is deleted.
 func TestCopyPackage(t *testing.T) {
 	t.Parallel()
 	p := newPackages(t)
@@ -70,7 +70,7 @@ func TestCopyPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil { // somebody hangs up
+	if err := r.Close(); err != nil { // the client closes the connection
 		t.Error(err)
 	}
 }
@@ -103,8 +103,8 @@ func TestCopyNothing(t *testing.T) {
 	}
 }
 
-// A copied droplet runs the same files with the bindings of its own app, and keeps
-// the image when the first one goes.
+// A copied droplet runs the same files with the bindings of its own app. It keeps the
+// image when the original is deleted.
 func TestCopyDroplet(t *testing.T) {
 	t.Parallel()
 	yardTest(t, func(t *testing.T, y *yard) {

@@ -1,19 +1,20 @@
-// Package droplet makes droplets: packages are the files that users push, and builds
-// make droplets of them. Package droplet/stack has the root file systems they run on.
+// Package droplet creates droplets: packages are the files that users push, and builds
+// create droplets from them. Package droplet/stack has the root file systems they run
+// on.
 //
 //	zip + matched files
 //	  └── Package  <sha256>.tar  app/…              trees, together the pool of resources
 //	        └── Build  STAGING → STAGED | FAILED    side by side, one per app, in Run
 //	              │    Catalog: which buildpacks; Builder: the container they run in
-//	              └── Droplet  guid, commands       kept by Droplets
+//	              └── Droplet  guid, commands       stored by Droplets
 //	                    └── Image  <sha256>.tar     app/ deps/ …, shared by droplets
-//	Stack  (host: the machine's own /usr)           as data, the engine makes it
+//	Stack  (host: the machine's own /usr)           as data, the engine creates it
 //
-// In the container of a build, buildpacks/stage.sh runs the scripts of each:
+// In the container of a build, buildpacks/stage.sh runs the scripts of each buildpack:
 //
 //	detect ─▶ supply … supply ─▶ supply + finalize | compile ─▶ release
 //
-// Everything on disk is named after its content and gets that name only when it is
-// whole. Equal files give an equal tree, and that an equal image: what was staged
-// before is not staged again.
+// Every file on disk is named after its content, and gets that name only when it is
+// complete. Equal files give an equal tree and an equal image, so the same files are
+// not staged again.
 package droplet

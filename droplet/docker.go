@@ -12,11 +12,10 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// PackageDocker is the type of packages that name an image in a registry.
+// PackageDocker is the type of packages that are an image in a registry.
 const PackageDocker = "docker"
 
-// CreateImage makes a package that is an image in a registry. It is fetched when
-// the package is staged.
+// CreateImage creates a package that is an image in a registry. Staging fetches it.
 func (p *Packages) CreateImage(app string, from stack.ImageSource) (Package, error) {
 	if err := stack.CheckImageRef(from.Ref); err != nil {
 		return Package{}, err
@@ -26,7 +25,7 @@ func (p *Packages) CreateImage(app string, from stack.ImageSource) (Package, err
 	return k, p.keepNew(k)
 }
 
-// stageImage makes a droplet of an image: its layers are fetched, nothing runs.
+// stageImage creates a droplet from an image. It fetches the layers and runs nothing.
 func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, error) {
 	s := b.o.Kept
 	if s == nil || !s.KeepsImages() {
@@ -62,8 +61,8 @@ func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, e
 		return Droplet{}, err
 	}
 	say(fmt.Sprintf("Image %.19s, %s unpacked, runs as user %s", i.Digest, archive.Size(m.Size), run.User))
-	// It is kept for as long as a droplet stands on it; until this one does, the
-	// build holds it.
+	// The image is stored as long as a droplet uses it. Until this droplet is stored,
+	// the build holds the image.
 	return d, s.HoldImage(stack.ImageRecord{Digest: i.Digest.Hex, Tree: m.Tree, Dir: run.Dir}, w.GUID)
 }
 
@@ -74,7 +73,7 @@ func imageError(ctx context.Context, err error) error {
 	return &StagingError{StagingFailed, err.Error()}
 }
 
-// quoteArgs writes arguments as a shell would read them.
+// quoteArgs returns arguments quoted for a shell.
 func quoteArgs(args []string) string {
 	var out []string
 	for _, a := range args {

@@ -21,23 +21,23 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Droplets keeps images as files named after their content, and droplets in the
-// store. It may be used by many goroutines.
+// Droplets stores images as files named after their content, and droplets in the store.
+// Many goroutines can use it.
 type Droplets struct {
 	dir      string
 	db       *store.DB
 	droplets *store.Bucket[Droplet]
 
-	// mu is held while an image gets or loses its name, and from looking for an
-	// image until the store names it: nothing is collected in between.
+	// mu is held while an image is renamed or removed. It is also held from finding an
+	// image until a droplet with it is stored, so nothing is collected in between.
 	mu    sync.Mutex
-	fresh map[string]int // how many have added an image and not released it yet; guarded by mu
+	fresh map[string]int // number of callers that added an image and have not released it yet; guarded by mu
 
 	unfinished archive.Leftovers
 }
 
-// NewDroplets returns the droplets with images in dir, which it makes if need be. It
-// removes images that were never completed, so only one Droplets may use a dir.
+// NewDroplets returns the droplets with images in dir, and creates dir if necessary. It
+// removes incomplete images, so only one Droplets can use a dir.
 func NewDroplets(db *store.DB, dir string) (*Droplets, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for images: %w", err)
@@ -50,13 +50,13 @@ func NewDroplets(db *store.DB, dir string) (*Droplets, error) {
 	return s, err
 }
 
-// Sweep tries again to remove unfinished images. It returns an error for each that
-// it cannot remove.
+// Sweep tries again to remove unfinished images. It returns an error for each that it
+// cannot remove.
 func (s *Droplets) Sweep() error { return s.unfinished.Retry() }
 
-// AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
-// tmp/, staging_info.yml) to its end, checks it, and keeps it under the sha256 of
-// its bytes. Adding an image twice is no error. An image that is refused is an
+// AddImage reads a tar with the layout of Cloud Foundry (app/, deps/, profile.d/,
+// logs/, tmp/, staging_info.yml) to its end. It checks the tar, and stores it under the
+// sha256 of its bytes. Adding an image twice is not an error. A refusal is an
 // *archive.Error.
 func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 	f, err := os.CreateTemp(s.dir, "image-*"+archive.Unfinished)
@@ -76,8 +76,8 @@ func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 	return sha, nil
 }
 
-// name gives a whole image its name. It stays until whoever added it releases it, or the
-// daemon ends.
+// name gives a complete image its final name. The image stays until the caller releases
+// it, or the daemon stops.
 func (s *Droplets) name(file, sha string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,11 +88,11 @@ func (s *Droplets) name(file, sha string) error {
 	return nil
 }
 
-// fill copies a checked image into f and closes it. It is on disk before it gets
-// its name: a name always means a whole image.
+// fill copies a checked image into f and closes it. The image is on disk before it gets
+// its final name, so a file with a final name is always complete.
 func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
-	// Buffers on both sides: a tar is checked in pieces of 512 bytes.
+	// Buffers on both sides, because a tar is checked in pieces of 512 bytes.
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
 	if err := archive.CheckImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
 		return "", errors.Join(err, f.Close())
@@ -118,7 +118,7 @@ func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Put keeps a droplet, whose image must be there, and releases the image.
+// Put stores a droplet, whose image must exist, and releases the image.
 func (s *Droplets) Put(d Droplet) error {
 	if err := s.keep(d, func(*store.Tx) error { return nil }); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *Droplets) Put(d Droplet) error {
 	return nil
 }
 
-// keep keeps a droplet, and what also writes in the same transaction.
+// keep stores a droplet, and calls also in the same transaction.
 func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
 	if d.GUID == "" {
 		return errors.New("cannot keep droplet: it has no guid")
@@ -161,8 +161,8 @@ func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
 // Get returns the droplet with guid, or ErrNotFound.
 func (s *Droplets) Get(guid string) (Droplet, error) { return s.get(s.droplets, guid) }
 
-// GetIn is Get as a transaction has it: what it then keeps names no droplet that
-// was removed meanwhile.
+// GetIn is Get in a transaction. So the transaction cannot refer to a droplet that was
+// deleted in between.
 func (s *Droplets) GetIn(tx *store.Tx, guid string) (Droplet, error) {
 	return s.get(s.droplets.With(tx), guid)
 }
@@ -197,8 +197,8 @@ func (s *Droplets) UpdateMetadata(guid string, c app.MetadataChange) (Droplet, e
 	})
 }
 
-// releaseImage leaves an image that was added to Collect, unless a droplet names it or
-// somebody else has added the same: whoever adds an image releases it once.
+// releaseImage leaves an added image to Collect, unless a droplet has it or another
+// caller has added the same image. Every caller that adds an image releases it once.
 func (s *Droplets) releaseImage(sha string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func newestDroplet(a, b Droplet) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
 }
 
-// stacks are those that droplets stand on.
+// stacks returns the stacks that droplets use.
 func (s *Droplets) stacks() (map[string]bool, error) {
 	all, err := s.droplets.All()
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *Droplets) stacks() (map[string]bool, error) {
 	return out, nil
 }
 
-// made returns the newest droplet that was made under a reuse key.
+// made returns the newest droplet with a reuse key.
 func (s *Droplets) made(reuse string) (d Droplet, ok bool, err error) {
 	if reuse == "" {
 		return d, false, nil
@@ -249,13 +249,13 @@ func (s *Droplets) made(reuse string) (d Droplet, ok bool, err error) {
 	return slices.MinFunc(all, newestDroplet), true, nil
 }
 
-// remove forgets droplets.
+// remove deletes droplets.
 func (s *Droplets) remove(ds []Droplet) error {
 	return s.removeUnused(ds, func(*store.Tx) map[string]bool { return map[string]bool{} })
 }
 
-// removeUnused forgets those droplets that are not in use in the transaction that
-// does; none, as long as inUse returns nil. Their images go with Collect.
+// removeUnused deletes those droplets that are not in use, as seen by its transaction.
+// If inUse returns nil, it deletes none. Collect removes their images.
 func (s *Droplets) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]bool) error {
 	if len(ds) == 0 {
 		return nil
@@ -277,8 +277,8 @@ func (s *Droplets) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[strin
 	})
 }
 
-// Collect removes the images that no droplet names, and returns which. One that
-// was just added stays until it is released.
+// Collect removes the images without droplets, and returns them. A new image stays
+// until it is released.
 func (s *Droplets) Collect() (removed []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

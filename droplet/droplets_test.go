@@ -48,10 +48,10 @@ func files(t *testing.T, dir string) []string {
 func TestAddImageKeepsTheBytesUnderTheirHash(t *testing.T) {
 	s := newShelf(t)
 	image := pack(t, dir("app/"), file("app/run.sh"), file("staging_info.yml"))
-	image = append(image, make([]byte, 8192)...) // as GNU tar pads
+	image = append(image, make([]byte, 8192)...) // padding as in GNU tar
 	sum := sha256.Sum256(image)
 	want := hex.EncodeToString(sum[:])
-	for range 2 { // the second time is no error
+	for range 2 { // the second time is not an error
 		sha, err := s.AddImage(iotest.OneByteReader(bytes.NewReader(image)))
 		if err != nil || sha != want {
 			t.Fatalf("AddImage = %s, %v, want %s", sha, err, want)
@@ -70,7 +70,7 @@ func TestAddImageKeepsTheBytesUnderTheirHash(t *testing.T) {
 	}
 }
 
-// What is refused or breaks off leaves nothing behind.
+// A refused or interrupted image leaves no files.
 func TestAddImageFailsWithoutATrace(t *testing.T) {
 	s := newShelf(t)
 	image := pack(t, file("app/run.sh"))
@@ -116,7 +116,7 @@ func TestNewShelfSweepsUnfinishedImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The name is what AddImage itself uses: a reader that looks finds it.
+	// AddImage chooses the name itself, so the reader looks it up.
 	var unfinished string
 	_, err = s.AddImage(readerFunc(func([]byte) (int, error) {
 		for _, f := range files(t, s.dir) {
@@ -213,8 +213,8 @@ func TestNewShelfSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// An image is collected when no droplet names it, but not between its coming and
-// its first droplet.
+// An image without droplets is collected, but not between AddImage and its first
+// droplet.
 func TestCollect(t *testing.T) {
 	s := newShelf(t)
 	add := func(name string) string {
@@ -258,7 +258,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Two may add the same image. That one of them gives it up takes it from nobody.
+// Two callers can add the same image. If one of them releases it, the other still has
+// it.
 func TestCollectLeavesWhatTwoHaveAdded(t *testing.T) {
 	s := newShelf(t)
 	var sha string

@@ -14,31 +14,31 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// folderPrefix begins the name of a buildpack that was uploaded for the apps of one
-// space: folder:NAME@SUM.
+// folderPrefix is the start of the name of a buildpack that was uploaded for the apps
+// of one space: folder:NAME@SUM.
 const folderPrefix = "folder:"
 
 const (
-	// folderLease is how long a folder stays that no app uses: it is uploaded before
-	// the app that names it is created.
+	// folderLease is how long a folder stays without an app. It is uploaded before its
+	// app is created.
 	folderLease = time.Hour
-	// spareFolders is how many such folders a space keeps at most.
+	// spareFolders is the maximum number of such folders in a space.
 	spareFolders = 10
-	// folderSum is how much of a checksum is in the name.
+	// folderSum is the length of the checksum in the name.
 	folderSum = 24
 )
 
-// folderName is what a folder may be called.
+// folderName matches valid names of folders.
 var folderName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 
-// BuildpackFolder is a folder that somebody uploaded to stage the apps of a space
-// with. Its files are like those of a package: whoever pushes apps there may upload
-// one, and only builds of that space run it.
+// BuildpackFolder is a folder that a user uploaded as a buildpack for the apps of a
+// space. Its files are like those of a package: every user who can push apps to the
+// space can upload one. Only builds of that space run it.
 type BuildpackFolder struct {
-	Name       string    `json:"name"` // as apps of the space name it
+	Name       string    `json:"name"` // as in the manifests of the space's apps
 	Space      string    `json:"space"`
 	SHA256     string    `json:"sha256"`
-	UploadedAt time.Time `json:"uploaded_at"` // last
+	UploadedAt time.Time `json:"uploaded_at"` // last upload
 }
 
 func (f BuildpackFolder) key() string { return f.Space + "/" + f.Name }
@@ -46,18 +46,18 @@ func (f BuildpackFolder) key() string { return f.Space + "/" + f.Name }
 // FolderUpload is the upload of a BuildpackFolder.
 type FolderUpload struct {
 	Space   string
-	Name    string          // of the folder
-	Matched []pool.Resource // that Match had found
+	Name    string          // name of the folder
+	Matched []pool.Resource // files that Match had found
 	Zip     io.ReaderAt
-	Size    int64 // of Zip
+	Size    int64 // size of Zip
 }
 
-// isUploaded tells whether a buildpack is named as an uploaded folder is.
+// isUploaded reports whether a buildpack is an uploaded folder.
 func isUploaded(name string) bool { return strings.HasPrefix(name, folderPrefix) }
 
-// AddFolder keeps a folder as a buildpack for the apps of a space, and returns the
-// name by which they use it. Equal files have equal names. What is refused is a
-// *PackageError. It stays as long as an app or a build names it.
+// AddFolder stores a folder as a buildpack for the apps of a space, and returns its
+// name for manifests. Equal files have equal names. A refusal is a *PackageError. The
+// folder stays as long as an app or a build uses it.
 func (b *Builds) AddFolder(ctx context.Context, u FolderUpload) (string, error) {
 	f, err := b.packages.addFolder(ctx, u)
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *Packages) addFolder(ctx context.Context, u FolderUpload) (BuildpackFold
 	if err != nil {
 		return BuildpackFolder{}, err
 	}
-	defer done() // not before the store names it
+	defer done() // not before the record is stored
 	f := BuildpackFolder{Name: folderPrefix + u.Name + "@" + sha[:folderSum], Space: u.Space, SHA256: sha, UploadedAt: time.Now().UTC()}
 	if err := p.folders.Put(f.key(), f); err != nil {
 		return f, fmt.Errorf("cannot keep buildpack %s: %w", u.Name, err)
@@ -95,8 +95,8 @@ func (p *Packages) addFolder(ctx context.Context, u FolderUpload) (BuildpackFold
 	return f, nil
 }
 
-// CheckFolders returns a *BuildpackError for the first of the names that is an
-// uploaded folder, and that the space does not have.
+// CheckFolders returns a *BuildpackError for the first name of an uploaded folder that
+// the space does not have.
 func (p *Packages) CheckFolders(space string, names []string) error {
 	for _, name := range names {
 		if !isUploaded(name) {
@@ -117,7 +117,7 @@ func noFolder(name string) error {
 	return &BuildpackError{Name: name, Reason: "no such folder was uploaded to this space, or it was removed since (dew push -b FOLDER uploads it)"}
 }
 
-// folderChoice takes a buildpack from an uploaded folder.
+// folderChoice returns a buildpack from an uploaded folder.
 func (p *Packages) folderChoice(name string) (chosen, error) {
 	found, err := p.folders.By("name", name)
 	if err != nil {
@@ -126,15 +126,15 @@ func (p *Packages) folderChoice(name string) (chosen, error) {
 	if len(found) == 0 {
 		return chosen{}, noFolder(name)
 	}
-	sha := found[0].SHA256 // the same in every space
+	sha := found[0].SHA256 // it is the same in every space
 	return chosen{name: name, key: sha, custom: true, strip: pool.Top, open: func() (io.ReadCloser, error) {
 		f, done, err := p.open(sha)
 		return &doneCloser{f, done}, err
 	}}, nil
 }
 
-// collectFolders removes the folders that neither an app nor a build names, once
-// their lease is over or there are too many.
+// collectFolders removes the folders that no app and no build uses, if their lease has
+// expired or there are too many.
 func (b *Builds) collectFolders() error {
 	all, err := b.packages.folders.All()
 	if err != nil || len(all) == 0 || b.o.Buildpacks == nil {

@@ -19,7 +19,7 @@ func (y *yard) folderOf(space, name, script string) (string, error) {
 	return y.builds.AddFolder(y.t.Context(), FolderUpload{Space: space, Name: name, Zip: bytes.NewReader(raw), Size: int64(len(raw))})
 }
 
-// names are the buildpack folders that are kept.
+// names returns the stored buildpack folders.
 func (y *yard) names() (out []string) {
 	y.t.Helper()
 	all, err := y.packages.folders.All()
@@ -32,7 +32,8 @@ func (y *yard) names() (out []string) {
 	return out
 }
 
-// A folder is staged with, in its own space, as long as its files are the same.
+// An app can be staged with a folder of its own space. The name is the same as long as
+// the files are.
 func TestStageWithAnUploadedFolder(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/server": "built", "/tmp/result/release.yml": "default_process_types: {web: ./x}"}}
@@ -78,7 +79,7 @@ func TestStageWithAnUploadedFolder(t *testing.T) {
 	})
 }
 
-// A folder goes when neither an app nor a build names it, with its files.
+// A folder that no app and no build uses is removed, with its files.
 func TestUploadedFoldersAreCollected(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		used := []string{}
@@ -122,7 +123,7 @@ func TestUploadedFoldersAreCollected(t *testing.T) {
 		if got := y.names(); len(got) != spareFolders {
 			t.Errorf("kept %d unused folders, want %d", len(got), spareFolders)
 		}
-		y.open() // as the next daemon
+		y.open() // as the next daemon does
 		if got := files(t, y.packages.o.Dir); len(got) != 2+2*spareFolders {
 			t.Errorf("%d files after a restart: the folders lost theirs", len(got))
 		}

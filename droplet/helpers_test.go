@@ -25,8 +25,8 @@ func file(name string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 600}
 }
 
-// pack makes a tar; files are filled with zeros, so that a cut one is easily
-// taken for a whole one.
+// pack creates a tar. Files are filled with zeros, so that a truncated tar is easily
+// mistaken for a complete one.
 func pack(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -50,8 +50,8 @@ func openDB(t testing.TB, path string) *store.DB {
 	return testkit.Open(store.Open(path, store.Options{NoSync: true}))(t)
 }
 
-// member is one entry of a zip: a name that ends with / is a folder, one with
-// a link is a symbolic link.
+// member is one entry of a zip. A name that ends with / is a folder; an entry with a
+// link is a symbolic link.
 type member struct {
 	name, text, link string
 	mode             fs.FileMode

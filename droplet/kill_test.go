@@ -20,12 +20,12 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// pusherDir names the folder in which this program, started by the test below,
-// pushes and stages until it is killed.
+// pusherDir is the variable with the folder in which this program, started by the test
+// below, pushes and stages until it is killed.
 const pusherDir = "DEW_TEST_PUSHER_DIR"
 
-// Whenever the daemon is killed, the next one has whole trees and images only,
-// sweeps the rest, and finishes every build.
+// If the daemon is killed at any time, the next one has only complete trees and images.
+// It removes the rest, and finishes every build.
 func TestKilledAtAnyMoment(t *testing.T) {
 	if dir := os.Getenv(pusherDir); dir != "" {
 		pushForEver(t, dir)
@@ -79,7 +79,7 @@ func pushForEver(t *testing.T, dir string) {
 	}
 }
 
-// killPusher starts a pusher and kills it a little later.
+// killPusher starts a pusher and kills it after a short time.
 func killPusher(t *testing.T, dir string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.timeout", "1m")
@@ -103,7 +103,7 @@ func killPusher(t *testing.T, dir string) {
 	}
 }
 
-// inspect is the next daemon: it finishes what is left and looks at everything.
+// inspect acts as the next daemon: it finishes the builds and checks everything.
 func inspect(t *testing.T, dir string) {
 	t.Helper()
 	db, p, s, builds := openAll(t, dir)
@@ -132,14 +132,14 @@ func inspect(t *testing.T, dir string) {
 			t.Errorf("build = %+v, want it staged", b)
 		}
 	}
-	if _, err := p.Create("other"); err != nil { // collects
+	if _, err := p.Create("other"); err != nil { // this collects
 		t.Fatal(err)
 	}
 	wholeFiles(t, p.o.Dir, func(sha string) bool { named, err := p.named(sha); return named && err == nil })
 	wholeFiles(t, s.dir, func(sha string) bool { ds, err := s.droplets.By("image", sha); return len(ds) > 0 && err == nil })
 }
 
-// wholeFiles checks that every tar is what its name says, and named by someone.
+// wholeFiles checks that every tar matches its name and is in use.
 func wholeFiles(t *testing.T, dir string, named func(sha string) bool) {
 	t.Helper()
 	for _, name := range files(t, dir) {

@@ -14,15 +14,16 @@ import (
 	"github.com/dewrun/dew/yamlfile"
 )
 
-// UsedBuildpack is a buildpack that took part in making a droplet.
+// UsedBuildpack is a buildpack that was used to create a droplet.
 type UsedBuildpack struct {
 	Name     string `json:"name"`               // without secrets
-	Detected string `json:"detected,omitempty"` // what its bin/detect said
-	Custom   bool   `json:"custom,omitempty"`   // named by address or folder
+	Detected string `json:"detected,omitempty"` // output of its bin/detect
+	Custom   bool   `json:"custom,omitempty"`   // named by URL or folder
 }
 
-// describe fills in what buildpacks told about an app: its commands, its sidecars,
-// and who they were. A Procfile wins over launch.yml, and that over bin/release.
+// describe fills in the results of the buildpacks: the app's commands, its sidecars,
+// and the buildpacks themselves. A Procfile has precedence over launch.yml, and
+// launch.yml over bin/release.
 func describe(t stagedFiles, told map[string]string) error {
 	d, used := t.droplet, t.packs
 	var err error
@@ -63,7 +64,7 @@ func describe(t stagedFiles, told map[string]string) error {
 	return nil
 }
 
-// foundPack is the one that fitted of all that were tried.
+// foundPack returns the buildpack that detected the app.
 func foundPack(packs []chosen, told map[string]string) ([]chosen, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(told["used"]))
 	if err != nil || n < 0 || n >= len(packs) {
@@ -72,7 +73,7 @@ func foundPack(packs []chosen, told map[string]string) ([]chosen, error) {
 	return packs[n : n+1], nil
 }
 
-// maxDetected is far more than anybody says about an app.
+// maxDetected is far more than any buildpack prints about an app.
 const maxDetected = 512
 
 func firstLine(s string) string {
@@ -80,7 +81,7 @@ func firstLine(s string) string {
 	return line[:min(len(line), maxDetected)]
 }
 
-// parseRelease reads what bin/release prints.
+// parseRelease parses the output of bin/release.
 func parseRelease(text string) (map[string]string, error) {
 	var r struct {
 		Types map[string]string `json:"default_process_types"`
@@ -100,8 +101,8 @@ func parseRelease(text string) (map[string]string, error) {
 	return out, nil
 }
 
-// decodeYAML reads YAML of others, whose few lines may stand for millions of values
-// or name each other, into a value with tags for JSON.
+// decodeYAML decodes untrusted YAML into a value with tags for JSON. A few lines of
+// such YAML can expand to millions of values or refer to each other.
 func decodeYAML(text []byte, into any) error {
 	v, err := yamlfile.Values(text)
 	if err != nil {
@@ -118,13 +119,13 @@ func decodeYAML(text []byte, into any) error {
 	return err
 }
 
-// launched is what a launch.yml asks for.
+// launched is the content of a launch.yml.
 type launched struct {
 	commands map[string]string
 	sidecars []FoundSidecar
 }
 
-// launchFile is a launch.yml, as buildpacks write it.
+// launchFile is the format of a launch.yml.
 type launchFile struct {
 	Processes []struct {
 		Type    string `json:"type"`
@@ -170,8 +171,8 @@ func parseLaunch(text string) (launched, error) {
 	return out, nil
 }
 
-// mergeSidecars puts those of a later buildpack in the place of earlier ones with
-// their names.
+// mergeSidecars adds the sidecars of a later buildpack. They replace earlier ones with
+// the same names.
 func mergeSidecars(old, more []FoundSidecar) []FoundSidecar {
 	for _, s := range more {
 		old = slices.DeleteFunc(old, func(o FoundSidecar) bool { return strings.EqualFold(o.Name, s.Name) })
@@ -181,7 +182,7 @@ func mergeSidecars(old, more []FoundSidecar) []FoundSidecar {
 	return old
 }
 
-// detectedOf is what a droplet was found to be.
+// detectedOf returns the detected type of a droplet.
 func detectedOf(d Droplet) string {
 	if len(d.Buildpacks) == 0 {
 		return ""
@@ -190,8 +191,8 @@ func detectedOf(d Droplet) string {
 	return cmp.Or(last.Detected, last.Name)
 }
 
-// sayCommands tells for which process types a droplet has commands. One without any is
-// no fault: the app may have its own.
+// sayCommands reports the process types with commands in a droplet. A droplet without
+// commands is not an error, because the app can have its own.
 func sayCommands(say func(app, line string), app string, commands map[string]string) {
 	if len(commands) > 0 {
 		say(app, "Process types: "+strings.Join(slices.Sorted(maps.Keys(commands)), ", "))

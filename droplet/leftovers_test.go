@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// An unfinished file that cannot be removed keeps nothing from opening. It is named,
-// and removed as soon as that works.
+// An unfinished file that cannot be removed does not prevent opening. It is reported,
+// and removed by a later retry.
 func TestLeftoversAreSetAside(t *testing.T) {
 	t.Parallel()
 	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1}))(t)
@@ -27,7 +27,7 @@ func TestLeftoversAreSetAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			stuck := filepath.Join(dir, "x"+archive.Unfinished, "y") // a folder with something in it is no file to remove
+			stuck := filepath.Join(dir, "x"+archive.Unfinished, "y") // a folder that is not empty cannot be removed as a file
 			if err := os.MkdirAll(stuck, 0o700); err != nil {
 				t.Fatal(err)
 			}

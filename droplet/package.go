@@ -22,16 +22,16 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// What a caller may decide on.
+// Errors that callers can check for.
 var (
 	ErrUploaded = errors.New("bits may be uploaded only once: create a new package to upload different bits")
 	ErrNoSpace  = errors.New("the disk is nearly full")
 )
 
-// PackageState is how far a package has come.
+// PackageState is the state of a package.
 type PackageState string
 
-// The states of a package, as the platform names them.
+// The states of a package, as in Cloud Foundry.
 const (
 	PackageAwaiting   PackageState = "AWAITING_UPLOAD"
 	PackageProcessing PackageState = "PROCESSING_UPLOAD"
@@ -39,42 +39,41 @@ const (
 	PackageFailed     PackageState = "FAILED"
 )
 
-// PackageBits is the type of packages that are made of pushed files.
+// PackageBits is the type of packages that consist of pushed files.
 const PackageBits = "bits"
 
-// Package is what was pushed.
+// Package is a set of pushed files, or an image.
 type Package struct {
 	GUID      string             `json:"guid"`
 	App       string             `json:"app"` // guid
 	Type      string             `json:"type"`
 	State     PackageState       `json:"state"`
-	SHA256    string             `json:"sha256,omitempty"` // of its tree: equal files, equal sha256
+	SHA256    string             `json:"sha256,omitempty"` // checksum of its tree: equal files, equal sha256
 	Size      int64              `json:"size,omitempty"`   // bytes of its files together
-	Error     string             `json:"error,omitempty"`  // why it is FAILED
+	Error     string             `json:"error,omitempty"`  // reason why it is FAILED
 	CreatedAt time.Time          `json:"created_at"`
 	UpdatedAt time.Time          `json:"updated_at"`
 	Metadata  app.Metadata       `json:"metadata,omitzero"`
-	Image     *stack.ImageSource `json:"image,omitempty"` // of PackageDocker
+	Image     *stack.ImageSource `json:"image,omitempty"` // only of PackageDocker
 }
 
-// What an upload may be at most when PackageOptions does not say, and what the
-// disk must have left.
+// Default limits of PackageOptions: the size of an upload, and the free disk space.
 const (
 	defaultMaxBytes = 1 << 30
 	defaultMaxFiles = 100_000
 	defaultMinFree  = 1 << 30
 )
 
-// keepPackages is how many packages an app keeps.
+// keepPackages is the number of packages that an app keeps.
 const keepPackages = 5
 
-// PackageOptions tells where packages are and how large they may be.
+// PackageOptions says where packages are stored, and their size limits.
 type PackageOptions struct {
-	Dir          string // of the trees
-	MaxBytes     int64  // of all files of a package, unpacked; 0: 1 GiB
-	MaxFiles     int64  // entries of a package; 0: 100,000
-	MaxFileBytes int64  // of one file, unpacked; 0: MaxBytes
-	MinFree      int64  // free bytes that the disk must have for an upload or a build; 0: 1 GiB, below: any
+	Dir          string // folder of the trees
+	MaxBytes     int64  // bytes of all files of a package, unpacked (0: 1 GiB)
+	MaxFiles     int64  // entries of a package (0: 100,000)
+	MaxFileBytes int64  // bytes of one file, unpacked (0: MaxBytes)
+	MinFree      int64  // free bytes that the disk must have for an upload or a build (0: 1 GiB, negative: no limit)
 	Logger       *slog.Logger
 }
 
@@ -82,8 +81,8 @@ func (o PackageOptions) limits() pool.Limits {
 	return pool.Limits{MaxBytes: o.MaxBytes, MaxFiles: o.MaxFiles, MaxFileBytes: o.MaxFileBytes}
 }
 
-// Packages keeps what was pushed: packages in the store, their trees as files.
-// It may be used by many goroutines.
+// Packages stores packages: their records in the store, their trees as files. Many
+// goroutines can use it.
 type Packages struct {
 	o        PackageOptions
 	pool     *pool.Pool
@@ -94,9 +93,9 @@ type Packages struct {
 	busy map[string]bool // packages that are being uploaded; guarded by mu
 }
 
-// NewPackages returns the packages whose trees are in o.Dir, which it makes if
-// need be. It removes what an upload that was cut off has left, so there is one
-// per folder.
+// NewPackages returns the packages with trees in o.Dir, and creates the folder if
+// necessary. It removes the files of interrupted uploads, so a folder must have only
+// one Packages.
 func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
 	o.MaxFiles = cmp.Or(o.MaxFiles, defaultMaxFiles)
@@ -123,19 +122,18 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 	return p, nil
 }
 
-// Sweep removes unfinished uploads and the trees of packages that are gone. It
-// returns an error for each file that it cannot remove.
+// Sweep removes unfinished uploads and the trees of deleted packages. It returns an
+// error for each file that it cannot remove.
 func (p *Packages) Sweep() error { return p.pool.Sweep(p.named) }
 
-// Create makes a package that waits for its bits. An app keeps its newest ones;
-// older ones go.
+// Create creates a package without bits. It deletes surplus packages of the app.
 func (p *Packages) Create(app string) (Package, error) {
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageBits, State: PackageAwaiting, CreatedAt: now, UpdatedAt: now}
 	return k, p.keepNew(k)
 }
 
-// keepNew keeps a new package, and no more than an app may have.
+// keepNew stores a new package, and deletes surplus packages of the app.
 func (p *Packages) keepNew(k Package) error {
 	if err := p.packages.Put(k.GUID, k); err != nil {
 		return fmt.Errorf("cannot create package: %w", err)
@@ -154,8 +152,8 @@ func (p *Packages) prune(app string) error {
 	return p.remove(surplus(all))
 }
 
-// surplus returns those of an app's packages, newest first, that are not kept:
-// uploads that failed or never came must not drive out what can be staged.
+// surplus returns the packages of an app to delete; all is newest first. Failed or
+// unfinished uploads must not displace packages that can be staged.
 func surplus(all []Package) (old []Package) {
 	ready := 0
 	for i, k := range all {
@@ -222,8 +220,8 @@ func (p *Packages) UpdateMetadata(guid string, c app.MetadataChange) (Package, e
 	return p.now(k), err
 }
 
-// now shows an upload that is under way. It is not stored: when the daemon is
-// killed the package simply waits for its bits again.
+// now returns the package with the state of an upload in progress. That state is not
+// stored: if the daemon is killed, the package waits for its bits again.
 func (p *Packages) now(k Package) Package {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +231,7 @@ func (p *Packages) now(k Package) Package {
 	return k
 }
 
-// Forget removes the packages of an app.
+// Forget deletes the packages of an app.
 func (p *Packages) Forget(app string) error {
 	all, err := p.OfApp(app)
 	if err != nil {
@@ -251,7 +249,7 @@ func (p *Packages) remove(old []Package) error {
 	return p.pool.Collect(p.named)
 }
 
-// named tells whether a package, or a folder that is a buildpack, has the tree.
+// named reports whether a package or a buildpack folder has the tree.
 func (p *Packages) named(sha string) (bool, error) {
 	ks, err := p.packages.By("sha256", sha)
 	if err != nil || len(ks) > 0 {
@@ -261,8 +259,8 @@ func (p *Packages) named(sha string) (bool, error) {
 	return len(fs) > 0, err
 }
 
-// Match returns those of the resources whose content is here already, so that a
-// client need not send it. It stays for a while, also if its package goes.
+// Match returns the resources whose content is already stored, so that a client need
+// not send it. The content stays for a while, even if its package is deleted.
 func (p *Packages) Match(rs []pool.Resource) ([]pool.Resource, error) {
 	want := map[pool.Content]pool.Place{}
 	for _, r := range rs {
@@ -282,10 +280,10 @@ func (p *Packages) Match(rs []pool.Resource) ([]pool.Resource, error) {
 	return found, nil
 }
 
-// Upload gives a package its bits: the files of a zip, of size bytes, and those
-// that Match had found; zip is nil when these are all. What is refused is a
-// *PackageError; then nothing is kept, and the package is FAILED and says why.
-// After any other error it waits for its bits as before.
+// Upload sets the bits of a package: the files of a zip of size bytes, and the files
+// that Match had found. zip is nil if there are no others. A refusal is a
+// *PackageError; then nothing is stored, and the package is FAILED with the reason.
+// After any other error, the package waits for its bits as before.
 func (p *Packages) Upload(ctx context.Context, guid string, matched []pool.Resource, zip io.ReaderAt, size int64) (Package, error) {
 	if err := p.begin(guid); err != nil {
 		return Package{}, err
@@ -302,7 +300,7 @@ func (p *Packages) Upload(ctx context.Context, guid string, matched []pool.Resou
 	if err != nil {
 		return Package{}, p.refused(guid, err)
 	}
-	defer done() // not before the store names it: else it could be collected
+	defer done() // not before the record is stored, otherwise the tree could be collected
 	return p.change(guid, func(k *Package) {
 		k.State, k.Error = PackageReady, ""
 		k.SHA256, k.Size = sha, bits.Size
@@ -313,7 +311,7 @@ func (p *Packages) Upload(ctx context.Context, guid string, matched []pool.Resou
 func (p *Packages) begin(guid string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Read under the lock: an upload that ends meanwhile would be missed.
+	// Read under the lock. Otherwise an upload that finishes now would be missed.
 	k, err := p.packages.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("package %s: %w", guid, ErrNotFound)
@@ -334,7 +332,7 @@ func (p *Packages) end(guid string) {
 	delete(p.busy, guid)
 }
 
-// refused notes on the package why its bits were refused, and returns that.
+// refused stores the reason for a refusal in the package, and returns it.
 func (p *Packages) refused(guid string, err error) error {
 	var bad *pool.Error
 	if !errors.As(err, &bad) {
@@ -351,7 +349,7 @@ func (p *Packages) change(guid string, fn func(k *Package)) (Package, error) {
 		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return k, fmt.Errorf("package %s: %w", guid, ErrNotFound) // removed meanwhile
+		return k, fmt.Errorf("package %s: %w", guid, ErrNotFound) // deleted since
 	}
 	if err != nil {
 		return k, fmt.Errorf("cannot keep package %s: %w", guid, err)
@@ -359,7 +357,7 @@ func (p *Packages) change(guid string, fn func(k *Package)) (Package, error) {
 	return k, nil
 }
 
-// Space refuses to fill the disk: running apps need it to go on.
+// Space refuses to fill the disk, because running apps need free space.
 func (p *Packages) Space() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.o.Dir, &st); err != nil {
@@ -372,5 +370,5 @@ func (p *Packages) Space() error {
 	return fmt.Errorf("%w: %s has %s free, pushes need %s: remove something there", ErrNoSpace, p.o.Dir, archive.Size(free), archive.Size(p.o.MinFree))
 }
 
-// open opens the tar of a tree for reading; it is not collected meanwhile.
+// open opens the tar of a tree for reading, and protects it from collection.
 func (p *Packages) open(sha string) (*os.File, func(), error) { return p.pool.Open(sha) }

@@ -27,7 +27,7 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 )
 
-// newPackages makes packages with small limits, on any disk.
+// newPackages opens packages with small limits, on any disk.
 func newPackages(t testing.TB) *Packages {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func resource(path, mode, text string) pool.Resource {
 	return pool.Resource{Path: path, Mode: mode, SHA1: hex.EncodeToString(sum[:]), Size: int64(len(text))}
 }
 
-// upload makes a package of app "a" and gives it its bits; no zip: nil.
+// upload creates a package of app "a" and uploads its bits. zipped is nil for no zip.
 func upload(t testing.TB, p *Packages, matched []pool.Resource, zipped []byte) (Package, error) {
 	t.Helper()
 	return uploadTo(t, p, "a", matched, zipped)
@@ -73,7 +73,7 @@ func mustUpload(t testing.TB, p *Packages, matched []pool.Resource, zipped []byt
 	return k
 }
 
-// list reads a tree: type, mode, path, content or target of every entry.
+// list returns type, mode, path, and content or target of every entry of a tree.
 func list(t testing.TB, p *Packages, sha string) []string {
 	t.Helper()
 	f, done, err := p.open(sha)
@@ -102,8 +102,8 @@ func list(t testing.TB, p *Packages, sha string) []string {
 	}
 }
 
-// What is equal but for order, times, folders that are not sent and the modes of
-// folders, is one tree: sorted, and named after its bytes.
+// Uploads that differ only in order, times, missing folders and modes of folders give
+// one tree. It is sorted, and named after its bytes.
 func TestUploadMakesOneTreeOfEqualFiles(t *testing.T) {
 	p := newPackages(t)
 	first := mustUpload(t, p, nil, zipOf(t,
@@ -150,8 +150,8 @@ func TestUploadMakesOneTreeOfEqualFiles(t *testing.T) {
 	}
 }
 
-// A client sends only what is not here yet; what is all here is built from the
-// pool, and a tree that is there is not even written again.
+// A client sends only files that are not stored yet. If all are stored, the tree is
+// built from the pool. An existing tree is not written again.
 func TestMatchAndUploadFromThePool(t *testing.T) {
 	p := newPackages(t)
 	first := mustUpload(t, p, nil, zipOf(t,
@@ -169,7 +169,7 @@ func TestMatchAndUploadFromThePool(t *testing.T) {
 		t.Errorf("Match of nothing = %v, %v, want an empty list", got, err)
 	}
 
-	// Everything matched, with and without a zip for what is never matched.
+	// All files matched, with and without a zip for files that are never matched.
 	before := stamps(t, p.o.Dir)
 	second := mustUpload(t, p, same, zipOf(t, member{name: "empty"}))
 	third := mustUpload(t, p, append(same, resource("empty", "644", "")), nil)
@@ -200,7 +200,7 @@ func TestMatchAndUploadFromThePool(t *testing.T) {
 	}
 }
 
-// stamps tells when each file was written.
+// stamps returns the modification time of each file.
 func stamps(t *testing.T, dir string) map[string]time.Time {
 	t.Helper()
 	out := map[string]time.Time{}
@@ -284,8 +284,8 @@ func TestUploadRefuses(t *testing.T) {
 	}
 }
 
-// checkNothingKept looks at what a refused upload has left of the app's only
-// package, and returns it.
+// checkNothingKept checks the app's only package after a refused upload, and returns
+// it.
 func checkNothingKept(t *testing.T, p *Packages, app, reason string) Package {
 	t.Helper()
 	if got := files(t, p.o.Dir); len(got) != 0 {
@@ -312,7 +312,7 @@ func (b brokenReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// What is no fault of the upload leaves the package as it was.
+// An error that the upload did not cause leaves the package unchanged.
 func TestUploadThatCannotBeRead(t *testing.T) {
 	z := zipOf(t, member{name: "a", text: "hello"}, member{name: "b", text: "hello"})
 	for name, tt := range map[string]struct {
@@ -352,7 +352,7 @@ func TestUploadThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Bits come once, also when several clients send them at the same time.
+// Bits can be uploaded once, even if several clients send them at the same time.
 func TestUploadOnce(t *testing.T) {
 	p := newPackages(t)
 	k, err := p.Create("a")
@@ -398,7 +398,7 @@ func (s slowReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	return s.ReaderAt.ReadAt(p, off)
 }
 
-// While an upload is under way its package says so, and is not pruned.
+// A package with an upload in progress shows that state, and is not deleted as surplus.
 func TestUploadUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPackages(t)
@@ -431,7 +431,7 @@ func TestUploadUnderWay(t *testing.T) {
 	})
 }
 
-// Of what a killed daemon has left, only trees that packages name are kept.
+// After a daemon was killed, the next one keeps only the trees of packages.
 func TestNewPackagesSweeps(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, filepath.Join(dir, "db"))
@@ -469,7 +469,7 @@ func TestNewPackagesSweeps(t *testing.T) {
 	}
 }
 
-// A damaged index only costs uploads; damaged content is never handed on.
+// A damaged index only costs uploads. Damaged content is never used.
 func TestDamagedPool(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, filepath.Join(dir, "db"))
@@ -546,7 +546,7 @@ func TestSurplusPackages(t *testing.T) {
 	}
 }
 
-// Old trees go, but not while a client that was told of them uploads the rest.
+// Old trees are removed, but not while a client uploads the rest of matched files.
 func TestTreesGoWithTheirPackages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPackages(t)
@@ -559,7 +559,7 @@ func TestTreesGoWithTheirPackages(t *testing.T) {
 		if got, err := p.Match(promised); len(got) != 1 || err != nil {
 			t.Fatalf("Match = %v, %v", got, err)
 		}
-		next, err := p.Create("a") // now there is one too many
+		next, err := p.Create("a") // now there is one package too many
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -611,10 +611,10 @@ func TestInBytes(t *testing.T) {
 	}
 }
 
-// What the directory of a zip says of an entry need not be true.
+// The directory of a zip can contain false values about an entry.
 func TestUploadRefusesLies(t *testing.T) {
 	const (
-		flags, method, crc, size = 8, 10, 16, 24 // in a header of the directory
+		flags, method, crc, size = 8, 10, 16, 24 // offsets in a header of the directory
 	)
 	for name, tt := range map[string]struct {
 		forge  func(header []byte)
@@ -637,7 +637,7 @@ func TestUploadRefusesLies(t *testing.T) {
 				t.Fatalf("error = %v, want one about the lie with %q", err, tt.reason)
 			}
 			k := checkNothingKept(t, p, "a", bad.Error())
-			// The same package may be tried again.
+			// The upload to the same package can be repeated.
 			good := zipOf(t, member{name: "ok", text: "ok"})
 			k, err = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(good), int64(len(good)))
 			if err != nil || k.State != PackageReady || k.Error != "" {

@@ -14,13 +14,13 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 )
 
-// procfileName is the file of an app that names its commands.
+// procfileName is the file with the commands of an app.
 const procfileName = "Procfile"
 
-// maxProcfile is far more than anybody writes.
+// maxProcfile is far more than any Procfile needs.
 const maxProcfile = 64 << 10
 
-// ProcfileError says which line of a Procfile cannot be had and why.
+// ProcfileError says which line of a Procfile is refused and why.
 type ProcfileError struct {
 	Line   int // 0: the file as a whole
 	Reason string
@@ -35,7 +35,7 @@ func (e *ProcfileError) Error() string {
 
 var processType = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// readProcfile finds the Procfile in the tar of a package. It is sorted, so most
+// readProcfile finds the Procfile in the tar of a package. The tar is sorted, so most
 // of it need not be read.
 func readProcfile(f io.ReadSeeker) (map[string]string, error) {
 	const name = pool.Top + "/" + procfileName
@@ -65,8 +65,8 @@ func readProcfile(f io.ReadSeeker) (map[string]string, error) {
 	}
 }
 
-// parseProcfile reads lines of the form `type: command`. The platform takes the
-// file for YAML, so a command that is in quotes as a whole loses them.
+// parseProcfile parses lines of the form `type: command`. Cloud Foundry reads the file
+// as YAML, so quotes around a whole command are removed.
 func parseProcfile(raw []byte) (map[string]string, error) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
@@ -96,8 +96,7 @@ func parseProcfile(raw []byte) (map[string]string, error) {
 	return commands, nil
 }
 
-// unquote takes off quotes that are around all of s, as YAML means them. Those of
-// the shell inside stay.
+// unquote removes quotes around the whole text, as YAML does, but none inside.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != s[len(s)-1] {
 		return s
@@ -116,5 +115,5 @@ func unquote(s string) string {
 	return s
 }
 
-// escaped is a quote or backslash inside double quotes.
+// escaped matches an escaped quote or backslash inside double quotes.
 var escaped = regexp.MustCompile(`\\(["\\])`)

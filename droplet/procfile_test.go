@@ -64,8 +64,8 @@ func TestParseProcfileRefuses(t *testing.T) {
 	}
 }
 
-// What is accepted is accepted again when it is written down line by line, as
-// long as no command looks like YAML quotes.
+// An accepted Procfile is accepted again when it is written line by line, unless a
+// command looks like YAML quotes.
 func FuzzProcfile(f *testing.F) {
 	f.Add("web: ./server\nworker: ./work # x\n")
 	f.Add("web: \"a \\\" b\"\r\n---\n")

@@ -19,27 +19,27 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 )
 
-// staticProgram serves the files of apps that have nothing to run.
+// staticProgram serves the files of apps that have no program.
 const staticProgram = "dew-static"
 
-// programs are those that built-in buildpacks put into images. They stay files:
-// they are too large to be kept in memory for the few apps that need them.
+// programs are those that built-in buildpacks copy into images. They stay on disk,
+// because they are too large to be in memory for the few apps that need them.
 type programs struct {
-	dir string // empty: there are none
+	dir string // empty: no programs
 
 	mu   sync.Mutex
 	sums map[string]programSum // by name; guarded by mu
 }
 
-// programSum is what a program's content was, as long as the file is the same.
+// programSum is the checksum of a program, valid as long as the file is the same.
 type programSum struct {
 	size int64
 	at   time.Time
 	sum  string
 }
 
-// add puts a program into bin of a buildpack whose scripts are a tar. Where there
-// is no such program, they must say so.
+// add adds a program to bin of a buildpack whose scripts are a tar. If there is no such
+// program, the scripts must report that.
 func (p *programs) add(h chosen, scripts []byte, name string) (chosen, error) {
 	sum, err := p.sum(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +63,7 @@ func (p *programs) add(h chosen, scripts []byte, name string) (chosen, error) {
 	return h, nil
 }
 
-// sum is the sha256 of a program, which may be replaced while the daemon runs.
+// sum returns the sha256 of a program, which can be replaced while the daemon runs.
 func (p *programs) sum(name string) (string, error) {
 	if p.dir == "" {
 		return "", fs.ErrNotExist
@@ -94,7 +94,7 @@ func (p *programs) sum(name string) (string, error) {
 	return sum, nil
 }
 
-// appendProgram writes a tar with a program at its end.
+// appendProgram writes a tar and appends a program.
 func appendProgram(to io.Writer, before []byte, name string, f *os.File) error {
 	fi, err := f.Stat()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// The file server is in its buildpack, as it is on disk now; without it the
-// scripts are there to say so.
+// The buildpack contains the file server in its present version. Without the program,
+// the buildpack has only scripts, which report that it is missing.
 func TestProgramsInBuildpacks(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// MemoryError says that a sidecar must say how much memory it needs.
+// MemoryError says that a sidecar must declare its memory.
 type MemoryError struct{ Sidecar, Process string }
 
 func (e *MemoryError) Error() string {
@@ -16,9 +16,9 @@ func (e *MemoryError) Error() string {
 		"because a Java app, or one with a buildpack of its own, takes all memory that no sidecar has reserved", e.Sidecar, e.Process)
 }
 
-// CommandError says that nothing tells how a process starts.
+// CommandError says that a process has no start command.
 type CommandError struct {
-	Process string // its type
+	Process string // process type
 	Image   bool   // the app is an image
 }
 
@@ -32,8 +32,8 @@ func (e *CommandError) Error() string {
 	return "No start command found. Set `command:` in the manifest, add a Procfile, or use -c"
 }
 
-// Command is how a process starts: by its own command, or the droplet's for its type.
-// It is a *CommandError that there is neither.
+// Command returns the start command of a process: its own, or the droplet's for its
+// type. If there is neither, the error is a *CommandError.
 func (d Droplet) Command(p app.Process) (string, error) {
 	command := cmp.Or(p.Command, d.Commands[p.Type])
 	if command == "" {
@@ -42,15 +42,15 @@ func (d Droplet) Command(p app.Process) (string, error) {
 	return command, nil
 }
 
-// isJava tells by its name whether a buildpack is for Java.
+// isJava reports by its name whether a buildpack is for Java.
 func isJava(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "java") && !strings.Contains(name, "javascript")
 }
 
-// CheckMemory refuses the sidecars of a process that have no memory value where
-// the process would leave them none: a JVM is given all that is not reserved, and
-// nobody knows what a custom buildpack does.
+// CheckMemory refuses sidecars without a memory value if the process could leave them
+// none. A JVM gets all memory that is not reserved, and the behaviour of a custom
+// buildpack is unknown.
 func (d Droplet) CheckMemory(process string, sidecars []app.Sidecar) error {
 	if !d.Java && !d.Custom {
 		return nil

@@ -16,28 +16,28 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// buildQueue has the builds, and those of them that are being staged.
+// buildQueue holds the builds, and those that are being staged.
 type buildQueue struct {
 	builds   *store.Bucket[Build]
-	parallel int           // how many are staged at a time
-	ended    func()        // nil: nobody waits for the end of a build
-	wake     chan struct{} // of Run: there may be something to stage
+	parallel int           // maximum number of builds at the same time
+	ended    func()        // called after each build (nil: none)
+	wake     chan struct{} // wakes Run, because there can be a build to stage
 
 	mu      sync.Mutex
-	running map[string]underWay // by build; guarded by mu
+	running map[string]underWay // by build, guarded by mu
 }
 
-// wakeRun makes Run look whether there is something to stage.
+// wakeRun makes Run check for builds to stage.
 func (q *buildQueue) wakeRun() {
 	select {
 	case q.wake <- struct{}{}:
-	default: // it is awake
+	default: // Run is awake already
 	}
 }
 
-// Run stages builds until ctx ends, first those that an earlier daemon has not
-// finished. One that ctx interrupts is staged again by the next daemon. It returns
-// an error only when the store cannot be used.
+// Run stages builds until ctx is done, first those that an earlier daemon did not
+// finish. If ctx interrupts a build, the next daemon stages it again. Run returns an
+// error only if the store cannot be used.
 func (b *Builds) Run(ctx context.Context) error {
 	if err := errors.Join(b.collectImages(), b.sweepCache(), b.collectFolders()); err != nil {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
@@ -48,7 +48,7 @@ func (b *Builds) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		if err := b.startAll(ctx, g); err != nil {
-			g.Go(func() error { return err }) // ends the others
+			g.Go(func() error { return err }) // stops the others
 		}
 		select {
 		case <-b.wake:
@@ -58,7 +58,7 @@ func (b *Builds) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// startAll begins every build that can be staged now.
+// startAll starts every build that can be staged now.
 func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 	for ctx.Err() == nil {
 		w, own, err := b.next(ctx)
@@ -80,10 +80,10 @@ type underWay struct {
 	cancel context.CancelCauseFunc
 }
 
-// next takes the oldest of the builds that can be staged now, with a context of its
-// own; none: there is nothing. Those of one app are staged one after the other: they
-// share a cache. The store is read under the lock: one that ends meanwhile would else
-// be neither under way nor done, and be staged twice.
+// next returns the oldest build that can be staged now, with its own context. It
+// returns an empty build if there is none. Builds of one app are staged one after the
+// other, because they share a cache. next reads the store under the lock. Otherwise a
+// build that finishes now would be neither running nor done, and would be staged twice.
 func (q *buildQueue) next(ctx context.Context) (w Build, own context.Context, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,8 +118,8 @@ func (q *buildQueue) end(w Build) {
 	}
 }
 
-// Apps are the guids of apps that are being staged, also of those that were deleted
-// meanwhile.
+// Apps returns the guids of apps that are being staged, even if they were deleted
+// since.
 func (q *buildQueue) Apps() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,7 +132,7 @@ func (q *buildQueue) Apps() []string {
 
 var errForgotten = errors.New("the app is gone")
 
-// cancel gives up what is being staged for an app.
+// cancel stops the staging of an app.
 func (q *buildQueue) cancel(app string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,11 +143,11 @@ func (q *buildQueue) cancel(app string) {
 	}
 }
 
-// run stages one build and writes down what came of it.
+// run stages one build and stores the result.
 func (b *Builds) run(ctx context.Context, w Build) error {
 	d, err := b.stage(ctx, w)
 	if b.o.Kept != nil {
-		defer b.o.Kept.ReleaseImage(w.GUID) // by then a droplet stands on it, or none ever will
+		defer b.o.Kept.ReleaseImage(w.GUID) // by then a droplet uses it, or none ever will
 	}
 	gone := errors.Is(context.Cause(ctx), errForgotten)
 	if ctx.Err() != nil && !gone {
@@ -161,7 +161,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	}
 	defer b.tidy(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) {
-		return b.forgetCache(w.App) // its app was deleted meanwhile
+		return b.forgetCache(w.App) // its app was deleted since
 	}
 	if err != nil {
 		return b.failed(w, err)
@@ -170,7 +170,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	return nil
 }
 
-// stage makes the droplet of a build.
+// stage creates the droplet of a build.
 func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	k, err := b.packages.Get(w.Package)
 	if errors.Is(err, ErrNotFound) {
@@ -200,8 +200,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	return b.stageWith(ctx, w, k, st, packs)
 }
 
-// Kept are the stacks that builds know: the machine's own alone where nobody keeps
-// others.
+// Kept returns the stacks of builds: at least the machine's own.
 func (b *Builds) Kept() *stack.Stacks {
 	if b.o.Kept == nil {
 		return stack.New(stack.HostOptions{})
@@ -209,10 +208,10 @@ func (b *Builds) Kept() *stack.Stacks {
 	return b.o.Kept
 }
 
-// Limits are those of one staging, in MB.
+// Limits returns the limits of one staging, in MB.
 func (b *Builds) Limits() (memory, disk int) { return b.o.MemoryMB, b.o.DiskMB }
 
-// checkNames refuses names that can be no buildpack's, before a build begins.
+// checkNames refuses invalid names of buildpacks, before a build starts.
 func (b *Builds) checkNames(names []string) error {
 	if b.o.Catalog == nil {
 		return CheckBuildpacks(names)
@@ -220,7 +219,7 @@ func (b *Builds) checkNames(names []string) error {
 	return b.o.Catalog.Check(names)
 }
 
-// choose finds the buildpacks of a build.
+// choose returns the buildpacks of a build.
 func (b *Builds) choose(w Build, st stack.Stack) ([]chosen, error) {
 	if b.o.Builder != nil {
 		return b.o.Catalog.choose(w.Buildpacks, st, b.packages)
@@ -233,19 +232,19 @@ func (b *Builds) choose(w Build, st stack.Stack) ([]chosen, error) {
 	return asPushed(), nil
 }
 
-// reuseKey is the same for builds that would give the same droplet; empty: nobody
-// knows whether any would. What buildpacks make depends on the app too: on its name,
-// and on its cache, in which whoever pushes it can put anything. So they work for
-// another app anew, and once the caches were cleared.
+// reuseKey returns a key that is the same for builds with the same result. It is empty
+// if that is not known. The result of buildpacks also depends on the app: on its name,
+// and on its cache, which its developers can fill. So the key is different for every
+// app, and after the caches were cleared.
 func (b *Builds) reuseKey(k Package, st stack.Stack, packs []chosen, g stagingInput) string {
-	const rules = 4 // counted up when staging gives something else
+	const rules = 4 // increased when staging gives a different result
 	keys := keysOf(packs)
 	if keys == "" {
 		return ""
 	}
 	h := sha256.New()
 	if onlyBinary(packs) {
-		// The files are what they are, whatever the variables and services say.
+		// The files do not depend on variables and services.
 		fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, BinaryBuildpack)
 		return hex.EncodeToString(h.Sum(nil))
 	}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// A build that ends just while the next one is looked for is not staged again.
+// A build that finishes while the queue looks for the next one is not staged again.
 func TestEachBuildIsStagedOnce(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		const all = 20

@@ -18,7 +18,7 @@ import (
 // basics are the programs that every stack has.
 var basics = []string{"basename", "cat", "chmod", "cp", "cut", "dirname", "env", "grep", "head", "md5sum", "mkdir", "mv", "rm", "sed", "sh", "tr", "wc"}
 
-// toolbox is a folder with the basic programs and some others, to be the PATH.
+// toolbox returns a folder with the basic programs and some others, for PATH.
 func toolbox(t *testing.T, more map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func toolbox(t *testing.T, more map[string]string) string {
 	return dir
 }
 
-// scriptRun is how the script that drives buildpacks ended.
+// scriptRun is the result of the script that runs buildpacks.
 type scriptRun struct {
 	code   int
 	stderr string
@@ -113,7 +113,7 @@ func untar(t *testing.T, dir string, r io.ReadCloser) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The PATH of the test is to be all there is.
+		// Only the PATH of the test must be used.
 		writeFile(t, filepath.Join(dir, h.Name), strings.ReplaceAll(string(text), "/usr/local/go/bin:/usr/lib/go/bin", "/nonexistent"))
 		if err := os.Chmod(filepath.Join(dir, h.Name), h.FileInfo().Mode()); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// A buildpack says which program is missing, once: nothing else is printed.
+// A buildpack reports a missing program once, and prints nothing else.
 func TestScriptLacksTools(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -158,7 +158,7 @@ func TestScriptLacksTools(t *testing.T) {
 	}
 }
 
-// A buildpack that cannot stage an app says why.
+// A buildpack that cannot stage an app prints the reason.
 func TestScriptRefuses(t *testing.T) {
 	php := map[string]string{"php": `[ "$1" = --version ] || exit 2`}
 	for name, c := range map[string]struct {
@@ -179,7 +179,7 @@ func TestScriptRefuses(t *testing.T) {
 	}
 }
 
-// A page is a static site only where nothing else wants the app.
+// A page is a static site only if no other buildpack detects the app.
 func TestScriptDetectsLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		files    map[string]string

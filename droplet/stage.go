@@ -22,7 +22,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// Limits of a staging where BuildOptions does not say, as the platform has them.
+// Default limits of a staging, as in Cloud Foundry.
 const (
 	DefaultStagingMemoryMB = 1024
 	DefaultStagingDiskMB   = 4096
@@ -30,14 +30,14 @@ const (
 )
 
 const (
-	// maxStagedFiles is how many files a staging may have, those of the app, its
+	// maxStagedFiles is the maximum number of files in a staging: those of the app, its
 	// buildpacks and its cache together.
 	maxStagedFiles = 300_000
-	// maxResult bounds what buildpacks tell about an app.
+	// maxResult limits the output of buildpacks about an app.
 	maxResult = 1 << 20
 )
 
-// The statuses of the script that drives buildpacks.
+// The exit codes of the script that runs buildpacks.
 const (
 	codeNoApp       = 222
 	codeNoCompile   = 223
@@ -45,7 +45,7 @@ const (
 	codeNoBuildpack = 225
 )
 
-// stageWith runs buildpacks over a package and makes a droplet of what they leave.
+// stageWith runs buildpacks on a package and creates a droplet from the result.
 func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Stack, packs []chosen) (Droplet, error) {
 	f, done, err := b.packages.open(k.SHA256)
 	if err != nil {
@@ -89,7 +89,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Sta
 	return d, err
 }
 
-// planTar is what the script that drives buildpacks reads, and itself.
+// planTar returns a tar of the script that runs buildpacks, and its input.
 func planTar(packs []chosen, detect bool) ([]byte, error) {
 	script, err := scripts.ReadFile(stageScript)
 	if err != nil {
@@ -118,16 +118,16 @@ func planTar(packs []chosen, detect bool) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// stagedFiles is what is taken out of the container of a build.
+// stagedFiles is the result of a build in its container.
 type stagedFiles struct {
 	code    int
 	files   Files
 	packs   []chosen
-	detect  bool // one of them was to be found
+	detect  bool // the buildpack was to be detected
 	droplet *Droplet
 }
 
-// take makes the droplet of what buildpacks have left.
+// take creates the droplet from the result of the buildpacks.
 func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	told, err := readResult(ctx, t.files)
 	if err != nil {
@@ -147,13 +147,13 @@ func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	}
 	b.o.Say(d.App, fmt.Sprintf("Made image %.12s", d.Image))
 	if err := b.keepCache(ctx, d.App, t.files); err != nil {
-		// The app is not worse off than at its first push.
+		// Not an error: at worst, the next staging runs without a cache, like the first.
 		b.o.Say(d.App, "The build cache is not kept: "+err.Error())
 	}
 	return nil
 }
 
-// stagingFile is what an image tells about itself.
+// stagingFile is the content of staging_info.yml in an image.
 type stagingFile struct {
 	Buildpack string            `json:"detected_buildpack"`
 	Command   string            `json:"start_command"`
@@ -163,7 +163,7 @@ type stagingFile struct {
 	Custom    bool              `json:"custom,omitempty"`
 }
 
-// readResult reads the small files in which the script tells what came of it.
+// readResult reads the small files with the results of the script.
 func readResult(ctx context.Context, files Files) (map[string]string, error) {
 	var raw bytes.Buffer
 	p := Packing{Folders: []Folder{{From: "/tmp/result"}}, MaxBytes: maxResult, MaxFiles: 1000}
@@ -190,15 +190,15 @@ func readResult(ctx context.Context, files Files) (map[string]string, error) {
 	}
 }
 
-// failedScript is what tells why buildpacks did not make a droplet.
+// failedScript holds the information about a failed script.
 type failedScript struct {
-	bits  io.ReadSeeker // of the package
+	bits  io.ReadSeeker // bits of the package
 	stack stack.Stack
 	began time.Time
 }
 
-// whyFailed is the error of a build whose script failed. Its first words are the
-// platform's, its last ones the cause.
+// whyFailed returns the error of a build whose script failed. It starts with the words
+// of Cloud Foundry and ends with the cause.
 func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) error {
 	told, err := readResult(ctx, t.files)
 	if err != nil {
@@ -222,9 +222,8 @@ func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) e
 	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks were ended with status %d", t.code)}
 }
 
-// cause is why a buildpack failed: a program that is missing, the reason that a
-// built-in buildpack gives, or the error that its tools printed; otherwise how its
-// script ended.
+// cause returns why a buildpack failed: a missing program, the reason of a built-in
+// buildpack, the error that its tools printed, or the exit status of the script.
 func (b *Builds) cause(t stagedFiles, told map[string]string, f failedScript, ended string) string {
 	if missing := told["missing"]; missing != "" {
 		return b.missingTool(missing, f.stack)
@@ -235,7 +234,7 @@ func (b *Builds) cause(t stagedFiles, told map[string]string, f failedScript, en
 	return cmp.Or(causeOf(b.o.Printed(t.droplet.App, f.began)), ended)
 }
 
-// addPacked adds the image that buildpacks have made of an app.
+// addPacked adds the image that buildpacks created from an app.
 func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (string, error) {
 	p := Packing{
 		Folders:  []Folder{{"/tmp/app", "app"}, {"/tmp/deps", "deps"}, {"/tmp/profile.d", "profile.d"}},
@@ -249,10 +248,10 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 		w.CloseWithError(files.Pack(ctx, w, p))
 	}()
 	sha, err := b.droplets.AddImage(r)
-	r.CloseWithError(errors.New("the image was refused")) // ends the packing
-	<-packed                                              // the files are there only until we return
+	r.CloseWithError(errors.New("the image was refused")) // stops the packing
+	<-packed                                              // the files exist only until this function returns
 	if bad, ok := errors.AsType[*StagingError](err); ok {
-		return "", bad // of the packing
+		return "", bad // error of the packing
 	}
 	if bad, ok := errors.AsType[*archive.Error](err); ok {
 		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
@@ -260,8 +259,7 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	return sha, err
 }
 
-// sweepCache removes what a killed daemon has left: caches that are not complete,
-// and those of apps that are gone.
+// sweepCache removes incomplete caches of a killed daemon, and caches of deleted apps.
 func (b *Builds) sweepCache() error {
 	if b.cacheDir == "" {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// fakeBuilder ends every staging as it is told to.
+// fakeBuilder finishes every staging with the given result.
 type fakeBuilder struct {
 	code   int
 	err    error
@@ -78,7 +78,7 @@ func (f *fakeBuilder) Pack(_ context.Context, w io.Writer, p Packing) error {
 	return out.Close()
 }
 
-// withBuilder gives a yard a builder and a catalog.
+// withBuilder adds a builder and a catalog to a yard.
 func (y *yard) withBuilder(f *fakeBuilder) {
 	y.t.Helper()
 	c, err := NewCatalog(y.db, CatalogOptions{Packages: PackageOptions{Dir: filepath.Join(y.dir, "buildpacks")}})
@@ -141,8 +141,8 @@ func TestStageWithBuildpacks(t *testing.T) {
 	})
 }
 
-// What buildpacks make of an app depends on its cache, which its own developers
-// fill: nobody else gets it, nor does anybody once the caches were cleared.
+// The result of buildpacks depends on the app's cache, which its developers fill. Other
+// apps never get that result, and no app gets it after the caches were cleared.
 func TestStagedFilesStayWithTheirApp(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x", "/tmp/cache/x": "x"}}
@@ -173,8 +173,8 @@ func TestStagedFilesStayWithTheirApp(t *testing.T) {
 	})
 }
 
-// The cache that a build keeps while its app is deleted goes too, at the latest
-// with the next daemon.
+// A cache that a build stores while its app is deleted is removed as well, at the
+// latest by the next daemon.
 func TestCachesGoWithTheirApps(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x", "/tmp/cache/x": "x"}}
@@ -209,7 +209,7 @@ func TestStageDetects(t *testing.T) {
 	})
 }
 
-// bomb is YAML whose lines name each other: read without care it has no end.
+// bomb returns YAML whose lines refer to each other. A naive reader would never finish.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 {x: y}\n")
@@ -219,7 +219,7 @@ func bomb() string {
 	return b.String() + "default_process_types: *a59\n"
 }
 
-// slowPacker takes its time to notice that nobody wants its files any more.
+// slowPacker notices late that its files are no longer needed.
 type slowPacker struct {
 	*fakeBuilder
 	packing, left atomic.Int32
@@ -239,7 +239,8 @@ func (f *slowPacker) Pack(ctx context.Context, w io.Writer, p Packing) error {
 	return err
 }
 
-// Nobody reads the files of a container that may go, also when they are refused.
+// Packing always finishes before the container is removed, even if the files are
+// refused.
 func TestPackingEndsBeforeTheContainer(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &slowPacker{fakeBuilder: &fakeBuilder{files: map[string]string{"/tmp/app/.wh.x": "x"}}}
@@ -294,8 +295,8 @@ func TestStageFails(t *testing.T) {
 	}
 }
 
-// A build that a leaving daemon interrupts is staged again; one whose app is
-// deleted ends, and leaves room for others.
+// A build that a stopping daemon interrupts is staged again. A build whose app is
+// deleted stops, and others can start.
 func TestStageIsInterrupted(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{hold: make(chan struct{}), files: map[string]string{"/tmp/app/x": "x"}}
@@ -323,7 +324,7 @@ func TestStageIsInterrupted(t *testing.T) {
 	})
 }
 
-// Builds of different apps are staged side by side, those of one app are not.
+// Builds of different apps are staged at the same time, those of one app are not.
 func TestStageSideBySide(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{hold: make(chan struct{}), files: map[string]string{"/tmp/app/x": "x"}}

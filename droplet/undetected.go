@@ -13,16 +13,16 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 )
 
-// maxLooked is how many files of a package are looked at to say what it lacks.
+// maxLooked is the maximum number of files that are examined for the hint.
 const maxLooked = 20_000
 
 // pushedFile is a file of a package that no buildpack detects.
 type pushedFile struct {
-	name string // in the app, such as src/main.go
-	elf  bool   // it is a program of Linux
+	name string // path in the app, such as src/main.go
+	elf  bool   // it is a Linux program
 }
 
-// undetected says what to add to an app that no buildpack detects.
+// undetected returns a hint about what to add to an app that no buildpack detects.
 func undetected(bits io.ReadSeeker) (string, error) {
 	if _, err := bits.Seek(0, io.SeekStart); err != nil {
 		return "", fmt.Errorf("cannot read package: %w", err)
@@ -52,10 +52,10 @@ func undetected(bits io.ReadSeeker) (string, error) {
 	return whatToAdd(files), nil
 }
 
-// asTheyAre is what to do about files that need no buildpack.
+// asTheyAre is the hint for files that need no buildpack.
 const asTheyAre = "To run the files as they are, set `buildpacks: [" + BinaryBuildpack + "]`"
 
-// whatToAdd says what an app lacks for a buildpack to detect it.
+// whatToAdd returns what an app lacks for a buildpack to detect it.
 func whatToAdd(files []pushedFile) string {
 	top := topLevel(files)
 	for _, hint := range []func([]pushedFile) string{sourceHint, javaHint, programHint} {
@@ -78,8 +78,7 @@ func topLevel(files []pushedFile) (top []pushedFile) {
 	return top
 }
 
-// languages are those whose sources need a file beside them that names what they use.
-// The first ones are looked for first.
+// languages are those whose sources need a file with their dependencies, in this order.
 var languages = []struct {
 	ext   string
 	first []string // the files that most likely start the app
@@ -91,7 +90,7 @@ var languages = []struct {
 	{".js", []string{"server.js", "app.js", "index.js", "main.js"}, "Found %[1]s, but no package.json. Add package.json with the content `{\"scripts\": {\"start\": \"node %[1]s\"}}`"},
 }
 
-// sourceHint is about code that no file says what it needs.
+// sourceHint returns a hint for sources without a file that lists their dependencies.
 func sourceHint(top []pushedFile) string {
 	for _, l := range languages {
 		var found []string
@@ -119,7 +118,7 @@ func sourceHint(top []pushedFile) string {
 	return ""
 }
 
-// javaHint is about Java that is not built.
+// javaHint returns a hint for Java code that is not built.
 func javaHint(top []pushedFile) string {
 	for _, build := range []struct{ file, command, jar string }{
 		{"pom.xml", "mvn package", "target/NAME.jar"},
@@ -144,7 +143,7 @@ func javaHint(top []pushedFile) string {
 	return ""
 }
 
-// programHint is about files that run without a buildpack, and recipes for images.
+// programHint returns a hint for files that need no buildpack, and for Dockerfiles.
 func programHint(top []pushedFile) string {
 	for _, f := range top {
 		if f.elf {
@@ -163,7 +162,7 @@ func programHint(top []pushedFile) string {
 // markers are the files by which buildpacks detect an app.
 var markers = []string{"go.mod", "package.json", "requirements.txt", "pyproject.toml", "Gemfile", "Staticfile", "composer.json", "index.php", "index.html"}
 
-// folderHint is about an app that is one folder further down.
+// folderHint returns a hint for an app that is in a subfolder.
 func folderHint(files []pushedFile) string {
 	for _, marker := range markers {
 		for _, f := range files {

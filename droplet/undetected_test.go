@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A build that no buildpack detects says what the files lack.
+// The error of a build that no buildpack detects says what the files lack.
 func TestUndetected(t *testing.T) {
 	const as = "To run the files as they are, set `buildpacks: [binary_buildpack]`"
 	for name, c := range map[string]struct {

@@ -19,17 +19,16 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// The states of a droplet, as the platform names them.
+// The states of a droplet, as in Cloud Foundry.
 const (
 	DropletAwaiting = "AWAITING_UPLOAD"
 	DropletStaged   = "STAGED"
 )
 
-// ErrHasImage is the error of an upload to a droplet that has its files.
+// ErrHasImage says that a droplet already has its files.
 var ErrHasImage = errors.New("the droplet has its files already: create another one")
 
-// Await makes a droplet that waits for its files. Commands win over those that
-// come with them.
+// Await creates a droplet without files. Its commands override those in the files.
 func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error) {
 	d := Droplet{
 		GUID: uuid.NewString(), App: app, Stack: stack.Default, Commands: maps.Clone(commands), State: DropletAwaiting,
@@ -38,10 +37,9 @@ func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error
 	return d, s.Put(d)
 }
 
-// Fill gives a droplet its files: a compressed tar as the platform has it, from
-// here or from elsewhere, of no more than a staging could leave. Nobody can restage
-// it, so that it gets the service bindings of its app with its files. What is
-// refused is an *archive.Error.
+// Fill sets the files of a droplet: a compressed tar in the format of Cloud Foundry, at
+// most as large as a staging can produce. The droplet cannot be restaged, so it gets
+// the present service bindings of its app. A refusal is an *archive.Error.
 func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, error) {
 	s := b.droplets
 	d, err := s.Get(guid)
@@ -74,15 +72,15 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 		d.Buildpacks = []UsedBuildpack{{Name: info.Buildpack}}
 	}
 	return d, s.keep(d, func(tx *store.Tx) error {
-		now, err := s.droplets.With(tx).Get(guid) // it may be gone by now
+		now, err := s.droplets.With(tx).Get(guid) // it can be deleted by now
 		if err == nil && now.State != DropletAwaiting {
-			err = ErrHasImage // by somebody who was faster
+			err = ErrHasImage // another caller was faster
 		}
 		return err
 	})
 }
 
-// commands are those of the image, but for those that somebody gave before.
+// commands returns the commands of the image. Given commands have precedence.
 func (f stagingFile) commands(given map[string]string) map[string]string {
 	out := map[string]string{}
 	for kind, command := range f.Processes {
@@ -97,10 +95,10 @@ func (f stagingFile) commands(given map[string]string) map[string]string {
 	return out
 }
 
-// unpacker turns the platform's tar into one of ours: the same files, names
-// without ./ and owners, folders before what is in them.
+// unpacker converts a tar of Cloud Foundry to dew's format: the same files, names
+// without ./, no owners, and folders before their contents.
 type unpacker struct {
-	mb          int // that left was at first
+	mb          int // the initial value of left, in MB
 	left, files int64
 	info        []byte // staging_info.yml
 }

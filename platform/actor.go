@@ -6,7 +6,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// actorKey is the context key for the user on whose behalf something is done.
+// actorKey is the context key for the user on whose behalf a change is made.
 type actorKey struct{}
 
 // ActingFor returns a context in which changes are made on behalf of by.
@@ -14,7 +14,7 @@ func ActingFor(ctx context.Context, by app.Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, by)
 }
 
-// ActorOf is the user on whose behalf something is done, as audit events name them.
+// ActorOf returns the user on whose behalf a change is made, for audit events.
 func ActorOf(ctx context.Context) app.Actor {
 	if by, ok := ctx.Value(actorKey{}).(app.Actor); ok && by.GUID != "" {
 		return by

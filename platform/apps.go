@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// HandleApps tells the jobs how to do what handlers start.
+// HandleApps registers the jobs for operations on apps.
 func (p *Platform) HandleApps() {
 	p.Builds.Record(p.recordBuild)
 	p.Jobs.Handle(OpApplyManifest, p.doApplyManifest)
@@ -18,7 +18,8 @@ func (p *Platform) HandleApps() {
 	p.stagingOperations()
 }
 
-// InvalidSpace is the refusal of a request that names a space that does not exist for the caller.
+// InvalidSpace returns the error for a request with a space that does not exist, or
+// that the caller cannot see.
 func InvalidSpace(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return Refuse("Invalid space. Ensure that the space exists and you have access to it.")
@@ -26,7 +27,8 @@ func InvalidSpace(err error) error {
 	return err
 }
 
-// CheckStaging refuses what could not be staged, before anything is pushed.
+// CheckStaging refuses a stack and buildpacks that cannot be used for staging, before
+// any bits are pushed.
 func (p *Platform) CheckStaging(space, stack string, buildpacks []string) error {
 	if err := p.Stacks().Check(stack); err != nil {
 		return Refuse("Stack must be an existing stack: %v", err)
@@ -37,8 +39,8 @@ func (p *Platform) CheckStaging(space, stack string, buildpacks []string) error 
 	return p.Catalog.Check(buildpacks)
 }
 
-// CheckFolders refuses folders of this machine that others than its administrators
-// name as buildpacks: the daemon reads them for whoever does.
+// CheckFolders refuses folders of this machine as buildpacks, except from
+// administrators. The daemon reads these folders with its own permissions.
 func CheckFolders(buildpacks []string, admin bool) error {
 	if i := slices.IndexFunc(buildpacks, droplet.IsFolder); i >= 0 && !admin {
 		return Refuse("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
@@ -54,11 +56,11 @@ func hasDroplet(a *app.App) error {
 	return nil
 }
 
-// Hidden stands for values that are not for everybody who may read events.
+// Hidden replaces values that not every reader of events can see.
 const Hidden = "[PRIVATE DATA HIDDEN]"
 
-// TaskFrom is the task that a body asks for: what it says, otherwise what its
-// template has, else the defaults.
+// TaskFrom returns the task of a request body. Values that the body lacks come from its
+// template, otherwise from the defaults.
 func (w Tx) TaskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 	d, err := w.taskDroplet(a, b.DropletGUID)
 	if err != nil {
@@ -97,7 +99,7 @@ func (w Tx) TaskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 	return t, nil
 }
 
-// taskDroplet is the droplet that a body names, or the app's current one.
+// taskDroplet returns the droplet in the request body, or the app's current one.
 func (w Tx) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 	guid := cmp.Or(named, a.Droplet)
 	if guid == "" {
@@ -113,7 +115,8 @@ func (w Tx) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 	return d, missing("Droplet", err)
 }
 
-// RecordTask keeps an event about a task of an app. Commands carry passwords.
+// RecordTask records an event about a task of an app. It hides the command, because
+// commands can contain passwords.
 func (w Tx) RecordTask(kind string, a app.App, t app.Task) error {
 	return w.Record(kind, a, map[string]any{
 		"task_guid": t.GUID,

@@ -16,21 +16,22 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Deletions carries out the jobs that delete resources. Each can run twice: a resource
-// that does not exist any more is no error.
+// Deletions runs the jobs that delete resources. Each job can run twice: a resource
+// that no longer exists is not an error.
 type Deletions struct{ *Platform }
 
-// OpDeleteApp is the job that removes an app.
+// OpDeleteApp is the job that deletes an app.
 const OpDeleteApp = "app.delete"
 
-// deleteApp removes an app and what was made for it. An app that is gone
-// already is fine: the job may be done twice.
+// deleteApp deletes an app and everything that belongs to it. An app that no longer
+// exists is not an error, because the job can run twice.
 func (del Deletions) deleteApp(ctx context.Context, guid string) error {
 	return del.removeApp(ctx, guid, func(Tx, app.App) error { return nil })
 }
 
-// deleteApps removes the apps of a space. What was made of their bits goes first: a
-// daemon that is killed in between finds the app again, and so the rest.
+// deleteApps deletes the apps of a space. It deletes the packages and droplets of an
+// app first. If the daemon is killed in between, the app still exists, and so the next
+// run finds the rest.
 func (del Deletions) deleteApps(ctx context.Context, space string) error {
 	apps, err := del.Registry.AppsIn(space)
 	if err != nil {
@@ -54,8 +55,8 @@ func (del Deletions) deleteApps(ctx context.Context, space string) error {
 	return nil
 }
 
-// removeApp removes an app with all that is its own, and records that it went, with
-// last to say more.
+// removeApp deletes an app with everything that belongs to it, and records the
+// deletion. last records further events.
 func (del Deletions) removeApp(ctx context.Context, guid string, last func(w Tx, a app.App) error) error {
 	if err := del.ServiceBindings().unbind(ctx, guid); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (del Deletions) removeApp(ctx context.Context, guid string, last func(w Tx,
 	return del.Builds.Forget(guid)
 }
 
-// bits are the packages and droplets of an app.
+// bits holds the packages and droplets of an app.
 type bits struct {
 	packages []droplet.Package
 	droplets []droplet.Droplet
@@ -113,7 +114,8 @@ func (w Tx) recordBits(a app.App, made bits) error {
 	return nil
 }
 
-// recordEnd records what ends with an app: that it runs, its routes, its processes.
+// recordEnd records the effects of an app's deletion: the app stops, and its routes and
+// processes are deleted.
 func (w Tx) recordEnd(a app.App) error {
 	if a.State == app.Started {
 		if err := w.Record("audit.app.stop", a, map[string]any{"delete_triggered": true, "reason": "stopped as part of app deletion"}); err != nil {
@@ -143,12 +145,13 @@ func (w Tx) recordEnd(a app.App) error {
 	return nil
 }
 
-// ErrInhabited says that somebody put something into a place while it was cleared.
+// ErrInhabited says that a resource was created in an org or space while it was being
+// emptied.
 var ErrInhabited = errors.New("something came into it meanwhile")
 
-// DeleteOrg removes an org and everything in it. What cannot be deleted keeps its
-// space and the org; the other spaces go. One that is gone already is fine: the job
-// may be done twice.
+// DeleteOrg deletes an org and everything in it. If a resource cannot be deleted, its
+// space and the org stay; the other spaces are deleted. An org that no longer exists is
+// not an error, because the job can run twice.
 func (del Deletions) DeleteOrg(ctx context.Context, guid string) error {
 	return UntilEmpty(func() error {
 		o, err := del.Registry.Org(guid)
@@ -165,8 +168,8 @@ func (del Deletions) DeleteOrg(ctx context.Context, guid string) error {
 	})
 }
 
-// UntilEmpty clears and removes a place anew for as long as something comes into it:
-// what is removed with its record alone would leave bits and services behind.
+// UntilEmpty empties and deletes an org or space, and repeats this while new resources
+// appear in it. Deleting only their records would leave bits and services behind.
 func UntilEmpty(remove func() error) error {
 	for range maxRounds {
 		if err := remove(); !errors.Is(err, ErrInhabited) {
@@ -176,7 +179,7 @@ func UntilEmpty(remove func() error) error {
 	return Refuse("New apps or spaces keep appearing. Try again once nothing is being created")
 }
 
-// clearOrg removes the spaces of an org.
+// clearOrg deletes the spaces of an org.
 func (del Deletions) clearOrg(ctx context.Context, o app.Org) error {
 	spaces, err := del.Registry.SpacesOf(o.GUID)
 	if err != nil {
@@ -186,7 +189,7 @@ func (del Deletions) clearOrg(ctx context.Context, o app.Org) error {
 	for _, sp := range spaces {
 		left = append(left, del.removeSpace(ctx, sp.GUID, Tx.RecordSpaceDeletion))
 		if ctx.Err() != nil {
-			return ctx.Err() // the next daemon goes on
+			return ctx.Err() // the next daemon continues
 		}
 	}
 	if errors.Join(left...) == nil {
@@ -195,8 +198,8 @@ func (del Deletions) clearOrg(ctx context.Context, o app.Org) error {
 	return errors.Join(err, deletionFailed(orgDeletion, o.Name, left))
 }
 
-// sharedDomains are the domains of an org that others use: they have to do without
-// first.
+// sharedDomains returns an error for each domain of an org that other orgs use. They
+// must stop using it first.
 func (del Deletions) sharedDomains(org string) (left []error, err error) {
 	all, err := del.Registry.Domains()
 	for _, d := range all {
@@ -207,7 +210,7 @@ func (del Deletions) sharedDomains(org string) (left []error, err error) {
 	return left, err
 }
 
-// dropOrg removes the record of an org that was cleared.
+// dropOrg deletes the record of an org that was emptied.
 func (w Tx) dropOrg(guid string) error {
 	spaces, err := w.Registry.SpacesOf(guid)
 	if err != nil {
@@ -225,13 +228,13 @@ func (w Tx) dropOrg(guid string) error {
 	return nil
 }
 
-// DeleteSpace removes a space and everything in it. One that is gone already is
-// fine: the job may be done twice.
+// DeleteSpace deletes a space and everything in it. A space that no longer exists is
+// not an error, because the job can run twice.
 func (del Deletions) DeleteSpace(ctx context.Context, guid string) error {
 	return del.removeSpace(ctx, guid, func(Tx, app.Space) error { return nil })
 }
 
-// removeSpace removes a space and everything in it. last records more about it.
+// removeSpace deletes a space and everything in it. last records further events.
 func (del Deletions) removeSpace(ctx context.Context, guid string, last func(w Tx, sp app.Space) error) error {
 	return UntilEmpty(func() error {
 		sp, err := del.Registry.Space(guid)
@@ -254,7 +257,7 @@ func (del Deletions) removeSpace(ctx context.Context, guid string, last func(w T
 	})
 }
 
-// dropSpace removes the record of a space that was cleared.
+// dropSpace deletes the record of a space that was emptied.
 func (w Tx) dropSpace(guid string) error {
 	apps, err := w.Registry.AppsIn(guid)
 	if err != nil {
@@ -272,7 +275,7 @@ func (w Tx) dropSpace(guid string) error {
 	return nil
 }
 
-// How the platform says that a place could not be deleted.
+// The errors of Cloud Foundry for an org or space that could not be deleted.
 var (
 	orgDeletion = app.JobError{
 		Code: 290010, Title: "CF-OrganizationDeletionFailed",
@@ -284,7 +287,7 @@ var (
 	}
 )
 
-// joined are the errors that were joined to one.
+// joined returns the errors that were joined into err.
 func joined(err error) []error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -297,7 +300,8 @@ func joined(err error) []error {
 	return out
 }
 
-// deletionFailed names what is left of a place and why; nil where nothing is.
+// deletionFailed returns an error that names the remaining resources of an org or space
+// and the reasons. It returns nil if nothing is left.
 func deletionFailed(as app.JobError, name string, left []error) error {
 	var texts []string
 	for _, err := range left {
@@ -311,10 +315,11 @@ func deletionFailed(as app.JobError, name string, left []error) error {
 	return &app.JobError{Code: as.Code, Title: as.Title, Detail: fmt.Sprintf(as.Detail, name, strings.Join(texts, "\n\n"))}
 }
 
-// OpDeleteSpace is the job that removes a space.
+// OpDeleteSpace is the job that deletes a space.
 const OpDeleteSpace = "space.delete"
 
-// InvalidOrg is the refusal of a request that names an org that does not exist for the caller.
+// InvalidOrg returns the error for a request with an org that does not exist, or that
+// the caller cannot see.
 func InvalidOrg(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return Refuse("Invalid organization. Ensure the organization exists and you have access to it.")
@@ -322,7 +327,7 @@ func InvalidOrg(err error) error {
 	return err
 }
 
-// Removal are the arguments of the jobs that remove one thing.
+// Removal holds the arguments of jobs that delete one resource.
 type Removal struct {
 	GUID string `json:"guid"`
 }
@@ -356,7 +361,8 @@ func (p *Platform) HandleDeletions() {
 	}
 }
 
-// gone forgives that what a job removes is there no more: a job may be done twice.
+// gone returns nil if the resource that a job deletes no longer exists, because a job
+// can run twice.
 func gone(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
@@ -369,7 +375,7 @@ func (w Tx) RecordSpaceDeletion(sp app.Space) error {
 	return w.RecordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
 }
 
-// RecordSpace keeps an event about a space.
+// RecordSpace records an event about a space.
 func (w Tx) RecordSpace(kind string, sp app.Space, data map[string]any) error {
 	return w.Events.Record(app.Event{
 		Type: kind, Actor: w.Actor, Data: data, Space: sp.GUID, Org: sp.Org,
@@ -377,7 +383,7 @@ func (w Tx) RecordSpace(kind string, sp app.Space, data map[string]any) error {
 	})
 }
 
-// OrgsOfSpaces gives the org's guid by the space's.
+// OrgsOfSpaces returns the guid of the org for the guid of each space.
 func (p *Platform) OrgsOfSpaces() (map[string]string, error) {
 	all, err := p.Registry.Spaces()
 	if err != nil {
@@ -390,14 +396,14 @@ func (p *Platform) OrgsOfSpaces() (map[string]string, error) {
 	return orgs, nil
 }
 
-// The jobs that remove what was pushed, and what was made of it.
+// The jobs that delete packages and droplets.
 const (
 	OpDeletePackage = "package.delete"
 	OpDeleteDroplet = "droplet.delete"
 )
 
-// deletePackage removes a package. One that is gone already is fine: the job may
-// be done twice.
+// deletePackage deletes a package. A package that no longer exists is not an error,
+// because the job can run twice.
 func (del Deletions) deletePackage(_ context.Context, guid string) error {
 	if err := del.Packages.Remove(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
 		return err
@@ -416,7 +422,7 @@ func (del Deletions) deleteDroplet(_ context.Context, guid string) error {
 	return nil
 }
 
-// NotRun refuses to remove a droplet that instances are or will be started from.
+// NotRun refuses to delete a droplet that instances use, or will be started from.
 func NotRun(reg *registry.Registry, guid string) error {
 	used, err := reg.DropletsInUse()
 	if err != nil {
@@ -428,7 +434,7 @@ func NotRun(reg *registry.Registry, guid string) error {
 	return nil
 }
 
-// RecordDroplet keeps an event about a droplet, if its app is there.
+// RecordDroplet records an event about a droplet, if its app exists.
 func (w Tx) RecordDroplet(event string, d droplet.Droplet) error {
 	a, err := w.Registry.App(d.App)
 	if err != nil {
@@ -437,13 +443,13 @@ func (w Tx) RecordDroplet(event string, d droplet.Droplet) error {
 	return w.Record(event, a, map[string]any{"droplet_guid": d.GUID})
 }
 
-// OpDeleteRole is the job that takes a role away.
+// OpDeleteRole is the job that deletes a role.
 const OpDeleteRole = "role.delete"
 
-// roleAt is the place of a role, with names.
+// roleAt holds the org and the space of a role, with their names.
 type roleAt struct {
 	Org   app.Org
-	space app.Space // zero: the role is one in the org
+	space app.Space // zero: it is a role in the org
 }
 
 func (at roleAt) String() string {
@@ -453,7 +459,7 @@ func (at roleAt) String() string {
 	return fmt.Sprintf("organization '%s'", at.Org.Name)
 }
 
-// PlaceOf is the org or space that a role is for.
+// PlaceOf returns the org or space that a role belongs to.
 func (w Tx) PlaceOf(role auth.Role) (at roleAt, err error) {
 	org := role.Org
 	if role.Space != "" {
@@ -466,13 +472,13 @@ func (w Tx) PlaceOf(role auth.Role) (at roleAt, err error) {
 	return at, InvalidOrg(err)
 }
 
-// Belongs tells whether somebody has a role in the org itself.
+// Belongs reports whether a user has a role in the org itself.
 func (w Tx) Belongs(user, org string) bool {
 	roles, err := w.Roles.OfUser(user)
 	return err == nil && slices.ContainsFunc(roles, func(r auth.Role) bool { return r.Org == org })
 }
 
-// RecordRole keeps an event about a role that somebody got or lost.
+// RecordRole records an event about a role that was given to a user or removed.
 func (w Tx) RecordRole(what string, role auth.Role, p Person, at roleAt) error {
 	return w.Events.Record(app.Event{
 		Type: "audit.user." + string(role.Type) + "_" + what, Actor: w.Actor, Space: at.space.GUID, Org: at.Org.GUID,
@@ -481,7 +487,7 @@ func (w Tx) RecordRole(what string, role auth.Role, p Person, at roleAt) error {
 	})
 }
 
-// MayLeave refuses to take somebody out of an org who still has roles in it.
+// MayLeave refuses to remove a user from an org in which the user still has roles.
 func (w Tx) MayLeave(role auth.Role) error {
 	roles, err := w.Roles.OfUser(role.User)
 	if err != nil {
@@ -505,10 +511,10 @@ func (del Deletions) deleteRole(_ context.Context, guid string) error {
 	return nil
 }
 
-// OpDeleteOrg is the job that removes an org.
+// OpDeleteOrg is the job that deletes an org.
 const OpDeleteOrg = "organization.delete"
 
-// RecordOrg keeps an event about an org.
+// RecordOrg records an event about an org.
 func (w Tx) RecordOrg(kind string, o app.Org, data map[string]any) error {
 	return w.Events.Record(app.Event{
 		Type: kind, Actor: w.Actor, Data: data, Org: o.GUID,
@@ -516,19 +522,19 @@ func (w Tx) RecordOrg(kind string, o app.Org, data map[string]any) error {
 	})
 }
 
-// OpDeleteUser is the job that takes all roles of a user away.
+// OpDeleteUser is the job that deletes all roles of a user.
 const OpDeleteUser = "user.delete"
 
-// Person is somebody who may have roles: an account, and what is written about it.
+// Person is a user or client that can have roles: an account, and the record about it.
 type Person struct {
 	GUID             string
-	Name             string // empty: a client, or an account that is gone
+	Name             string // empty: a client, or an account that no longer exists
 	Origin           string
 	Metadata         app.Metadata
 	Created, Updated time.Time
 }
 
-// Called is how answers name the person.
+// Called returns the name of the person in responses.
 func (p Person) Called() string {
 	if p.Name == "" {
 		return p.GUID
@@ -536,8 +542,8 @@ func (p Person) Called() string {
 	return p.Name
 }
 
-// deleteUser takes all roles of somebody away. The account is another matter:
-// whoever keeps it may delete it too.
+// deleteUser deletes all roles of a user. It does not delete the account, which is
+// stored elsewhere.
 func (del Deletions) deleteUser(_ context.Context, guid string) error {
 	return del.ChangeAs(app.Actor{}, func(w Tx) error {
 		if err := w.Roles.DeleteUser(guid); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// DeployedDroplet is what is to be deployed: what the request names, the revision's, or
-// the app's current one.
+// DeployedDroplet returns the droplet to deploy: the one in the request, that of the
+// revision, or the app's current one.
 func (w Tx) DeployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 	a, err := w.Registry.App(n.App)
 	if err != nil {
@@ -41,7 +41,7 @@ func (w Tx) DeployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 	return d, err
 }
 
-// NotDeploying refuses another droplet while one is being deployed.
+// NotDeploying refuses to change the droplet of an app while a deployment is active.
 func NotDeploying(reg *registry.Registry, appGUID string) error {
 	d, _, err := reg.ActiveDeployment(appGUID)
 	if err == nil && d.GUID != "" && d.Progressing() {
@@ -50,7 +50,7 @@ func NotDeploying(reg *registry.Registry, appGUID string) error {
 	return err
 }
 
-// Revise keeps the app as it is about to be started.
+// Revise stores a revision of the app before it is started.
 func (p *Platform) Revise(w Tx, a app.App) error {
 	v, made, err := w.Registry.Revise(a)
 	if err != nil || !made {

@@ -9,21 +9,22 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// Error says why something cannot be done, in the words that clients know.
+// Error is the reason why a request cannot be carried out, in the words of Cloud
+// Foundry.
 type Error struct {
-	NotFound bool // what the request names does not exist; otherwise it cannot be done as it is
+	NotFound bool // a resource in the request does not exist; otherwise the request is not possible
 	Detail   string
 }
 
 func (e *Error) Error() string { return e.Detail }
 
-// Refuse says why a request cannot be carried out as it is.
+// Refuse returns the reason why a request cannot be carried out.
 func Refuse(format string, args ...any) *Error { return &Error{Detail: fmt.Sprintf(format, args...)} }
 
 func notFound(noun string) *Error { return &Error{NotFound: true, Detail: noun + " not found"} }
 
-// missing turns "not found" of the packages below into an Error about the noun. Other
-// errors stay as they are.
+// missing turns "not found" errors of other packages into an Error that names the
+// resource type. It returns other errors unchanged.
 func missing(noun string, err error) error {
 	if IsNotFound(err) {
 		return notFound(noun)
@@ -31,9 +32,9 @@ func missing(noun string, err error) error {
 	return err
 }
 
-// IsNotFound tells whether err says that something does not exist, or is hidden.
+// IsNotFound reports whether err says that a resource does not exist, or is hidden.
 func IsNotFound(err error) bool {
-	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound) // those of services are app's
+	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound) // errors of services wrap app.ErrNotFound
 }
 
 func isA[T error](err error) bool {

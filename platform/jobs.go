@@ -5,8 +5,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// ForJob is the refusal of a job in the words that its request would have been answered
-// with. Other errors stay as they are.
+// ForJob returns the error of a job as the response that a request would get. It
+// returns other errors unchanged.
 func (p *Platform) ForJob(err error) error {
 	if isA[*app.JobError](err) || !isA[*Error](err) && !isA[*services.Refused](err) {
 		return err

@@ -11,20 +11,21 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// OpApplyManifest is the job that makes the apps of a space as a manifest says.
+// OpApplyManifest is the job that applies a manifest to the apps of a space.
 const OpApplyManifest = "space.apply_manifest"
 
-// Application are the arguments of opApplyManifest.
+// Application holds the arguments of OpApplyManifest.
 type Application struct {
 	Space    string    `json:"space"`
 	Manifest string    `json:"manifest"`
 	Actor    app.Actor `json:"actor"`
-	NoRoutes bool      `json:"no_routes,omitempty"` // who asks may make none
-	Folders  bool      `json:"folders,omitempty"`   // who asks may name those of this machine as buildpacks
+	NoRoutes bool      `json:"no_routes,omitempty"` // the caller cannot create routes
+	Folders  bool      `json:"folders,omitempty"`   // the caller can use folders of this machine as buildpacks
 }
 
-// doApplyManifest applies and records in one transaction, so doing it twice gives
-// the same apps. Then it binds them: that is the brokers' part.
+// doApplyManifest applies the manifest and records events in one transaction, so
+// running it twice gives the same apps. Then it binds the apps, which needs the
+// brokers.
 func (p *Platform) doApplyManifest(ctx context.Context, j app.Job) ([]string, error) {
 	var args Application
 	if err := json.Unmarshal(j.Args, &args); err != nil {
@@ -51,7 +52,8 @@ func (p *Platform) doApplyManifest(ctx context.Context, j app.Job) ([]string, er
 	return warnings, p.ForJob(p.ServiceBindings().bind(ctx, args, m))
 }
 
-// checkManifest refuses apps that could not be staged, in the platform's words.
+// checkManifest refuses apps that could not be staged, with the messages of Cloud
+// Foundry.
 func (p *Platform) checkManifest(args Application, m app.Manifest) error {
 	for _, a := range m.Applications {
 		stack := ""
@@ -73,13 +75,13 @@ func (p *Platform) checkManifest(args Application, m app.Manifest) error {
 	return nil
 }
 
-// applyManifest applies and records, and gives the new apps.
+// applyManifest applies the manifest, records events and returns the new apps.
 func (w Tx) applyManifest(args Application, m app.Manifest) ([]app.App, error) {
 	before, err := w.Registry.AllProcesses()
 	if err != nil {
 		return nil, err
 	}
-	known := map[string][]app.Process{} // by the guid of their app; none is without
+	known := map[string][]app.Process{} // by the guid of the app; every app has some
 	for _, p := range before {
 		known[p.App] = append(known[p.App], p)
 	}
@@ -101,8 +103,7 @@ func (w Tx) applyManifest(args Application, m app.Manifest) ([]app.App, error) {
 	return made, w.recordRoutes(old, args.NoRoutes)
 }
 
-// recordRoutes records what became of the routes. That there are new ones may be
-// forbidden.
+// recordRoutes records the changes of the routes. With noNew, it refuses new routes.
 func (w Tx) recordRoutes(old []app.Route, noNew bool) error {
 	now, err := w.Registry.Routes()
 	if err != nil {
@@ -129,7 +130,7 @@ func (w Tx) recordRoutes(old []app.Route, noNew bool) error {
 	return nil
 }
 
-// recordApplied records what was done to each app, and gives the new ones.
+// recordApplied records the changes of each app, and returns the new apps.
 func (w Tx) recordApplied(applied []app.App, known map[string][]app.Process, m app.Manifest) (made []app.App, err error) {
 	for _, a := range applied {
 		if known[a.GUID] == nil {
@@ -155,8 +156,8 @@ func (w Tx) recordApplied(applied []app.App, known map[string][]app.Process, m a
 	return made, nil
 }
 
-// withoutSecrets is what a manifest says about one app, for everybody to read:
-// without its variables and commands.
+// withoutSecrets returns the part of a manifest about one app for events: without
+// variables and commands.
 func withoutSecrets(m app.Manifest, name string) (string, error) {
 	var one app.Manifest
 	for _, a := range m.Applications {

@@ -1,6 +1,6 @@
-// Package platform carries out what users ask for: changes with their audit events in one
-// transaction, jobs, deletions, staging, manifests, deployments. It knows nothing of HTTP:
-// package api maps its errors to responses.
+// Package platform carries out the requests of users: changes with their audit events
+// in one transaction, jobs, deletions, staging, manifests and deployments. It is
+// independent of HTTP: package api maps its errors to responses.
 package platform
 
 import (
@@ -16,40 +16,40 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Platform has what the use cases work on.
+// Platform holds the dependencies of the use cases.
 type Platform struct {
-	DB       *store.DB // where Registry and Events live: a change and its event are one transaction
+	DB       *store.DB // database of Registry and Events: a change and its event are one transaction
 	Registry *registry.Registry
 	Events   *registry.Events
 	Jobs     *registry.Jobs
 	Packages *droplet.Packages
 	Builds   *droplet.Builds
 	Droplets *droplet.Droplets
-	Catalog  *droplet.Catalog // of buildpacks
+	Catalog  *droplet.Catalog // catalog of buildpacks
 	Services *marketplace.Marketplace
 	Roles    *auth.Roles
 	Auth     *auth.Server
 	Exits    Exits
-	// Processes are what runs.
+	// Processes gives access to the running instances.
 	Processes Processes
 	Logs      *logstream.Logs
 	Log       *slog.Logger
 
-	// Bindings are the services that an app is bound to now, where instances read them at
-	// every start; nil: they have those that their droplet was made with.
+	// Bindings returns the present service bindings of an app. Instances read them at
+	// every start. If it is nil, instances get the bindings from the time of staging.
 	Bindings func(app string) (droplet.Bindings, error)
-	// Snapshots copies the data of service instances; nil: not available.
+	// Snapshots copies the data of service instances. Nil means not available.
 	Snapshots Snapshots
-	// Explain is the response to an error: jobs report what their request would have
-	// been answered with.
+	// Explain returns the response for an error. A job reports the same error as a
+	// request would.
 	Explain func(error) (status int, body v3.Errors)
 }
 
-// Place is where a resource belongs: a space with its org, or an org.
+// Place is the location of a resource: a space with its org, or an org.
 type Place struct{ Org, Space string }
 
-// MetadataChange is what a body says of labels and annotations; null takes a key
-// away, what is absent stays.
+// MetadataChange returns the change of labels and annotations in a request body. A null
+// value removes a key; keys that are absent stay unchanged.
 func MetadataChange(m *v3.Metadata) app.MetadataChange {
 	if m == nil {
 		return app.MetadataChange{}

@@ -13,7 +13,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// LogRate is a limit as the desired state has it: nil is none.
+// LogRate returns a log rate limit in the form of the desired state: nil means no
+// limit.
 func LogRate(n v3.Int) *int64 {
 	if n <= NoLogLimit {
 		return nil
@@ -22,39 +23,40 @@ func LogRate(n v3.Int) *int64 {
 	return &rate
 }
 
-// NoLogLimit is how the platform writes that logs are not limited.
+// NoLogLimit is the value for unlimited logs in the API.
 const NoLogLimit = -1
 
-// Processes is what runs, as far as handlers ask for it. supervisor.Supervisor is
-// the real one.
+// Processes gives handlers access to the running instances. supervisor.Supervisor
+// implements it.
 type Processes interface {
-	// Instances is what is known of the slots of a process.
+	// Instances returns the status of the slots of a process.
 	Instances(process string) []runtime.Status
-	// Usage is what an instance takes now; false: nobody knows.
+	// Usage returns the resources that an instance uses now. It returns false if they
+	// are not known.
 	Usage(ctx context.Context, process string, index int) (runtime.Usage, bool)
-	// Signal sends sig to main, or to the sidecar with the name.
+	// Signal sends sig to the main process, or to the sidecar with the name.
 	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
-	// RestartInstance ends an instance and starts another in its place.
+	// RestartInstance stops an instance and starts another in its place.
 	RestartInstance(process string, index int) error
 }
 
 // SSHEndpoint is the address of the SSH server of instances, and the fingerprint of its key.
 type SSHEndpoint struct {
 	Address     string // host:port
-	Fingerprint string // of the host key, as clients compare it
+	Fingerprint string // fingerprint of the host key, in the form that clients compare
 }
 
-// What the platform says of a web process that a deployment moves.
+// The messages of Cloud Foundry about a web process that is being deployed.
 const (
 	NoUpdateNow = "Cannot update this process while a deployment is in flight."
 	NoScaleNow  = "Cannot scale this process while a deployment is in flight."
 )
 
-// byManifest is how the platform marks what a manifest has done.
+// byManifest is the key that marks events caused by a manifest.
 const byManifest = "manifest_triggered"
 
-// Unmoved refuses to change a web process that a deployment moves: what the new
-// instances are started from would be another desired state than the one that is deployed.
+// Unmoved refuses to change a web process during a deployment. Otherwise the new
+// instances would start from another desired state than the deployed one.
 func Unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 	if p.Type != app.Web {
 		return nil
@@ -66,7 +68,7 @@ func Unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 	return err
 }
 
-// RecordNew records the processes that an app has and had not before.
+// RecordNew records the processes that an app did not have before.
 func (w Tx) RecordNew(a app.App, before []app.Process, marks map[string]any) error {
 	now, err := w.Registry.Processes(a.GUID)
 	if err != nil {
@@ -83,14 +85,16 @@ func (w Tx) RecordNew(a app.App, before []app.Process, marks map[string]any) err
 	return nil
 }
 
-// RecordProcess keeps an event about a process of an app, with what marks it.
+// RecordProcess records an event about a process of an app, with additional data from
+// marks.
 func (w Tx) RecordProcess(what string, a app.App, p app.Process, marks map[string]any) error {
 	data := map[string]any{"process_guid": p.GUID, "process_type": p.Type}
 	maps.Copy(data, marks)
 	return w.Record("audit.app.process."+what, a, data)
 }
 
-// recordDesired records what a manifest has asked of the processes of an app.
+// recordDesired records the changes that a manifest requests for the processes of an
+// app.
 func (w Tx) recordDesired(a app.App, m app.Manifest) error {
 	i := slices.IndexFunc(m.Applications, func(one app.ManifestApp) bool { return one.Name == a.Name })
 	if i < 0 {
@@ -134,13 +138,12 @@ func (w Tx) processIn(a app.App, kind string) (app.Process, error) {
 	return ps[i], nil
 }
 
-// checkUnmoved refuses a manifest that asks something of a web process that a
-// deployment moves.
+// checkUnmoved refuses a manifest that changes a web process during its deployment.
 func (w Tx) checkUnmoved(space string, m app.Manifest) error {
 	for _, one := range m.Applications {
 		a, err := w.Registry.AppIn(space, one.Name)
 		if IsNotFound(err) {
-			continue // it is to be made
+			continue // the app does not exist yet
 		}
 		if err != nil {
 			return err
@@ -166,8 +169,8 @@ func (w Tx) checkUnmoved(space string, m app.Manifest) error {
 	return nil
 }
 
-// processesOf are the processes that a manifest says something about; what it
-// says about the app is about its web process.
+// processesOf returns the processes in a manifest. Keys at app level belong to the web
+// process.
 func processesOf(m app.ManifestApp) []app.ManifestProcess {
 	if slices.ContainsFunc(m.Processes, func(p app.ManifestProcess) bool { return p.Type == app.Web }) {
 		return m.Processes
@@ -177,8 +180,8 @@ func processesOf(m app.ManifestApp) []app.ManifestProcess {
 	return append([]app.ManifestProcess{web}, m.Processes...)
 }
 
-// updatesOf is what a manifest asks for that a PATCH of the process could as well,
-// for everybody to read.
+// updatesOf returns the values in a manifest that a PATCH of the process can also
+// change. It hides the command, because many users can read events.
 func updatesOf(p app.ManifestProcess) map[string]any {
 	out := map[string]any{}
 	if p.Command != nil {
@@ -205,7 +208,7 @@ func updatesOf(p app.ManifestProcess) map[string]any {
 	return out
 }
 
-// scalesOf is what a manifest asks for that scaling could as well.
+// scalesOf returns the values in a manifest that scaling can also change.
 func scalesOf(p app.ManifestProcess) map[string]any {
 	out := map[string]any{}
 	for name, n := range map[string]*int{"instances": p.Instances, "memory_in_mb": p.MemoryMB, "disk_in_mb": p.DiskMB} {

@@ -8,14 +8,14 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// The jobs that remove quotas.
+// The jobs that delete quotas.
 const (
 	OpDeleteOrgQuota   = "organization_quota.delete"
 	OpDeleteSpaceQuota = "space_quota.delete"
 )
 
-// RecordQuota keeps an event about a quota, which is in its org or in none, and
-// about a place that it was given to.
+// RecordQuota records an event about a quota. at is the org or space that the quota was
+// assigned to. The default is the org of the quota, or none.
 func (w Tx) RecordQuota(what string, k app.Quota, at Place, data map[string]any) error {
 	kind := "organization_quota"
 	if k.Org != "" {
@@ -25,7 +25,7 @@ func (w Tx) RecordQuota(what string, k app.Quota, at Place, data map[string]any)
 	return w.RecordAt("audit."+kind+"."+what, app.Target{GUID: k.GUID, Type: kind, Name: k.Name}, at, data)
 }
 
-// RecordAt keeps an event about something in a place.
+// RecordAt records an event about a resource in an org or space.
 func (w Tx) RecordAt(kind string, target app.Target, at Place, data map[string]any) error {
 	return w.Events.Record(app.Event{Type: kind, Actor: w.Actor, Target: target, Space: at.Space, Org: at.Org, Data: data})
 }
@@ -34,7 +34,7 @@ func (del Deletions) deleteQuota(_ context.Context, guid string) error {
 	return gone(del.Registry.DeleteQuota(guid))
 }
 
-// ApplyToOrgs gives orgs a quota.
+// ApplyToOrgs assigns a quota to orgs.
 func (w Tx) ApplyToOrgs(k app.Quota, orgs []string) error {
 	guid := k.GUID
 	if guid == app.Unlimited().GUID {
@@ -55,7 +55,7 @@ func (w Tx) ApplyToOrgs(k app.Quota, orgs []string) error {
 	return nil
 }
 
-// ApplyToSpaces gives spaces of its org a quota.
+// ApplyToSpaces assigns a quota to spaces of its org.
 func (w Tx) ApplyToSpaces(k app.Quota, spaces []string) error {
 	for _, guid := range spaces {
 		sp, err := w.Registry.UpdateSpace(guid, func(sp *app.Space) error {

@@ -12,7 +12,8 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// DomainFor is the domain of a new route, if its space may have routes there.
+// DomainFor returns the domain of a new route, if its space can have routes in that
+// domain.
 func (w Tx) DomainFor(rt app.Route) (app.Domain, error) {
 	d, err := w.Registry.Domain(rt.Domain)
 	if err != nil && !errors.Is(err, app.ErrNotFound) {
@@ -30,7 +31,7 @@ func (w Tx) DomainFor(rt app.Route) (app.Domain, error) {
 	return d, nil
 }
 
-// RecordRoute keeps an event about a route.
+// RecordRoute records an event about a route.
 func (w Tx) RecordRoute(kind string, rt app.Route, data map[string]any) error {
 	d, err := w.Registry.Domain(rt.Domain)
 	if err != nil {
@@ -46,11 +47,11 @@ func (w Tx) RecordRoute(kind string, rt app.Route, data map[string]any) error {
 	return w.Events.Record(e)
 }
 
-// OpDeleteRoute is the job that removes a route.
+// OpDeleteRoute is the job that deletes a route.
 const OpDeleteRoute = "route.delete"
 
-// deleteRoute removes a route. One that is gone already is fine: the job may
-// be done twice.
+// deleteRoute deletes a route. A route that no longer exists is not an error, because
+// the job can run twice.
 func (del Deletions) deleteRoute(_ context.Context, guid string) error {
 	if err := del.Registry.DeleteRoute(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
@@ -58,8 +59,8 @@ func (del Deletions) deleteRoute(_ context.Context, guid string) error {
 	return nil
 }
 
-// RecordMapping records the apps that a route leads to now and did not before,
-// and the other way round.
+// RecordMapping records which apps became destinations of a route, and which are no
+// longer destinations.
 func (w Tx) RecordMapping(old, rt app.Route, marks map[string]any) error {
 	before, after := DestinationsByGUID(old), DestinationsByGUID(rt)
 	for _, way := range []struct {
@@ -97,7 +98,7 @@ func (w Tx) recordDestination(event string, rt app.Route, d app.Destination, mar
 	return w.Record(event, a, data)
 }
 
-// DestinationsByGUID are the destinations of a route by their guids.
+// DestinationsByGUID returns the destinations of a route by their guids.
 func DestinationsByGUID(rt app.Route) map[string]app.Destination {
 	out := make(map[string]app.Destination, len(rt.Destinations))
 	for _, d := range rt.Destinations {
@@ -106,7 +107,7 @@ func DestinationsByGUID(rt app.Route) map[string]app.Destination {
 	return out
 }
 
-// OpDeleteDomain is the job that removes a domain.
+// OpDeleteDomain is the job that deletes a domain.
 const OpDeleteDomain = "domain.delete"
 
 func (del Deletions) deleteDomain(_ context.Context, guid string) error {
@@ -116,7 +117,7 @@ func (del Deletions) deleteDomain(_ context.Context, guid string) error {
 	return nil
 }
 
-// Unused wants no routes of an org in a domain.
+// Unused refuses a domain in which an org has routes.
 func Unused(reg *registry.Registry, domain, org string) error {
 	spaces, err := reg.SpacesOf(org)
 	if err != nil {
@@ -134,7 +135,7 @@ func Unused(reg *registry.Registry, domain, org string) error {
 	return nil
 }
 
-// DomainNames gives the name by the guid.
+// DomainNames returns the names of all domains by their guids.
 func (p *Platform) DomainNames() (map[string]string, error) {
 	all, err := p.Registry.Domains()
 	if err != nil {
@@ -147,10 +148,10 @@ func (p *Platform) DomainNames() (map[string]string, error) {
 	return names, nil
 }
 
-// OpDeleteUnmapped is the job that removes the routes of a space that lead nowhere.
+// OpDeleteUnmapped is the job that deletes the routes of a space without destinations.
 const OpDeleteUnmapped = "space.delete_unmapped_routes"
 
-// Unmapped are the arguments of opDeleteUnmapped.
+// Unmapped holds the arguments of OpDeleteUnmapped.
 type Unmapped struct {
 	Space string    `json:"space"`
 	Actor app.Actor `json:"actor"`

@@ -14,8 +14,8 @@ import (
 	"github.com/dewrun/dew/services/marketplace"
 )
 
-// How long a job waits for a broker. A broker may take longer; then the job ends,
-// and the operation goes on.
+// Limits of how long a job waits for a broker. If a broker takes longer, the job stops
+// waiting, and the operation continues.
 const (
 	brokerPatience = 15 * time.Minute
 	brokerLook     = 100 * time.Millisecond
@@ -29,13 +29,13 @@ type ServiceBindings struct {
 	explain  func(error) (status int, body v3.Errors)
 }
 
-// ServiceBindings are the bindings of all apps.
+// ServiceBindings returns the service bindings of all apps.
 func (p *Platform) ServiceBindings() ServiceBindings {
 	return ServiceBindings{registry: p.Registry, market: p.Services, explain: p.Explain}
 }
 
-// check refuses a manifest with services that are not there, before
-// anything is made of it.
+// check refuses a manifest with services that do not exist, before any of it is
+// applied.
 func (sb ServiceBindings) check(space string, m app.Manifest) error {
 	for _, a := range m.Applications {
 		for _, want := range a.Services {
@@ -58,8 +58,8 @@ func forApplication(name, format string, args ...any) error {
 	}
 }
 
-// bind binds the apps of a manifest to the services that it names, and
-// waits until they are. What is bound already stays as it is.
+// bind binds the apps of a manifest to their services, and waits until all are bound.
+// Existing bindings stay unchanged.
 func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Manifest) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
 	defer cancel()
@@ -82,7 +82,8 @@ func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Mani
 
 var errPatience = fmt.Errorf("its broker has not answered within %s and is asked on: try again later", brokerPatience)
 
-// explained is why an app was not bound. That the daemon leaves is no reason.
+// explained returns the reason why an app was not bound. If the daemon stops, it
+// returns err unchanged.
 func (sb ServiceBindings) explained(ctx context.Context, appName, service string, err error) error {
 	why := context.Cause(ctx)
 	switch {
@@ -122,7 +123,7 @@ func (sb ServiceBindings) bindOne(ctx context.Context, a app.App, want app.Manif
 	return sb.await(ctx, o)
 }
 
-// await waits for an operation, and says why it failed.
+// await waits for an operation, and returns the reason if it failed.
 func (sb ServiceBindings) await(ctx context.Context, o services.Operation) error {
 	if o.GUID == "" {
 		return nil
@@ -138,8 +139,8 @@ func (sb ServiceBindings) await(ctx context.Context, o services.Operation) error
 	return nil
 }
 
-// settled waits for the end of what an earlier run of the job began: its
-// operation's name is not known any more.
+// settled waits until an operation from an earlier run of the job is finished. It polls
+// the binding, because the operation's name is no longer known.
 func (sb ServiceBindings) settled(ctx context.Context, binding string) error {
 	t := time.NewTicker(brokerLook)
 	defer t.Stop()
@@ -162,7 +163,7 @@ func (sb ServiceBindings) settled(ctx context.Context, binding string) error {
 	}
 }
 
-// Diff are the services of a manifest that would be bound.
+// Diff returns the services of a manifest that would be bound.
 func (sb ServiceBindings) Diff(space string, m app.Manifest) ([]v3.Difference, error) {
 	var out []v3.Difference
 	for n, ma := range m.Applications {
@@ -179,8 +180,8 @@ func (sb ServiceBindings) Diff(space string, m app.Manifest) ([]v3.Difference, e
 	return out, nil
 }
 
-// boundNames are the names of the services that an app is bound to, if there is
-// such an app.
+// boundNames returns the names of the services that an app is bound to, if the app
+// exists.
 func (sb ServiceBindings) boundNames(space, name string) ([]string, error) {
 	a, err := sb.registry.AppIn(space, name)
 	if errors.Is(err, app.ErrNotFound) {
@@ -197,8 +198,8 @@ func (sb ServiceBindings) boundNames(space, name string) ([]string, error) {
 	return names, err
 }
 
-// InManifest are the services of an app as a manifest names them, without
-// their parameters: those are known to the broker alone.
+// InManifest returns the services of an app for a manifest. They have no parameters,
+// because only the broker stores those.
 func (sb ServiceBindings) InManifest(appGUID string) ([]app.ManifestService, error) {
 	all, err := sb.market.Bindings(services.BindingFilter{Apps: []string{appGUID}, Types: []services.BindingType{services.AppBinding}})
 	if err != nil {
@@ -218,20 +219,19 @@ func (sb ServiceBindings) InManifest(appGUID string) ([]app.ManifestService, err
 	return out, nil
 }
 
-// unbind takes an app's bindings away, before the app itself goes: its services
-// may keep something for each.
+// unbind deletes an app's bindings. It runs before the app is deleted, because services
+// can store data for each binding.
 func (sb ServiceBindings) unbind(ctx context.Context, appGUID string) error {
 	return sb.untilNone(ctx, func() ([]services.Operation, error) { return sb.market.UnbindApp(appGUID, ActorOf(ctx)) })
 }
 
-// clear deletes the service instances of a space, and takes the bindings
-// of its apps away.
+// clear deletes the service instances of a space, and the bindings of its apps.
 func (sb ServiceBindings) clear(ctx context.Context, space string) error {
 	apps, err := sb.registry.AppsIn(space)
 	if err != nil {
 		return err
 	}
-	// One that refuses does not keep the others: what can go, goes.
+	// An error in one of them does not stop the deletion of the others.
 	var errs []error
 	for _, a := range apps {
 		errs = append(errs, sb.unbind(ctx, a.GUID))
@@ -240,11 +240,11 @@ func (sb ServiceBindings) clear(ctx context.Context, space string) error {
 	return errors.Join(errs...)
 }
 
-// maxRounds bounds how often somebody may begin something new while all is deleted.
+// maxRounds limits how often new operations can start while everything is deleted.
 const maxRounds = 10
 
-// untilNone begins to delete and waits, until nothing is left: what was in the way,
-// such as a creation, has to be deleted after it.
+// untilNone starts deletions and waits for them, until nothing is left. An operation in
+// progress, such as a creation, must finish before its resource can be deleted.
 func (sb ServiceBindings) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
 	for range maxRounds {
 		os, err := begin()
@@ -271,7 +271,7 @@ func (sb ServiceBindings) awaitAll(ctx context.Context, os []services.Operation)
 			return Refuse("%s: %v", sb.subject(o), errPatience)
 		}
 		if o.Action != services.Delete && isA[*app.JobError](err) {
-			continue // it was in the way, and is no more
+			continue // it blocked the deletion, and has finished
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", sb.subject(o), err)
@@ -281,7 +281,7 @@ func (sb ServiceBindings) awaitAll(ctx context.Context, os []services.Operation)
 	return errors.Join(errs...)
 }
 
-// subject names what an operation is about.
+// subject returns a name for the resource of an operation.
 func (sb ServiceBindings) subject(o services.Operation) string {
 	instance := o.Record
 	if b, err := sb.market.Binding(o.Record); o.Kind == services.OfBinding && err == nil {
@@ -289,7 +289,7 @@ func (sb ServiceBindings) subject(o services.Operation) string {
 	}
 	i, err := sb.market.Instance(instance)
 	if err != nil {
-		return fmt.Sprintf("%s %s", o.Kind, o.Record) // it is gone since
+		return fmt.Sprintf("%s %s", o.Kind, o.Record) // it was deleted since
 	}
 	return "Service instance " + i.Name
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// FailureOf is why an operation failed, in the platform's words.
+// FailureOf returns the reason why an operation failed, in the format of Cloud Foundry.
 func FailureOf(o services.Operation) v3.Error {
 	if o.Failure != nil {
 		return v3.Error{Code: o.Failure.Code, Title: o.Failure.Title, Detail: o.Failure.Detail}
@@ -19,16 +19,16 @@ func FailureOf(o services.Operation) v3.Error {
 	return v3.Error{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: o.Description}
 }
 
-// Snapshots copies the data of the service instances of the built-in broker, which
-// is the real one.
+// Snapshots copies the data of service instances. The built-in broker implements it.
 type Snapshots interface {
-	// Snapshots are those of an instance.
+	// Snapshots returns the snapshots of an instance.
 	Snapshots(ctx context.Context, instance string) ([]Snapshot, error)
-	// Snapshot makes one. It is whole, or not there.
+	// Snapshot creates a snapshot. It is either complete or does not exist.
 	Snapshot(ctx context.Context, instance string) (Snapshot, error)
-	// Restore makes the data of an instance what they were. Doing it twice is the same.
+	// Restore sets the data of an instance back to a snapshot. It can run twice.
 	Restore(ctx context.Context, instance, snapshot string) error
-	// DeleteSnapshot removes one; one that is gone is no error.
+	// DeleteSnapshot deletes a snapshot. A snapshot that no longer exists is not an
+	// error.
 	DeleteSnapshot(ctx context.Context, instance, snapshot string) error
 }
 
@@ -39,19 +39,19 @@ type Snapshot struct {
 	Size      int64 // in bytes
 }
 
-// Operations on the data of service instances.
+// The jobs on the data of service instances.
 const (
 	OpSnapshot = "service_instance.snapshot"
 	OpRestore  = "service_instance.restore"
 )
 
-// SnapshotArgs are the arguments of these operations.
+// SnapshotArgs holds the arguments of these jobs.
 type SnapshotArgs struct {
 	Instance string `json:"instance"`
 	Snapshot string `json:"snapshot,omitempty"`
 }
 
-// HandleServices gives the jobs their operations.
+// HandleServices registers the jobs for snapshots.
 func (p *Platform) HandleServices() {
 	for operation, do := range map[string]func(ctx context.Context, a SnapshotArgs) error{
 		OpSnapshot: func(ctx context.Context, a SnapshotArgs) error {
@@ -75,5 +75,5 @@ func (p *Platform) HandleServices() {
 	}
 }
 
-// ErrNoSnapshots is the refusal where data of services cannot be copied.
+// ErrNoSnapshots says that the data of a service instance cannot be copied.
 var ErrNoSnapshots = Refuse("Snapshots are made of the services of the built-in broker only")

@@ -18,13 +18,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// recordBuild keeps the events of a build and of its droplet in the transactions
-// that keep them.
+// recordBuild records the events of a build and of its droplet. It uses the
+// transactions in which they are stored.
 func (p *Platform) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) error {
 	w := Tx{Registry: p.Registry.With(tx), Events: p.Events.With(tx), Actor: b.By}
 	a, err := w.Registry.App(b.App)
 	if errors.Is(err, app.ErrNotFound) {
-		return nil // it was deleted meanwhile
+		return nil // the app was deleted since
 	}
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (p *Platform) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet
 	return w.Record("audit.app.build.create", a, data)
 }
 
-// recordStaged records a droplet, and that a build has made it.
+// recordStaged records a droplet, and that a build created it.
 func (w Tx) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
 	if err := w.Record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "package_guid": b.Package}); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (w Tx) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
 	return w.Record("audit.app.build.staged", a, data)
 }
 
-// usedBuildpacks are the buildpacks that have made a droplet, as the platform's
-// events name them.
+// usedBuildpacks returns the buildpacks that created a droplet, in the format of Cloud
+// Foundry events.
 func usedBuildpacks(d droplet.Droplet) []map[string]any {
 	out := []map[string]any{}
 	for _, b := range PresentUsed(d.Buildpacks) {
@@ -71,7 +71,7 @@ func usedBuildpacks(d droplet.Droplet) []map[string]any {
 	return out
 }
 
-// Operations on buildpacks and droplets that clients wait for.
+// The jobs on buildpacks and droplets that clients wait for.
 const (
 	OpDeleteBuildpack = "buildpack.delete"
 	OpUploadBuildpack = "buildpack.upload"
@@ -80,13 +80,13 @@ const (
 	OpClearAppCache   = "app.clear_buildpack_cache"
 )
 
-// StagingThing are the arguments of these operations.
+// StagingThing holds the arguments of these jobs.
 type StagingThing struct {
 	GUID string `json:"guid"`
 }
 
-// stagingOperations gives the jobs their operations. Bits are taken in before the
-// answer: what is left to do is what clients ask for afterwards.
+// stagingOperations registers these jobs. Bits are stored before the response, so the
+// upload jobs only check that the resource exists.
 func (p *Platform) stagingOperations() {
 	for operation, do := range map[string]func(guid string) error{
 		OpDeleteBuildpack: Deletions{p}.deleteBuildpack,
@@ -105,8 +105,8 @@ func (p *Platform) stagingOperations() {
 	}
 }
 
-// deleteBuildpack removes a buildpack, or what was uploaded in the place of one
-// that came with the daemon. That it is gone is no error.
+// deleteBuildpack deletes a buildpack, or the uploaded version of a built-in one. A
+// buildpack that no longer exists is not an error.
 func (del Deletions) deleteBuildpack(guid string) error {
 	if err := del.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) && !errors.Is(err, droplet.ErrBuildpackOwn) {
 		return err
@@ -114,15 +114,15 @@ func (del Deletions) deleteBuildpack(guid string) error {
 	return nil
 }
 
-// MayStart refuses an app that could not run, before anything is made for it, and
-// says so in its log too.
+// MayStart refuses an app that cannot run, before anything is created for it. It also
+// writes the reason to the app's log.
 func (p *Platform) MayStart(reg *registry.Registry, a *app.App) error {
 	if err := hasDroplet(a); err != nil {
 		return err
 	}
 	d, err := p.Droplets.Get(a.Droplet)
 	if errors.Is(err, droplet.ErrNotFound) {
-		return nil // the start itself says it better
+		return nil // the start itself reports a better error
 	}
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (p *Platform) MayStart(reg *registry.Registry, a *app.App) error {
 			return err
 		}
 		err = d.CheckMemory(process.Type, sidecars)
-		if process.Type == app.Web && err == nil { // other types may be those of an older droplet
+		if process.Type == app.Web && err == nil { // other types can come from an older droplet
 			_, err = d.Command(process)
 		}
 		if err != nil {
@@ -151,7 +151,7 @@ func (p *Platform) MayStart(reg *registry.Registry, a *app.App) error {
 	return nil
 }
 
-// sayError is say for what went wrong.
+// sayError writes an error to the app's log.
 func (p *Platform) sayError(appGUID, text string) {
 	l, err := p.Logs.App(appGUID)
 	if err == nil {
@@ -162,17 +162,17 @@ func (p *Platform) sayError(appGUID, text string) {
 	}
 }
 
-// Stacks are the stacks that there are. The platform's own names stand for the
-// default one, and are no stacks of their own.
+// Stacks returns the existing stacks. The stack names of Cloud Foundry are aliases of
+// the default stack, not separate stacks.
 func (p *Platform) Stacks() *stack.Stacks { return p.Builds.Kept() }
 
-// Usable are the stacks that apps may use.
+// Usable returns the stacks that apps can use.
 func (p *Platform) Usable() ([]stack.Record, error) {
 	all, err := p.Stacks().All()
 	return slices.DeleteFunc(all, func(k stack.Record) bool { return k.State != stack.StateReady }), err
 }
 
-// RunsOn tells whether an app runs on a stack.
+// RunsOn reports whether an app runs on a stack.
 func RunsOn(a app.App, k stack.Record) bool {
 	if k.Kind == stack.KindHost {
 		return stack.Check(a.Stack) == nil && !a.Docker()
@@ -180,7 +180,7 @@ func RunsOn(a app.App, k stack.Record) bool {
 	return a.Stack == k.Name
 }
 
-// MayStage refuses a build with a stack that the app may not use any more.
+// MayStage refuses a build with a stack that the app can no longer use.
 func (p *Platform) MayStage(a app.App) (warnings []string, err error) {
 	if a.Docker() {
 		return nil, nil
@@ -209,8 +209,8 @@ func (p *Platform) MayStage(a app.App) (warnings []string, err error) {
 	return nil, nil
 }
 
-// AddProcesses gives an app the process types of a droplet, without instances:
-// what a Procfile names waits until somebody scales it.
+// AddProcesses adds the process types of a droplet to an app. They have no instances
+// until a user scales them.
 func (w Tx) AddProcesses(a app.App, d droplet.Droplet) error {
 	ps, err := w.Registry.Processes(a.GUID)
 	if err != nil {
@@ -227,9 +227,9 @@ func (w Tx) AddProcesses(a app.App, d droplet.Droplet) error {
 	return w.RecordNew(a, ps, nil)
 }
 
-// PresentUsed shows the buildpacks that have made a droplet.
+// PresentUsed returns the buildpacks that created a droplet in the format of the API.
 func PresentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
-	if len(used) == 0 { // from a time when there was no other
+	if len(used) == 0 { // the droplet is from a version with only one buildpack
 		used = []droplet.UsedBuildpack{{Name: droplet.BinaryBuildpack}}
 	}
 	out := []v3.DropletBuildpack{}
@@ -239,9 +239,9 @@ func PresentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
 	return out
 }
 
-// AddSidecars gives an app the sidecars that buildpacks have found for a droplet,
-// in place of those of the droplet before. A sidecar that a user has given the app
-// wins over one of the same name.
+// AddSidecars adds the sidecars that buildpacks defined for a droplet. They replace
+// those of the previous droplet. A sidecar that a user defined has precedence over one
+// with the same name.
 func AddSidecars(reg *registry.Registry, appGUID string, d droplet.Droplet) error {
 	have, err := reg.Sidecars(appGUID)
 	if err != nil {

@@ -14,27 +14,27 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Tx is a change that somebody asks for, with its events, in one transaction:
-// what is kept is recorded, and what is recorded is kept.
+// Tx is a change by a user, with its events, in one transaction: either both are stored
+// or neither is.
 type Tx struct {
 	Registry *registry.Registry
 	Events   *registry.Events
 	Roles    *auth.Roles
 	Droplet  func(guid string) (droplet.Droplet, error)
 	Actor    app.Actor
-	after    *[]func() // what is done once it is kept; see afterwards
+	after    *[]func() // functions to call after the commit; see afterwards
 }
 
-// afterwards does fn when the change is kept, and not if it is refused: nothing else
-// waits for it then.
+// afterwards calls fn after the change is stored. It does not call fn if the change is
+// refused, because nothing waits for fn then.
 func (w Tx) afterwards(fn func()) { *w.after = append(*w.after, fn) }
 
-// Change makes a change on behalf of the user that ctx belongs to, in one transaction.
+// Change makes a change in one transaction, on behalf of the user of ctx.
 func (p *Platform) Change(ctx context.Context, fn func(w Tx) error) error {
 	return p.ChangeAs(ActorOf(ctx), fn)
 }
 
-// ChangeAs makes a change on behalf of somebody, in one transaction.
+// ChangeAs makes a change in one transaction, on behalf of who.
 func (p *Platform) ChangeAs(who app.Actor, fn func(w Tx) error) error {
 	var after []func()
 	err := p.DB.Update(func(tx *store.Tx) error {
@@ -53,7 +53,7 @@ func (p *Platform) ChangeAs(who app.Actor, fn func(w Tx) error) error {
 	return nil
 }
 
-// Record keeps an event about an app.
+// Record records an event about an app.
 func (w Tx) Record(kind string, a app.App, data map[string]any) error {
 	e := app.Event{
 		Type: kind, Actor: w.Actor, Data: data, Space: a.Space,
@@ -65,7 +65,7 @@ func (w Tx) Record(kind string, a app.App, data map[string]any) error {
 	return w.Events.Record(e)
 }
 
-// ExitsOf are the exit records of an app, newest first.
+// ExitsOf returns the exit records of an app, newest first.
 func (p *Platform) ExitsOf(appGUID string) ([]runtime.ExitRecord, error) {
 	ps, err := p.Registry.Processes(appGUID)
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *Platform) ExitsOf(appGUID string) ([]runtime.ExitRecord, error) {
 	return all, nil
 }
 
-// buildUsage keeps that a build began, or is over.
+// buildUsage records a usage event for the start or the end of a build.
 func (w Tx) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
 	u := app.Usage{
 		State: app.UsageStagingStarted, Previous: string(b.State), App: app.Named{GUID: a.GUID, Name: a.Name}, Instances: app.Change{Now: 1, Before: 1},
@@ -104,13 +104,13 @@ func (w Tx) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
 	return w.Registry.RecordUsage(u, a.Space)
 }
 
-// Exits reads the exit records. runtime.ExitLog is the real one.
+// Exits reads the exit records. runtime.ExitLog implements it.
 type Exits interface {
 	Process(process string) ([]runtime.ExitRecord, error)
 }
 
-// LogToApp puts a sentence of the platform into an app's log. A log that cannot be
-// written must not undo a change that is stored already.
+// LogToApp writes a message of the platform to an app's log. A log that cannot be
+// written must not undo a change that is already stored.
 func (p *Platform) LogToApp(appGUID, text string) {
 	l, err := p.Logs.App(appGUID)
 	if err == nil {

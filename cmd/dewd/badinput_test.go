@@ -15,13 +15,13 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// What the machine lacks is one line with the remedy and exit status 9, and
-// nothing half-made stays.
+// If the machine lacks a requirement, dewd prints one line that says what to do. It
+// exits with 9, and leaves no files.
 func TestWhatTheMachineLacks(t *testing.T) {
 	beside(t)
 	tests := []struct {
 		name  string
-		ready func(t *testing.T, c *cell) // what is wrong, before dewd starts
+		ready func(t *testing.T, c *cell) // prepares the fault before dewd starts
 		flags []string
 		user  uint32
 		want  string
@@ -42,7 +42,7 @@ func TestWhatTheMachineLacks(t *testing.T) {
 				tt.ready(t, c)
 			}
 			cmd := c.command()
-			cmd.Args = append(cmd.Args, append(tt.flags, c.flags...)...) // the last one of a kind counts
+			cmd.Args = append(cmd.Args, append(tt.flags, c.flags...)...) // the last flag of a name wins
 			cmd.Env = append(os.Environ(), c.env...)
 			if tt.user != 0 {
 				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: tt.user, Gid: tt.user}}
@@ -73,7 +73,7 @@ func withoutRunc(t *testing.T, c *cell) {
 	c.env = []string{"PATH=" + dir}
 }
 
-// noPrivate is a root that never had a containerd of its own.
+// noPrivate removes the private containerd of a root, as if it never had one.
 func noPrivate(t *testing.T, c *cell) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(c.root, "containerd")); err != nil {
@@ -81,7 +81,7 @@ func noPrivate(t *testing.T, c *cell) {
 	}
 }
 
-// deadSocket leaves a socket file that nobody serves.
+// deadSocket leaves a socket file without a listener.
 func deadSocket(t *testing.T, c *cell) {
 	t.Helper()
 	noPrivate(t, c)
@@ -95,7 +95,7 @@ func deadSocket(t *testing.T, c *cell) {
 	c.flags = []string{"--containerd", path}
 }
 
-// newerStore is a store that a later dewd wrote.
+// newerStore writes a store of a later dewd.
 func newerStore(t *testing.T, c *cell) {
 	t.Helper()
 	c.read(func(books) {})

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// BenchmarkApps lists 100 apps with 300 processes: with dew, with the stock client
-// where CF_BIN names it, and beside them an empty space, which is what the programs
-// take by themselves.
+// BenchmarkApps lists 100 apps with 300 processes, with dew, and with the cf CLI if
+// CF_BIN names it. For comparison, it also lists an empty space, which measures the
+// programs themselves.
 func BenchmarkApps(b *testing.B) {
 	c := newCell(b)
 	c.start()
@@ -54,7 +54,7 @@ func (c *cell) manyApps(n int) string {
 	return file
 }
 
-// cfApps logs the stock client in and gives its list of a space.
+// cfApps logs in with the cf CLI and returns its command that lists a space.
 func (c *cell) cfApps(bin string) func(space string) *exec.Cmd {
 	c.t.Helper()
 	out, err := c.dewCommand("credentials", "--json").Output()
@@ -84,7 +84,7 @@ func (c *cell) cfApps(bin string) func(space string) *exec.Cmd {
 	}
 }
 
-// list runs the command many times; the median is told.
+// list runs the command many times and returns the median time.
 func (c *cell) list(times int, cmd *exec.Cmd) time.Duration {
 	c.t.Helper()
 	var took []time.Duration

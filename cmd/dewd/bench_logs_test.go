@@ -22,7 +22,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// benchLogLines is how many lines are written and read.
+// benchLogLines is the number of lines that are written and read.
 func benchLogLines(b *testing.B) int {
 	n, err := strconv.Atoi(os.Getenv("DEW_BENCH_LINES"))
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *cell) pushCount(lines, rate int) {
 	c.dew("push", "-f", file)
 }
 
-// printedAt is the time that a line of the app has in it.
+// printedAt returns the time in a line of the app.
 func printedAt(line string) (time.Time, bool) {
 	f := strings.Fields(line)
 	if len(f) < 3 || f[0] != "out" && f[0] != "err" {
@@ -56,8 +56,8 @@ func printedAt(line string) (time.Time, bool) {
 	return time.UnixMicro(n), err == nil
 }
 
-// span is from the first line that was printed to the last that was stored, as the
-// stamps in front of stored lines tell.
+// span returns the time from the first printed line to the last stored line, by the
+// timestamps of the stored lines.
 func span(b *testing.B, stamped string, first string) time.Duration {
 	b.Helper()
 	began, ok := printedAt(first)
@@ -77,10 +77,10 @@ func span(b *testing.B, stamped string, first string) time.Duration {
 	return last.Sub(began)
 }
 
-// lastOf returns the beginnings of the last lines that the app prints to each stream.
+// lastOf returns the starts of the last lines that the app prints to each stream.
 func lastOf(lines int) []string { return []string{"end after", fmt.Sprintf("err %d ", lines/5-1)} }
 
-// outputOf is what a program prints.
+// outputOf returns the output of a program.
 func outputOf(b *testing.B, cmd *exec.Cmd) string {
 	b.Helper()
 	var talk bytes.Buffer
@@ -92,7 +92,7 @@ func outputOf(b *testing.B, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// timed runs a program whose output nobody reads.
+// timed runs a program and discards its output.
 func timed(b *testing.B, make func() *exec.Cmd) time.Duration {
 	b.Helper()
 	var took []time.Duration
@@ -107,9 +107,9 @@ func timed(b *testing.B, make func() *exec.Cmd) time.Duration {
 	return median(took)
 }
 
-// BenchmarkLogs writes numbered lines of 100 bytes through a task into the store,
-// and reads them all with dew logs. Docker with its json-file driver does the same
-// beside it, where it can be started.
+// BenchmarkLogs writes numbered lines of 100 bytes through a task into the store, and
+// reads them all with dew logs. If Docker can be started, its json-file driver does the
+// same for comparison.
 func BenchmarkLogs(b *testing.B) {
 	lines := benchLogLines(b)
 	c := newCell(b, "--log-retention", "1GiB", "--log-level", "info")
@@ -144,7 +144,7 @@ func BenchmarkLogs(b *testing.B) {
 	b.ReportMetric(dockerRead.Seconds()/read.Seconds(), "times-docker-read")
 }
 
-// firstLine is the first that the app printed.
+// firstLine returns the first line that the app printed.
 func (c *cell) firstLine(b *testing.B) string {
 	b.Helper()
 	cmd := c.dewCommand("logs", "bench", "--recent", "-n", "1000000000", "--raw", "--stream", "out", "--process", "web")
@@ -164,8 +164,8 @@ func (c *cell) firstLine(b *testing.B) string {
 	return line
 }
 
-// BenchmarkLogsLate measures how late lines are on a following dew logs at 10,000
-// lines a second.
+// BenchmarkLogsLate measures the delay of lines in a following dew logs at 10,000 lines
+// a second.
 func BenchmarkLogsLate(b *testing.B) {
 	c := newCell(b, "--log-level", "info")
 	c.start()
@@ -178,7 +178,7 @@ func BenchmarkLogsLate(b *testing.B) {
 	b.ReportMetric(ms(late[len(late)-1]), "ms-worst")
 }
 
-// follow reads n lines that are printed from now on, and tells how late they came.
+// follow reads the next n printed lines, and returns their delays.
 func (c *cell) follow(b *testing.B, n int) []time.Duration {
 	b.Helper()
 	cmd := c.dewCommand("logs", "bench", "-n", "0", "--raw")
@@ -205,8 +205,8 @@ func (c *cell) follow(b *testing.B, n int) []time.Duration {
 	return late
 }
 
-// BenchmarkLogsFollowers prints 100,000 lines a second, alone and with four
-// following dew logs, and compares how long the printing takes.
+// BenchmarkLogsFollowers prints 100,000 lines a second, alone and with four following
+// dew logs, and compares the times of printing.
 func BenchmarkLogsFollowers(b *testing.B) {
 	lines := benchLogLines(b) / 2
 	var took []time.Duration
@@ -244,14 +244,14 @@ func BenchmarkLogsFollowers(b *testing.B) {
 	b.ReportMetric(100*(took[1].Seconds()/took[0].Seconds()-1), "%slower")
 }
 
-// docker is a dockerd with a containerd, both of its own.
+// docker is a dockerd with its own containerd.
 type docker struct {
 	dir    string
 	client string
 }
 
-// startDocker starts Debian's docker in a folder of its own, without touching the
-// network. It gives nil, and says why, where that cannot be done.
+// startDocker starts Debian's docker in its own folder, without changing the network.
+// If that is not possible, it returns nil and logs the reason.
 func startDocker(b *testing.B) *docker {
 	b.Helper()
 	for _, name := range []string{"/usr/sbin/dockerd", "/usr/bin/docker"} {
@@ -283,7 +283,7 @@ func startDocker(b *testing.B) *docker {
 			_ = cmd.Wait()
 		})
 	}
-	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // behind the end of both
+	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // after both have stopped
 	run("containerd", "--config", config, "--root", at("containerd"), "--state", at("state"), "--address", at("c.sock"))
 	awaitFile(b, at("c.sock"))
 	run("/usr/sbin/dockerd", "--data-root", at("data"), "--exec-root", at("exec"), "--pidfile", at("pid"), "--host", "unix://"+at("d.sock"),
@@ -316,7 +316,7 @@ func (d *docker) command(args ...string) *exec.Cmd {
 	return exec.Command(d.client, append([]string{"--host", "unix://" + filepath.Join(d.dir, "d.sock")}, args...)...)
 }
 
-// measure has a container print the same lines, and reads them.
+// measure lets a container print the same lines, and reads them.
 func (d *docker) measure(b *testing.B, lines int) (wrote, read time.Duration) {
 	b.Helper()
 	load := d.command("import", "-", "bench:1")
@@ -351,7 +351,7 @@ func (d *docker) measure(b *testing.B, lines int) (wrote, read time.Duration) {
 	return wrote, timed(b, func() *exec.Cmd { return d.command("logs", "bench") })
 }
 
-// tree is a root file system with testapp in it.
+// tree returns a root file system with testapp in it.
 func tree(b *testing.B) io.Reader {
 	b.Helper()
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))

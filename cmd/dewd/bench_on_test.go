@@ -2,5 +2,5 @@
 
 package main
 
-// benching builds dewd without the race detector: it is measured.
+// benching builds dewd without the race detector, because it is measured.
 const benching = true

@@ -17,10 +17,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// BenchmarkPeers changes a file of the sample app with its sidecar and waits until
-// the new one answers through its sidecar: with dew push, and with docker build and
-// two docker run that share a network, in turn. Beside it: what the daemons of each
-// take in memory while the app runs, containerd and shims included.
+// BenchmarkPeers changes a file of the sample app and waits until the new version
+// answers through its sidecar. It alternates between dew push, and docker build with
+// two docker run that share a network. It also measures the memory of the daemons of
+// both while the app runs, including containerd and shims.
 func BenchmarkPeers(b *testing.B) {
 	c := newCell(b)
 	c.start()
@@ -46,11 +46,11 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-// sample is the app with a sidecar, built.
+// sample is the built app with a sidecar.
 type sample struct {
 	b    *testing.B
 	dir  string
-	port int // of docker's
+	port int // port of docker's version
 }
 
 func newSample(b *testing.B) *sample {
@@ -79,10 +79,10 @@ func (s *sample) write(name, text string) {
 	}
 }
 
-// change makes the app another one.
+// change changes the app.
 func (s *sample) change(n int) { s.write("build/changed", fmt.Sprint("for the time ", n)) }
 
-// timed is how long it takes until the app answers through its sidecar.
+// timed returns the time until the app answers through its sidecar.
 func (s *sample) timed(push func(), url, host string) time.Duration {
 	s.b.Helper()
 	began := time.Now()
@@ -109,7 +109,8 @@ func (s *sample) timed(push func(), url, host string) time.Duration {
 	return time.Since(began)
 }
 
-// compose does what docker compose would: build, take the old ones away, run both.
+// compose does what docker compose would do: build, remove the old containers, run
+// both.
 func (s *sample) compose(d *docker, n int) {
 	s.b.Helper()
 	image := fmt.Sprint("sample:", n)
@@ -131,8 +132,8 @@ func (s *sample) compose(d *docker, n int) {
 	}
 }
 
-// residentOf is the memory of the daemons and shims whose command line has the
-// folder, in MB.
+// residentOf returns the memory of the daemons and shims that have the folder in their
+// command line, in MB.
 func residentOf(b *testing.B, dir string) float64 {
 	b.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -17,10 +17,9 @@ import (
 	"time"
 )
 
-// BenchmarkPush pushes an app that has not changed, until its route answers, and
-// compares with the start of the instance alone, as the app's log tells it. Beside
-// it: what an idle dewd with this app takes, and how late a printed line is on a
-// following dew logs.
+// BenchmarkPush pushes an unchanged app until its route answers, and compares with the
+// start of the instance alone, from the app's log. It also measures the resources of an
+// idle dewd with this app, and the delay of a printed line in a following dew logs.
 func BenchmarkPush(b *testing.B) {
 	c := newCell(b)
 	c.start()
@@ -87,7 +86,7 @@ func (c *cell) router() string {
 	return st.Router
 }
 
-// ask asks the app until it answers 200.
+// ask sends requests to the app until it answers 200.
 func ask(t testing.TB, router string) {
 	t.Helper()
 	for {
@@ -107,7 +106,8 @@ func ask(t testing.TB, router string) {
 	}
 }
 
-// lastStart is the time from the making of the newest container to its health.
+// lastStart returns the time from the creation of the newest container until it is
+// healthy.
 func (c *cell) lastStart() time.Duration {
 	c.t.Helper()
 	out, err := c.dewCommand("logs", "bench", "--recent", "-n", "200").Output()
@@ -126,7 +126,7 @@ func (c *cell) lastStart() time.Duration {
 	return at["Container became healthy"].Sub(at["Creating container"])
 }
 
-// lateness follows the log and compares the times that are printed with now.
+// lateness follows the log and returns the delays of the printed times.
 func (c *cell) lateness() []time.Duration {
 	c.t.Helper()
 	cmd := c.dewCommand("logs", "bench")
@@ -153,7 +153,7 @@ func (c *cell) lateness() []time.Duration {
 	return late
 }
 
-// resident is what dewd takes, in MB.
+// resident returns the memory of dewd, in MB.
 func (c *cell) resident() float64 {
 	c.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))

@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	routerRounds  = 3 // of each proxy, in turn
+	routerRounds  = 3 // rounds of each proxy, in turn
 	roundTime     = 8 * time.Second
 	roundConns    = 64
 	manyWays      = 1000
 	floodRequests = 1_000_000
 )
 
-// BenchmarkRouter compares the router with Debian's caddy and nginx as reverse
-// proxies before the same instance, with keep-alive on both sides, one after the
-// other: wrk asks each of them several times, the medians count. Beside it: what
-// 1000 routes cost, and what a million requests leave in dewd's memory.
+// BenchmarkRouter compares the router with Debian's caddy and nginx as reverse proxies
+// for the same instance, with keep-alive on both sides. wrk measures each of them
+// several times, one after the other, and the medians count. It also measures the cost
+// of 1000 routes, and the growth of dewd's memory after a million requests.
 func BenchmarkRouter(b *testing.B) {
 	for _, program := range []string{"wrk", "caddy", "nginx"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -92,7 +92,7 @@ var (
 	wrkBad  = regexp.MustCompile(`Non-2xx|Socket errors.*`)
 )
 
-// wrk asks for a while. No request may fail.
+// wrk sends requests for a while. None of them must fail.
 func wrk(b *testing.B, address string, d time.Duration) measure {
 	b.Helper()
 	out, err := exec.Command("wrk", "-t1", "-c"+strconv.Itoa(roundConns), "-d"+strconv.Itoa(int(d.Seconds()))+"s", "--latency", "--timeout", "10s",
@@ -112,7 +112,7 @@ func wrk(b *testing.B, address string, d time.Duration) measure {
 	return m
 }
 
-// rival starts another proxy before the same instance, on loopback.
+// rival starts another proxy for the same instance, on loopback.
 func (w *town) rival(b *testing.B, to string, command func(dir, at, to string) (*exec.Cmd, error)) string {
 	b.Helper()
 	at := "127.0.0.1:" + strconv.Itoa(testkit.FreePorts(b, 1))
@@ -125,7 +125,7 @@ func (w *town) rival(b *testing.B, to string, command func(dir, at, to string) (
 	}
 	b.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // it ends as it likes
+		_ = cmd.Wait() // its exit status does not matter
 	})
 	w.eventually(cmd.Path+" answers", func() error {
 		res, err := http.Get("http://" + at + "/")
@@ -175,7 +175,7 @@ http {
 	return exec.Command("nginx", "-c", file, "-e", filepath.Join(dir, "error.log")), os.WriteFile(file, []byte(text), 0o600)
 }
 
-// manyRoutes compares with 1000 routes that nobody asks for.
+// manyRoutes compares with 1000 additional routes without requests.
 func (w *town) manyRoutes(b *testing.B) {
 	b.Helper()
 	var before []measure
@@ -200,7 +200,7 @@ func (w *town) manyRoutes(b *testing.B) {
 	b.ReportMetric(middle(after).rate/middle(before).rate, "rate-1000-routes/rate")
 }
 
-// flood makes a million requests, and looks what dewd holds after each half.
+// flood sends a million requests, and measures dewd's memory after each half.
 func (w *town) flood(b *testing.B) {
 	b.Helper()
 	var held []float64

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// BenchmarkStage stages an app that has changed, with the binary buildpack and
-// with one that does nothing in a container, and compares with the start of an
-// instance.
+// BenchmarkStage stages a changed app and compares with the start of an instance. It
+// uses the binary buildpack, and a buildpack that does nothing in a container.
 func BenchmarkStage(b *testing.B) {
 	c := newCell(b)
 	c.start()
@@ -33,7 +32,7 @@ func BenchmarkStage(b *testing.B) {
 		}
 	}
 	for up := pack; up != os.TempDir() && up != "/"; up = filepath.Dir(up) {
-		if err := os.Chmod(up, 0o755); err != nil { // everybody may read it
+		if err := os.Chmod(up, 0o755); err != nil { // all users can read it
 			b.Fatal(err)
 		}
 	}
@@ -60,7 +59,7 @@ func BenchmarkStage(b *testing.B) {
 	c.kill(syscall.SIGKILL)
 }
 
-// between is the time between two lines of the last push.
+// between returns the time between two lines of the last push.
 func (c *cell) between(from, to string) time.Duration {
 	c.t.Helper()
 	out, err := c.dewCommand("logs", "bench", "--recent", "-n", "200").Output()

@@ -14,22 +14,22 @@ import (
 	"testing"
 )
 
-// bounds are how large a package or a type may be. Tests and generated files do not
+// bounds are the size limits of a package or a type. Tests and generated files do not
 // count.
 type bounds struct{ files, lines, methods int }
 
-// ordinary are the bounds of every package and type that is no exception.
+// ordinary are the limits of every package and type without an exception.
 var ordinary = bounds{files: 25, lines: 4000, methods: 40}
 
-// exception is a package or a type with bounds of its own. A bound that is zero is
-// the ordinary one.
+// exception is a package or a type with its own limits. Zero stands for the ordinary
+// limit.
 type exception struct {
 	bounds
 	why string
 }
 
-// exceptions are by package, or by package and type. An exception that is no longer
-// needed fails the test.
+// exceptions are listed by package, or by package and type. An exception that is no
+// longer needed fails the test.
 var exceptions = map[string]exception{
 	"api/v3": {bounds{files: 43}, "one small file for the JSON of each resource"},
 
@@ -48,7 +48,7 @@ var exceptions = map[string]exception{
 	"runtime/containerd.container": {bounds{methods: 67}, "one implementation of runtime.Container"},
 }
 
-// Packages and types stay small enough to be read.
+// Packages and types stay small enough to read.
 func TestBounds(t *testing.T) {
 	sizes := sizesOf(t, filepath.Join("..", ".."))
 	if len(sizes) < 50 {
@@ -68,7 +68,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// oversize says which bounds a package or a type is beyond.
+// oversize returns the limits that a package or a type exceeds.
 func oversize(name string, size bounds) []string {
 	var out []string
 	limit := exceptions[name].bounds
@@ -153,7 +153,7 @@ func addSizes(t *testing.T, pkg, file string, sizes map[string]bounds) {
 	}
 }
 
-// receiver is the name of the type that a method belongs to.
+// receiver returns the name of a method's type.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -36,8 +36,8 @@ func (s *stock) pack(name string, scripts map[string]string) string {
 	return path
 }
 
-// The stock client uploads a buildpack, stages with it, changes, disables and
-// deletes it; a Java app is refused while its sidecar has no memory.
+// The cf CLI uploads a buildpack, stages with it, and changes, disables and deletes it.
+// A Java app is refused while its sidecar has no memory value.
 func TestCFBuildpacks(t *testing.T) {
 	s := newStockClient(t, "")
 	scripts := map[string]string{
@@ -49,7 +49,7 @@ func TestCFBuildpacks(t *testing.T) {
 	const push = "push built --no-manifest -p app -u process -m 32M --no-route"
 	s.cf(push, "^buildpacks: *$|mine", "#0 running")
 	s.cf("restage built")
-	// The client does not wait for the last lines while it pushes; the cache is kept.
+	// The client does not wait for the last lines of a push; the cache is kept.
 	s.cf("logs built --recent", "^.*STG/0.* OUT compiling for time 0", "^.*STG/0.* OUT compiling for time 1")
 	for phase, want := range map[string]string{"detect": "NoAppDetectedError", "compile": "BuildpackCompileFailed", "release": "BuildpackReleaseFailed"} {
 		bad := map[string]string{"detect": scripts["detect"], "compile": scripts["compile"], "release": scripts["release"]}
@@ -62,7 +62,7 @@ func TestCFBuildpacks(t *testing.T) {
 	s.cf("delete-buildpack mine -f", "OK")
 	s.cf("buildpacks", "java_buildpack")
 
-	// What was uploaded over a buildpack that came with dew goes, and it is back.
+	// Deleting the uploaded version of a built-in buildpack restores the original.
 	s.cf("update-buildpack go_buildpack --unlock", "OK")
 	s.cf("update-buildpack go_buildpack -p "+s.pack("go.zip", scripts), "OK")
 	s.cf("buildpacks", `^.*go_buildpack .*go\.zip`)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The stock client takes a database from the marketplace, binds an app to it, finds
-// the credentials after a restage and not before, and puts everything back.
+// The cf CLI creates a database and binds an app to it. The app has the credentials
+// after a restage and not before. Then the CLI deletes everything.
 func TestCFDatabases(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: make setup-test")
@@ -64,7 +64,7 @@ func TestCFDatabases(t *testing.T) {
 	s.cf("delete-service cache -f --wait", "Service instance cache deleted.")
 	s.cf("services", "No service instances found")
 
-	// A service that users bring along, by a manifest.
+	// A user-provided service instance is bound by a manifest.
 	s.cf(`create-user-provided-service mail -p '{"user":"me"}'`, "OK")
 	s.write("app.yml", []byte("applications:\n- name: shop\n  path: app\n  services:\n  - name: mail\n    binding_name: post\n"))
 	s.cf("push -f app.yml", oneRunning)

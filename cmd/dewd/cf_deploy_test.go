@@ -11,8 +11,8 @@ import (
 
 const two = "instances: 2/2"
 
-// The stock client deploys without a gap: rolling and canary, with push, restart and
-// restage; it continues, cancels, and goes back to a revision.
+// The cf CLI deploys without downtime: rolling and canary, with push, restart and
+// restage. It continues and cancels deployments, and rolls back to a revision.
 func TestCFDeploys(t *testing.T) {
 	s := newStockClient(t, "deploys")
 	program := s.readFile(filepath.Join(programs, "testapp"))
@@ -43,7 +43,7 @@ func (s *stock) rolls() {
 	s.settles()
 }
 
-// pauses is a canary: nobody waits longer than its pause.
+// pauses deploys canaries. The client waits only until the next pause.
 func (s *stock) pauses() {
 	s.cf("set-env site COLOUR blue", "OK")
 	s.cf("restart site --strategy canary --instance-steps 25,50", "Active deployment with status PAUSED", "strategy: canary", "canary-steps: 1/2")

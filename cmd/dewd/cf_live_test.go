@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/api/cftest"
 )
 
-// The stock client goes into instances and follows what they print. Only a real
-// container answers that, so it is not recorded.
+// The cf CLI opens SSH sessions in instances and follows their logs. This needs a real
+// container, so it is not recorded.
 func TestCFLive(t *testing.T) {
 	s := newStockClient(t, "")
 	s.layOut()
@@ -58,7 +58,7 @@ func (s *stock) entersInstances() {
 	s.refuses("ssh still -c true", "Application 'still' is not in the STARTED state")
 }
 
-// forwardsPorts reaches the app over a port of this machine.
+// forwardsPorts reaches the app through a forwarded port of this machine.
 func (s *stock) forwardsPorts() {
 	s.t.Helper()
 	here := freeAddress(s.t)
@@ -84,7 +84,7 @@ func (s *stock) forwardsPorts() {
 	s.takeRaw()
 }
 
-// The client has no command that is neither tried nor left out with a reason.
+// Every command of the client is either tested or excluded with a reason.
 func TestCFCommands(t *testing.T) {
 	s := newStock(t, "")
 	var names []string

@@ -13,8 +13,8 @@ const (
 	newPassword = "not-a-real-p4ssword-any-more"
 )
 
-// The stock client keeps people and what they may do, and the places they do it in:
-// every way to log in, every role, passwords, orgs and spaces under other names.
+// The cf CLI manages users, their roles, orgs and spaces: every way to log in, every
+// role, passwords, and renamed orgs and spaces.
 func TestCFPeople(t *testing.T) {
 	s := newStockClient(t, "people")
 	s.hide(doraPassword, "$password-dora")
@@ -137,7 +137,7 @@ func (s *stock) changesPasswords() {
 	s.input = nil
 }
 
-// logsInEveryWay is eva, who sees one space, and dora, who manages an org.
+// logsInEveryWay logs in as eva, who sees one space, and as dora, who manages an org.
 func (s *stock) logsInEveryWay() {
 	s.cf("login -u eva -p $password-new", "Targeted org firm.", "Targeted space court.")
 	s.cf("login -u eva -p $password-new -o firm", "Targeted space court.")
@@ -166,7 +166,7 @@ func (s *stock) showsTokens() {
 	s.cf("login -u admin -p $password-admin -o firm -s court", "space: court")
 }
 
-// usesPasscode logs in with a code that is good once: so nothing of it is recorded.
+// usesPasscode logs in with a one-time passcode, so it is not recorded.
 func (s *stock) usesPasscode() {
 	var given struct {
 		Passcode string `json:"passcode"`

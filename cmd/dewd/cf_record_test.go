@@ -24,30 +24,30 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// recordings are what the replay of package api reads. DEW_RECORD=1 writes them
-// anew; else they are compared with.
-// Every script has a folder of its own.
+// recordings is the folder that the replay of package api reads. With DEW_RECORD=1 the
+// tests write the recordings again; otherwise they compare with them. Every script has
+// its own folder.
 const recordings = "../../api/testdata/cf"
 
-// stock is the unmodified cf client before a dewd of its own, and a proxy between
-// them that notes what they say to each other.
+// stock is the unmodified cf CLI with its own dewd, and a proxy between them that
+// records their requests and responses.
 type stock struct {
 	*cell
 	t       *testing.T
 	bin     string
 	home    string // CF_HOME
-	dir     string // of the apps that are pushed
-	url     string // of the proxy, which is the API's public one
-	front   string // where app routes are served
-	script  string // the folder of the recordings; empty: nothing is recorded
+	dir     string // folder of the apps that are pushed
+	url     string // URL of the proxy, which is the API's public URL
+	front   string // address of app routes
+	script  string // folder of the recordings; empty: not recorded
 	tape    *cftest.Tape
-	hidden  map[string]string // what commands may say in place of an address or a password
-	input   []string          // lines that the next command reads
-	ran     []string          // names of commands
+	hidden  map[string]string // texts by their placeholder in commands, such as addresses and passwords
+	input   []string          // lines for the stdin of the next command
+	ran     []string          // names of the commands so far
 	count   int
 	before  []string
 	written map[string]bool
-	passing bool                   // what is read behind the last change is not recorded
+	passing bool                   // requests after the last change are not recorded
 	brokers []*servicestest.Broker // $broker1 and so on
 
 	mu  sync.Mutex // guards raw
@@ -55,7 +55,7 @@ type stock struct {
 }
 
 // newStock starts a dewd whose public address is the proxy's, for the script of that
-// name. One without a name is not recorded.
+// name. A script without a name is not recorded.
 func newStock(t *testing.T, script string) *stock {
 	t.Helper()
 	bin := os.Getenv("CF_BIN")
@@ -64,7 +64,7 @@ func newStock(t *testing.T, script string) *stock {
 	}
 	s := &stock{
 		t: t, bin: bin, home: t.TempDir(), dir: t.TempDir(), script: script, written: map[string]bool{}, hidden: map[string]string{},
-		tape: cftest.NewTape(`\b(?:wanderer-[a-z0-9-]*[a-z0-9]|[0-9a-f]{8})\b`), // a route's host; a task's name
+		tape: cftest.NewTape(`\b(?:wanderer-[a-z0-9-]*[a-z0-9]|[0-9a-f]{8})\b`), // a route's host or a task's name
 	}
 	to := freeAddress(t)
 	proxy := httptest.NewServer(s.proxy(t, to))
@@ -79,7 +79,7 @@ func newStock(t *testing.T, script string) *stock {
 	return s
 }
 
-// newStockClient is the client logged in as the administrator.
+// newStockClient returns a client that is logged in as the administrator.
 func newStockClient(t *testing.T, script string) *stock {
 	t.Helper()
 	s := newStock(t, script)
@@ -88,25 +88,25 @@ func newStockClient(t *testing.T, script string) *stock {
 	return s
 }
 
-// hide lets commands say a placeholder in place of a text, and recordings too.
+// hide sets a placeholder for a text in commands and in recordings.
 func (s *stock) hide(text, placeholder string) {
 	s.tape.Hide(text, placeholder)
 	s.hidden[placeholder] = text
 }
 
-// freeAddress is an address that nobody listens on now.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", testkit.FreePorts(t, 1))
 }
 
-// proxy passes everything on and keeps a copy.
+// proxy forwards everything and stores a copy.
 func (s *stock) proxy(t *testing.T, to string) http.Handler {
 	pass := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: to}); r.Out.Host = r.In.Host },
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if !errors.Is(err, context.Canceled) { // the client has left
+			if !errors.Is(err, context.Canceled) { // the client has disconnected
 				t.Errorf("the proxy cannot reach dewd: %s %s: %v", r.Method, r.URL, err)
 			}
 			w.WriteHeader(http.StatusBadGateway)
@@ -131,7 +131,7 @@ func (s *stock) proxy(t *testing.T, to string) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(b))
-		r.Header.Del("Accept-Encoding") // the copy shall be readable
+		r.Header.Del("Accept-Encoding") // the copy must be readable
 		pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), bodyKey{}, b)))
 	})
 }
@@ -146,8 +146,7 @@ func (s *stock) takeRaw() []cftest.Raw {
 	return raw
 }
 
-// keep writes the recording of a command, or compares it with the one that is
-// there.
+// keep writes the recording of a command, or compares it with the existing one.
 func (s *stock) keep(args []string, code int) {
 	s.t.Helper()
 	if s.script == "" {
@@ -195,11 +194,11 @@ func (s *stock) keep(args []string, code int) {
 	}
 }
 
-// folder is where the recordings of the script are.
+// folder returns the folder of the script's recordings.
 func (s *stock) folder() string { return filepath.Join(recordings, s.script) }
 
-// finish looks after the whole run: recordings of commands that are not run any
-// more are removed or complained of, and none may hold what is this machine's own.
+// finish checks the whole run. It removes or reports recordings of commands that are no
+// longer run. No recording must contain data of this machine.
 func (s *stock) finish() {
 	s.t.Helper()
 	all, err := cftest.Load(s.folder())
@@ -226,5 +225,5 @@ func (s *stock) finish() {
 	}
 }
 
-// leaked is what no recording may hold: paths, addresses, tokens.
+// leaked matches data that no recording must contain: paths, addresses, tokens.
 var leaked = regexp.MustCompile(`/tmp/|/root/|/home/[^v]|127\.0\.0\.1:\d+|eyJ[A-Za-z0-9_-]{10,}|not-a-real`)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The stock client keeps quotas, groups of rules and of variables, segments, flags,
-// labels, stacks and buildpacks. Variables reach what runs; the others are remembered,
-// and refuse nothing.
+// The cf CLI manages quotas, security groups, environment variable groups, isolation
+// segments, feature flags, labels, stacks and buildpacks. Variables reach the
+// instances; dew only stores the others, and does not enforce them.
 func TestCFRecords(t *testing.T) {
 	s := newStockClient(t, "records")
 	s.write("app/Procfile", []byte("web: echo proxy=$PROXY own=$OWN; sleep 1000\n"))

@@ -4,8 +4,9 @@ package main
 
 import "testing"
 
-// The stock client keeps domains and routes: private and shared ones, for HTTP and
-// TCP, with options, several destinations, shared with other spaces and moved there.
+// The cf CLI manages domains and routes: private and shared ones, for HTTP and TCP,
+// with options and several destinations. It shares routes with other spaces and moves
+// them there.
 func TestCFRoutes(t *testing.T) {
 	s := newStockClient(t, "routes")
 	s.write("small/hello.txt", []byte("hello\n"))
@@ -54,7 +55,7 @@ func (s *stock) keepsDomains() {
 	s.cf("delete-shared-domain inner.example -f", "Domain 'inner.example' does not exist.", "OK")
 }
 
-// keepsOrg has an org that cannot be deleted, since others use its domain.
+// keepsOrg checks that an org cannot be deleted while other orgs use its domain.
 func (s *stock) keepsOrg() {
 	s.cf("create-org owner", "OK")
 	s.cf("create-private-domain owner owned.example", "OK")
@@ -133,7 +134,7 @@ func (s *stock) sharesRoutes() {
 	s.refuses("move-route dew.localhost --hostname none -s annex", "Route with host 'none', domain 'dew.localhost', and path '/' not found.")
 	s.refuses("move-route dew.localhost --hostname till -s den -o nowhere", "Organization 'nowhere' not found.")
 	s.cf("routes --org-level", "^annex +fast ", "^dev +till ")
-	s.cf("routes", "^annex +fast ") // whoever gives it away may still use it
+	s.cf("routes", "^annex +fast ") // the former owner can still use it
 }
 
 func (s *stock) deletesOrphans() {
@@ -147,8 +148,8 @@ func (s *stock) deletesOrphans() {
 	s.cf("delete cafe -f", "OK")
 }
 
-// hasNoPolicies: dew has no policy server, says so in its root document, and the
-// client tells it.
+// hasNoPolicies checks that the client reports the missing policy server. dew has none,
+// and its root document says so.
 func (s *stock) hasNoPolicies() {
 	const none = "This command requires Network Policy API V1. Your targeted endpoint does not expose it."
 	s.refuses("network-policies", none)

@@ -19,37 +19,37 @@ import (
 	"time"
 )
 
-// What scripts say:
+// The scripts use these methods:
 //
-//	s.cf("create-org acme", "OK")                   it ends well, and writes that
-//	s.refuses("space nowhere", "not found")         it ends with 1 and FAILED
-//	s.exits(22, "curl -f /v3/apps/none")            it ends with another status
-//	s.passes("restage shop --no-wait")              what it reads at its end is not recorded
+//	s.cf("create-org acme", "OK")                   it succeeds and prints the text
+//	s.refuses("space nowhere", "not found")         it exits with 1 and prints FAILED
+//	s.exits(22, "curl -f /v3/apps/none")            it exits with another code
+//	s.passes("restage shop --no-wait")              its last reads are not recorded
 //	s.live(0, "ssh shop -c env", "PORT=8080")       it is not recorded
 //
 // A command line has words, 'words with blanks', and placeholders such as
-// $password-admin. A wanted text that begins with ^ is a regular expression over
-// lines, one that begins with ! must not be there. Columns are one blank apart.
+// $password-admin. A wanted text that starts with ^ is a regular expression over lines;
+// one that starts with ! must not be printed. Columns are separated by one blank.
 
-// result is how a command ended.
+// result is the result of a command.
 type result struct {
-	out  string // what it wrote, both streams
+	out  string // its output, both streams
 	code int
 }
 
-// cf runs a command that must end well, and keeps what it said to dewd.
+// cf runs a command that must succeed, and records its requests.
 func (s *stock) cf(line string, want ...string) string {
 	s.t.Helper()
 	return s.exits(0, line, want...)
 }
 
-// refuses runs a command that must fail and say so.
+// refuses runs a command that must fail and print FAILED.
 func (s *stock) refuses(line string, want ...string) string {
 	s.t.Helper()
 	return s.exits(1, line, append(want, "FAILED")...)
 }
 
-// exits runs a command that must end with a status.
+// exits runs a command that must exit with a code.
 func (s *stock) exits(code int, line string, want ...string) string {
 	s.t.Helper()
 	args := s.words(line)
@@ -60,8 +60,8 @@ func (s *stock) exits(code int, line string, want ...string) string {
 	return r.out
 }
 
-// passes runs a command that leaves while its work goes on. What it reads then is a
-// matter of time, so nothing is recorded behind its last change.
+// passes runs a command that returns before its work is finished. Its last reads depend
+// on timing, so nothing is recorded after its last change.
 func (s *stock) passes(line string, want ...string) string {
 	s.t.Helper()
 	s.passing = true
@@ -69,8 +69,8 @@ func (s *stock) passes(line string, want ...string) string {
 	return s.cf(line, want...)
 }
 
-// live runs a command that only a real container can answer: it is not recorded, so
-// nothing after it may depend on it.
+// live runs a command that needs a real container. It is not recorded, so no later
+// command can depend on it.
 func (s *stock) live(code int, line string, want ...string) string {
 	s.t.Helper()
 	r := s.once(s.words(line))
@@ -81,7 +81,7 @@ func (s *stock) live(code int, line string, want ...string) string {
 
 var aWord = regexp.MustCompile(`'[^']*'|[^\s']+`)
 
-// words are the arguments of a command line.
+// words returns the arguments of a command line.
 func (s *stock) words(line string) []string {
 	words := aWord.FindAllString(line, -1)
 	for i := range words {
@@ -93,7 +93,7 @@ func (s *stock) words(line string) []string {
 	return words
 }
 
-// once runs a command to its end.
+// once runs a command until it exits.
 func (s *stock) once(args []string) result {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -111,7 +111,7 @@ func (s *stock) once(args []string) result {
 	return result{out: string(out), code: cmd.ProcessState.ExitCode()}
 }
 
-// command is a command of the client.
+// command returns a command of the client.
 func (s *stock) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.bin, args...)
 	cmd.Dir = s.dir
@@ -119,7 +119,7 @@ func (s *stock) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// follow runs a command until it has written a text, then interrupts it.
+// follow runs a command until it has printed a text, then interrupts it.
 func (s *stock) follow(until, line string) {
 	s.t.Helper()
 	args := s.words(line)
@@ -145,7 +145,7 @@ func (s *stock) follow(until, line string) {
 	s.keep(args, 0)
 }
 
-// watched waits for a text among what is written.
+// watched waits for a text in the output.
 type watched struct {
 	mu   sync.Mutex // guards buf
 	buf  bytes.Buffer
@@ -170,7 +170,7 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-// says wants a status, and texts among what a command wrote.
+// says checks the exit code and the output of a command.
 func (s *stock) says(line string, r result, code int, want []string) {
 	s.t.Helper()
 	if r.code != code {
@@ -184,8 +184,8 @@ func (s *stock) says(line string, r result, code int, want []string) {
 	}
 }
 
-// holds tells whether an output has a text: a whole line, or a part that is long
-// enough not to be there by chance.
+// holds reports whether an output has a text: a whole line, or a part that is long
+// enough not to match by chance.
 func holds(out, text string) bool {
 	if strings.HasPrefix(text, "^") {
 		return regexp.MustCompile("(?m)" + text).MatchString(out)
@@ -193,7 +193,7 @@ func holds(out, text string) bool {
 	return slices.ContainsFunc(lines(out), func(l string) bool { return l == text || len(text) > 8 && strings.Contains(l, text) })
 }
 
-// lines are the lines of an output with their columns one blank apart.
+// lines returns the lines of an output, with columns separated by one blank.
 func lines(out string) []string {
 	var ls []string
 	for l := range strings.Lines(out) {
@@ -202,7 +202,7 @@ func lines(out string) []string {
 	return ls
 }
 
-// eventuallySays runs a command that is not recorded until it writes a text.
+// eventuallySays runs a command that is not recorded until it prints a text.
 func (s *stock) eventuallySays(text, line string) string {
 	s.t.Helper()
 	var got []byte
@@ -268,13 +268,13 @@ func (s *stock) zip(name string, files ...packed) {
 	}
 }
 
-// part is a piece of a script.
+// part is a part of a script.
 type part struct {
 	name string
 	run  func()
 }
 
-// parts runs a script. Nothing is recorded behind a failure: it would say nothing.
+// parts runs a script. Nothing is recorded after a failure.
 func (s *stock) parts(all ...part) {
 	s.t.Helper()
 	for _, p := range all {
@@ -286,7 +286,7 @@ func (s *stock) parts(all ...part) {
 	}
 }
 
-// types runs a command that must end well and reads its answers from the keyboard.
+// types runs a command that must succeed, with input from the keyboard.
 func (s *stock) types(input, line string, want ...string) {
 	s.t.Helper()
 	s.input = s.words(input)

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/services/servicestest"
 )
 
-// The stock client has services of brokers elsewhere, and of its users: it finds
-// them, makes, binds, shares, changes and removes them, and says who may have what.
+// The cf CLI uses services of external brokers and user-provided ones. It finds,
+// creates, binds, shares, changes and deletes them, and sets the access to plans.
 func TestCFServices(t *testing.T) {
 	s := newStockClient(t, "services")
 	s.hide(noSuchGUID, "$nobody1")
@@ -36,7 +36,8 @@ func TestCFServices(t *testing.T) {
 	s.finish()
 }
 
-// broker starts a broker that the daemon can reach, with a catalog of the replay.
+// broker starts a broker that the daemon can reach, with a catalog that the replay also
+// uses.
 func (s *stock) broker(placeholder, catalog string) *servicestest.Broker {
 	s.t.Helper()
 	b, err := cftest.NewBroker(catalogs, catalog)
@@ -49,10 +50,10 @@ func (s *stock) broker(placeholder, catalog string) *servicestest.Broker {
 	return b
 }
 
-// catalogs is where what brokers offer is, for the replay too.
+// catalogs is the folder of the brokers' catalogs, which the replay also uses.
 const catalogs = "../../api/testdata/broker"
 
-// happens lets something happen beside the client, in the replay too.
+// happens causes an event outside the client, in the replay as well.
 func (s *stock) happens(what string) {
 	s.t.Helper()
 	if err := cftest.Tell(s.brokers, catalogs, what); err != nil {
@@ -169,7 +170,7 @@ func (s *stock) changesServices() {
 	s.refuses("upgrade-service none -f", "Service instance 'none' not found")
 }
 
-// waitsForServices is a broker that takes its time: nobody has to wait for it.
+// waitsForServices checks a slow broker: commands need not wait for it.
 func (s *stock) waitsForServices() {
 	s.happens("broker1 provision later")
 	s.cf("create-service queue tiny slow -b acme", "Create in progress. Use 'cf services' or 'cf service slow' to check operation status.", "OK")
@@ -228,7 +229,7 @@ func (s *stock) bringsServices() {
 	s.cf("bind-service shop mail", "OK")
 	s.cf("unbind-service shop mail", "OK")
 	s.cf("bind-service shop file", "OK")
-	s.cf("delete-service file -f", "Service instance file deleted.", "OK") // its bindings go with it
+	s.cf("delete-service file -f", "Service instance file deleted.", "OK") // this deletes its bindings
 	s.cf("delete-service typed -f", "Service instance typed deleted.", "OK")
 	s.cf("delete-service typed -f", "Service instance typed did not exist.", "OK")
 }
@@ -236,7 +237,7 @@ func (s *stock) bringsServices() {
 func (s *stock) namesServices() {
 	s.write("app.yml", []byte("applications:\n- name: shop\n  path: app\n  services:\n  - name: mail\n    binding_name: post\n  - work\n"))
 	s.cf("push -f app.yml --no-start", "name: shop")
-	s.cf("env shop", "VCAP_SERVICES: {}") // until it is staged
+	s.cf("env shop", "VCAP_SERVICES: {}") // not before it is staged
 	s.cf("services", "^mail +user-provided +shop ", "^work +queue +tiny +shop ")
 	s.cf("create-app-manifest shop -p written.yml", "OK")
 	s.write("bad.yml", []byte("applications:\n- name: shop\n  path: app\n  services: [nonesuch]\n"))

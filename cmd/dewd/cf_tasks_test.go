@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The stock client runs tasks, and does by hand what a push does: packages, stagings,
-// droplets; it copies sources, and changes checks.
+// The cf CLI runs tasks, and runs the steps of a push one by one: packages, stagings,
+// droplets. It copies sources, and changes health checks.
 func TestCFTasks(t *testing.T) {
 	s := newStockClient(t, "tasks")
 	s.hide(noSuchGUID, "$nobody1")
@@ -73,7 +73,7 @@ func (s *stock) makesPackages() {
 
 const noSuchGUID = "11111111-2222-3333-4444-555555555555"
 
-// firstGUID is the first guid of an output.
+// firstGUID returns the first guid in an output.
 func firstGUID(out string) string {
 	for l := range strings.Lines(out) {
 		if first, _, _ := strings.Cut(strings.TrimSpace(l), " "); len(first) == 36 && strings.Count(first, "-") == 4 {
@@ -131,7 +131,7 @@ func (s *stock) changesChecks() {
 	s.cf("get-readiness-health-check shop", `^web +http +/ready +`)
 }
 
-// looksOtherwise are flags that other scripts have no use for.
+// looksOtherwise uses flags that other scripts do not use.
 func (s *stock) looksOtherwise() {
 	s.write("labels.json", []byte(`{"metadata":{"labels":{"tier":"back"}}}`))
 	guid := strings.TrimSpace(s.live(0, "app shop --guid"))
@@ -144,7 +144,7 @@ func (s *stock) looksOtherwise() {
 	s.refuses("events none", "App 'none' not found.")
 }
 
-// pushesOtherwise are pushes that need no staging or no start.
+// pushesOtherwise pushes without staging or without a start.
 func (s *stock) pushesOtherwise() {
 	s.cf("push chore --no-manifest -p small -b binary_buildpack --task", "requested state: stopped", `^routes: *$`)
 	s.cf("run-task chore -c true --wait", "Task has completed successfully.")
@@ -163,7 +163,7 @@ func (s *stock) pushesOtherwise() {
 	s.cf("delete shop -f", "OK")
 }
 
-// handMade is a droplet as staging makes it.
+// handMade returns a droplet in the format of staging.
 func handMade(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -25,8 +25,8 @@ const (
 	badCredentials = "Credentials were rejected, please try again."
 )
 
-// The stock client does its work, from the first login to the last logout: as an
-// administrator, as a developer of one space, as a client without a user.
+// The cf CLI works from the first login to the last logout. It is used by an
+// administrator, by a developer of one space, and by a client without a user.
 func TestCF(t *testing.T) {
 	s := newStock(t, "core")
 	s.hide(doraPassword, "$password-dora")
@@ -53,7 +53,7 @@ func TestCF(t *testing.T) {
 	s.finish()
 }
 
-// layOut makes the folders that are pushed.
+// layOut creates the folders that are pushed.
 func (s *stock) layOut() {
 	s.t.Helper()
 	program := s.readFile(filepath.Join(programs, "testapp"))
@@ -140,7 +140,7 @@ func (s *stock) pushes() {
 	s.cf("get-health-check checked", `^web +http +/health +1$`)
 }
 
-// answers wants the app behind a route to say hello.
+// answers checks that the app at a route answers hello.
 func (s *stock) answers(host string) {
 	s.t.Helper()
 	s.eventually("a route to "+host, func() error {
@@ -167,7 +167,7 @@ func (s *stock) get(host, path string) (string, error) {
 	return string(b), err
 }
 
-// frontAddress is where app routes are served.
+// frontAddress returns the address of app routes.
 func (s *stock) frontAddress() string {
 	s.t.Helper()
 	if s.front != "" {
@@ -279,9 +279,9 @@ func (s *stock) fails() {
 	s.cf("delete site -f -r", "OK")
 }
 
-// sidecarProcedure is what people read who want an app with a sidecar: create the
-// app, put a manifest into its root, apply it, push; and kill the sidecar to see
-// both come back and the exit on record.
+// sidecarProcedure follows the documentation of sidecars: create the app, put a
+// manifest into its root, apply it, push. Then it kills the sidecar; both processes
+// restart, and the exit is recorded.
 func (s *stock) sidecarProcedure() {
 	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(s.dir, "sample", "build")+"/", "./app", "./config-server")
 	build.Dir = "../../examples/config-sidecar"
@@ -321,7 +321,7 @@ func (s *stock) sidecarProcedure() {
 	s.cf("delete config-sidecar -f -r", "OK")
 }
 
-// config wants the app to answer with what its sidecar says.
+// config checks that the app answers with the text of its sidecar.
 func (s *stock) config() {
 	s.t.Helper()
 	s.eventually("the sidecar's answer", func() error {
@@ -333,7 +333,7 @@ func (s *stock) config() {
 	})
 }
 
-// running are the instances that have a process in a leaf.
+// running returns the instances that have a process in a leaf.
 func (s *stock) running(leaf string) map[string]map[string][]int {
 	out := map[string]map[string][]int{}
 	for id, leaves := range s.leaves() {
@@ -344,7 +344,7 @@ func (s *stock) running(leaf string) map[string]map[string][]int {
 	return out
 }
 
-// staysInside is a developer who tries what is not hers.
+// staysInside is a developer who tries actions without permission.
 func (s *stock) staysInside() {
 	const refused = "You are not authorized to perform the requested action"
 	s.refuses("create-org mine", refused)

@@ -24,35 +24,34 @@ import (
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
-// maxRunPath leaves room for the sockets below --run: a socket's name has at
-// most 107 characters.
+// maxRunPath leaves room for the sockets below --run: a path has at most 107 bytes.
 const maxRunPath = 64
 
-// config is what flags and environment say.
+// config holds the values of flags and environment variables.
 type config struct {
 	Root, Run         string
-	Containerd        string // socket
+	Containerd        string // socket of containerd
 	ContainerdBinary  string
 	Init              string
 	Snapshotter       string
 	AppUID            int
 	Subnet            netip.Prefix // not valid: dewd chooses one
 	Listen, Router    string       // addresses of the API and of app routes
-	RouterTLS         string       // address of app routes over TLS; empty: there is none
-	RouterCert        string       // its certificate; empty: dewd's own authority signs
+	RouterTLS         string       // address of app routes over TLS (empty: disabled)
+	RouterCert        string       // certificate for it (empty: signed by dewd's own CA)
 	RouterKey         string
-	SSH               string        // address of the ssh door
-	TCPPorts          app.PortRange // of TCP routes; none: there are no TCP routes
-	StickyCookies     string        // that make clients come back to the same instance, with commas
+	SSH               string        // address of the SSH server
+	TCPPorts          app.PortRange // ports of TCP routes (empty: no TCP routes)
+	StickyCookies     string        // comma-separated names of cookies for sticky sessions
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
 	LogReserve        size
 	LogBacklog        size
 	LogRetention      size
-	LogAge            time.Duration // 0: as long as there is room
+	LogAge            time.Duration // 0: only the size is limited
 	LogJournal        bool
-	CrashFiles        size // of crashed instances, all together; 0: none is kept
+	CrashFiles        size // limit of the files of all crashed instances (0: none are stored)
 	Policy            supervisor.Policy
 	Staging           staging
 	Marketplace       serviceFlags
@@ -61,8 +60,8 @@ type config struct {
 	LogFormat         string
 	LogLevel          slog.Level
 
-	// After each commit of the store and each call of containerd; nil: nothing. No
-	// flag sets them: they are for programs that are made to die at such a moment.
+	// Called after each commit of the store and each call of containerd; nil: not
+	// called. No flag sets them. Tests use them to kill the program at such a moment.
 	committed, called func()
 }
 
@@ -76,13 +75,13 @@ func defaultConfig() config {
 	}
 }
 
-// allFlags are the flags of the daemon itself.
+// allFlags returns the flags of the daemon itself.
 func (c *config) allFlags() []cli.Flag {
 	return slices.Concat(c.cellFlags(), c.policyFlags(), c.Staging.flags(), c.Marketplace.flags(), c.Mailing.flags())
 }
 
-// cellFlags say what belongs to this daemon and where it is; doctor and teardown
-// must be able to say the same.
+// cellFlags returns the flags that identify this daemon and its folders. doctor and
+// teardown have the same flags.
 func (c *config) cellFlags() []cli.Flag {
 	return append([]cli.Flag{
 		text(&c.Root, "root", "`folder` of all state; one dewd per root"),
@@ -116,7 +115,7 @@ func (c *config) cellFlags() []cli.Flag {
 	}, c.Outbound.flags()...)
 }
 
-// policyFlags are the numbers of ending and restarting.
+// policyFlags returns the flags for stopping and restarting instances.
 func (c *config) policyFlags() []cli.Flag {
 	p := &c.Policy
 	return []cli.Flag{
@@ -131,7 +130,7 @@ func (c *config) policyFlags() []cli.Flag {
 	}
 }
 
-// env is the environment variable of a flag.
+// env returns the environment variable of a flag.
 func env(flag string) []string {
 	return []string{"DEW_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
 }
@@ -144,13 +143,13 @@ func duration(v *time.Duration, name, usage string) cli.Flag {
 	return &cli.DurationFlag{Name: name, EnvVars: env(name), Destination: v, Value: *v, Usage: usage}
 }
 
-// textValue is a value with a text form of its own.
+// textValue is a value with its own text form.
 type textValue interface {
 	encoding.TextUnmarshaler
 	fmt.Stringer
 }
 
-// asFlag lets a textValue be a flag.
+// asFlag makes a textValue usable as a flag.
 type asFlag struct{ textValue }
 
 func (f asFlag) Set(s string) error { return f.UnmarshalText([]byte(s)) }
@@ -159,10 +158,10 @@ func value(v textValue, name, usage string) cli.Flag {
 	return &cli.GenericFlag{Name: name, EnvVars: env(name), Value: asFlag{v}, Usage: usage}
 }
 
-// subnet is the text form of a network, or of none.
+// subnet is the text form of a network, or of no network.
 type subnet struct{ *netip.Prefix }
 
-// UnmarshalText accepts the empty text as none.
+// UnmarshalText accepts the empty text for no network.
 func (s *subnet) UnmarshalText(b []byte) error {
 	if len(b) == 0 {
 		*s.Prefix = netip.Prefix{}
@@ -209,7 +208,7 @@ type size int64
 
 var sizeForm = regexp.MustCompile(`^([0-9]{1,18})([KMGT]?)(I?B)?$`)
 
-// UnmarshalText accepts what String gives, and the usual spellings.
+// UnmarshalText accepts the output of String, and the usual spellings.
 func (s *size) UnmarshalText(b []byte) error {
 	m := sizeForm.FindStringSubmatch(strings.ToUpper(strings.TrimSpace(string(b))))
 	if m == nil {
@@ -240,14 +239,14 @@ func (s *size) String() string {
 	return strconv.FormatInt(n, 10)
 }
 
-// complete makes paths absolute and finds dew-init beside the program.
+// complete makes paths absolute and finds dew-init next to the program.
 func (c *config) complete() error {
 	for _, p := range []*string{&c.Root, &c.Run} {
 		abs, err := filepath.Abs(*p)
 		if err != nil {
 			return fmt.Errorf("cannot make %s absolute: %w", *p, err)
 		}
-		// One root has one name: bridge, cgroups and namespace are made from it.
+		// A root must have one name: bridge, cgroups and namespace depend on it.
 		if *p, err = resolved(abs); err != nil {
 			return err
 		}
@@ -263,14 +262,14 @@ func (c *config) complete() error {
 	return nil
 }
 
-// resolved follows the links of a path, as far as it exists.
+// resolved follows the symbolic links of a path, as far as it exists.
 func resolved(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		return real, nil
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return path, nil // not root: that is told later, and better
+		return path, nil // not root: a later check reports that with a better message
 	}
 	if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
 		return "", fmt.Errorf("cannot resolve %s: %w", path, err)
@@ -281,7 +280,7 @@ func resolved(path string) (string, error) {
 
 var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// validate tells everything that is wrong, each with its flag.
+// validate reports all errors, each with its flag.
 func (c *config) validate() error {
 	var errs []error
 	must := func(ok bool, flag, format string, args ...any) {
@@ -318,7 +317,7 @@ func (c *config) validate() error {
 	return errors.Join(errs...)
 }
 
-// maxCrashRecords bounds what a request for the crashes or events of an app reads.
+// maxCrashRecords limits the records that a request for crashes or events reads.
 const maxCrashRecords = 10_000
 
 func validatePolicy(p supervisor.Policy) []error {
@@ -339,7 +338,7 @@ func validatePolicy(p supervisor.Policy) []error {
 	if p.FirstBackoff > p.MaxBackoff {
 		errs = append(errs, fmt.Errorf("--backoff-first: %s is longer than --backoff-max, %s", p.FirstBackoff, p.MaxBackoff))
 	}
-	// A zero would be read as "the default".
+	// Zero would mean the default.
 	if p.ImmediateRestarts < 1 {
 		errs = append(errs, fmt.Errorf("--immediate-restarts: %d is less than 1", p.ImmediateRestarts))
 	}
@@ -378,7 +377,7 @@ func validPublicURL(s string) bool {
 	return oneOf(u.Scheme, "http", "https") && s == u.Scheme+"://"+u.Host
 }
 
-// stickyCookies are the names in the flag.
+// stickyCookies returns the cookie names in the flag.
 func (c *config) stickyCookies() []string {
 	var names []string
 	for name := range strings.SplitSeq(c.StickyCookies, ",") {
@@ -389,7 +388,7 @@ func (c *config) stickyCookies() []string {
 	return names
 }
 
-// crashed bounds what is kept of crashed instances.
+// crashed returns the limits for the files of crashed instances.
 func (c config) crashed() containerd.Crashed {
 	return containerd.Crashed{Dir: filepath.Join(c.Root, "crashed"), Bytes: int64(c.CrashFiles), Reserve: int64(c.LogReserve)}
 }
@@ -403,8 +402,8 @@ func (c *config) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, o))
 }
 
-// command turns a function of dewd into one of the cli package: it refuses what
-// nobody would read, completes and checks the configuration.
+// command turns a function of dewd into one of the cli package. It refuses unused
+// arguments, and completes and checks the configuration.
 func command(c *config, fn func(*cli.Context, config) error) cli.ActionFunc {
 	return func(ctx *cli.Context) error {
 		usage := func(format string, args ...any) error {
@@ -413,8 +412,8 @@ func command(c *config, fn func(*cli.Context, config) error) cli.ActionFunc {
 		if ctx.NArg() > 0 {
 			return usage("unknown command or argument %q", ctx.Args().First())
 		}
-		// A command's own flags come last and win, so what stands before its name
-		// would be forgotten without a word.
+		// A command's own flags come last and win. Flags before its name would be
+		// ignored without a message.
 		if l := ctx.Lineage(); len(l) > 1 && l[1].NumFlags() > 0 {
 			return usage("flags go behind the command: dewd %s --%s …", ctx.Command.Name, l[1].LocalFlagNames()[0])
 		}

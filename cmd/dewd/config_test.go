@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// parse runs the flags of the daemon over args and returns what came out.
+// parse parses args as flags of the daemon and returns the configuration.
 func parse(t *testing.T, args ...string) (config, error) {
 	t.Helper()
 	c := defaultConfig()
@@ -160,7 +160,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// --help names every status that dewd can exit with.
+// --help lists every exit code of dewd.
 func TestHelpTellsExitStatuses(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(defaultConfig())
@@ -175,7 +175,7 @@ func TestHelpTellsExitStatuses(t *testing.T) {
 	}
 }
 
-// The reference has a row for every flag, with its default.
+// The reference page has a row for every flag, with its default.
 func TestReferenceTellsFlags(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "dewd.md"))
 	if err != nil {
@@ -184,7 +184,7 @@ func TestReferenceTellsFlags(t *testing.T) {
 	c := defaultConfig()
 	for _, f := range c.allFlags() {
 		row := "| `--" + f.Names()[0] + "` | "
-		// 16m0s is 16m to a reader.
+		// 16m0s is written as 16m there.
 		if d := strings.TrimSuffix(f.(cli.DocGenerationFlag).GetDefaultText(), "m0s"); d != "" && d != "false" {
 			row += "`" + strings.Trim(d, `"`)
 		}

@@ -29,7 +29,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// patience bounds every wait: only a hang reaches it.
+// patience limits every wait; only a hang reaches it.
 const patience = testkit.Patience
 
 // programs is the folder with dewd, dew, dew-init, dew-sftp and the apps of tests.
@@ -53,7 +53,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	if err := os.Chmod(dir, 0o755); err != nil { // one test runs dewd as nobody
+	if err := os.Chmod(dir, 0o755); err != nil { // one test runs dewd as an unprivileged user
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -64,14 +64,14 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// buildPrograms makes dewd and all that the tests run beside it and in it.
+// buildPrograms builds dewd and all other programs of the tests.
 func buildPrograms(dir string) error {
 	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp", "./testdata/instance"}
 	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, beside...)...)
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
 	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
 	dewd.Env = others.Env
-	if !benching { // the daemon under test looks for races too
+	if !benching { // the daemon under test also detects races
 		dewd.Args = slices.Insert(dewd.Args, 2, "-race")
 		dewd.Env = os.Environ()
 	}
@@ -83,12 +83,12 @@ func buildPrograms(dir string) error {
 	return nil
 }
 
-// turns are as many tests as run beside each other at most, on a machine with many
-// processors: it has subnets for 16 daemons.
+// turns limits the number of tests that run at the same time on a machine with many
+// processors. The machine has subnets for 16 daemons.
 var turns = make(chan struct{}, 4)
 
-// beside lets a test run while others do: a cell shares nothing with another one.
-// Those that look at how long something takes stay alone.
+// beside lets a test run in parallel with others: a cell shares nothing with another
+// one. Tests that measure time do not use it.
 func beside(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -96,22 +96,22 @@ func beside(t *testing.T) {
 	t.Cleanup(func() { <-turns })
 }
 
-// cell is a root with a dewd on it, which a test may only start and kill.
+// cell is a root with a dewd, which a test can only start and kill.
 type cell struct {
 	t         testing.TB
 	root, run string
 	bin       string // folder of dewd, dew and dew-init
 	names     containerd.Names
 	cmd       *exec.Cmd
-	said      *testkit.Buffer // what dewd has said so far
-	hears     io.Writer       // gets what dewd says, as it says it; can be nil
+	said      *testkit.Buffer // dewd's output so far
+	hears     io.Writer       // also gets dewd's output; can be nil
 	flags     []string
 	env       []string
 	gone      bool
 }
 
-// newCell makes a root whose dewd takes a private containerd, so that a test may
-// kill that too.
+// newCell creates a root whose dewd uses a private containerd, so that a test can kill
+// that as well.
 func newCell(t testing.TB, flags ...string) *cell {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
@@ -121,7 +121,7 @@ func newCell(t testing.TB, flags ...string) *cell {
 	return newCellIn(t, dir, flags...)
 }
 
-// newCellIn makes the cell in a folder, which the end of the test removes.
+// newCellIn creates the cell in a folder, which is removed at the end of the test.
 func newCellIn(t testing.TB, dir string, flags ...string) *cell {
 	t.Helper()
 	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), bin: programs, flags: flags}
@@ -136,7 +136,7 @@ func newCellIn(t testing.TB, dir string, flags ...string) *cell {
 	return c
 }
 
-// tearDown ends everything of the cell, once.
+// tearDown tears down the cell, once.
 func (c *cell) tearDown() {
 	if c.gone {
 		return
@@ -174,21 +174,21 @@ func (c *cell) awaitSocket() {
 	})
 }
 
-// launch runs dewd without waiting for anything.
+// launch starts dewd and does not wait.
 func (c *cell) launch() {
 	c.t.Helper()
 	c.launchAs(filepath.Join(c.bin, "dewd"))
 }
 
-// launchAs runs a program that is a dewd, with further environment.
+// launchAs starts a program as dewd, with additional environment variables.
 func (c *cell) launchAs(program string, env ...string) {
 	c.t.Helper()
-	// A socket of an earlier dewd would look like readiness.
+	// A socket of an earlier dewd would look like a ready one.
 	if err := os.Remove(filepath.Join(c.run, socketName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}
 	c.cmd = c.command("--log-level", "debug")
-	c.cmd.Args = append(c.cmd.Args, c.flags...) // the last one of a kind counts
+	c.cmd.Args = append(c.cmd.Args, c.flags...) // the last flag of a name wins
 	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
 	c.said = &testkit.Buffer{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
@@ -201,7 +201,7 @@ func (c *cell) launchAs(program string, env ...string) {
 	}
 }
 
-// kill ends dewd with a signal and waits for its end.
+// kill sends a signal to dewd and waits until it has exited.
 func (c *cell) kill(sig syscall.Signal) {
 	c.t.Helper()
 	if err := c.cmd.Process.Signal(sig); err != nil {
@@ -217,7 +217,7 @@ func (c *cell) kill(sig syscall.Signal) {
 	c.cmd = nil
 }
 
-// books is what is on disk, for the time that no dewd runs.
+// books is the state on disk, while no dewd runs.
 type books struct {
 	reg   *registry.Registry
 	shelf *droplet.Droplets
@@ -225,7 +225,7 @@ type books struct {
 	logs  *logstream.Logs
 }
 
-// read opens the state of the root; no dewd may run.
+// read opens the state of the root. dewd must not be running.
 func (c *cell) read(fn func(b books)) {
 	c.t.Helper()
 	db, err := store.Open(filepath.Join(c.root, "dew.db"), store.Options{Format: storeFormat})
@@ -247,7 +247,7 @@ func (c *cell) read(fn func(b books)) {
 
 const guid = "11111111-1111-4111-8111-111111111111"
 
-// wish fills the store with one app with a sidecar.
+// wish stores one app with a sidecar.
 func (c *cell) wish(command, sidecar string, change ...func(p *app.Process)) {
 	c.t.Helper()
 	check := func(err error) {
@@ -279,7 +279,7 @@ func (c *cell) wish(command, sidecar string, change ...func(p *app.Process)) {
 	})
 }
 
-// image is a droplet's tree with testapp in it.
+// image returns a droplet's tree with testapp in it.
 func image(t testing.TB) []byte {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
@@ -299,7 +299,7 @@ func image(t testing.TB) []byte {
 	return buf.Bytes()
 }
 
-// leaves finds the processes of every instance by leaf, in the cgroup files.
+// leaves returns the processes of every instance by leaf, from the cgroup files.
 func (c *cell) leaves() map[string]map[string][]int {
 	found := map[string]map[string][]int{}
 	for _, base := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
@@ -321,8 +321,8 @@ func (c *cell) leaves() map[string]map[string][]int {
 	return found
 }
 
-// settled waits for exactly n instances whose main and sidecar run their
-// commands (the launcher is not the command yet), and returns them.
+// settled waits for exactly n instances whose main process and sidecar run their
+// commands, not only the launcher, and returns them.
 func (c *cell) settled(n int, not ...string) map[string]map[string][]int {
 	c.t.Helper()
 	var got map[string]map[string][]int
@@ -333,7 +333,7 @@ func (c *cell) settled(n int, not ...string) map[string]map[string][]int {
 				return fmt.Errorf("instance %s is still there", id)
 			}
 			for _, leaf := range []string{"main", "sidecar-0"} {
-				// The shell and its sleep: nothing will change by itself any more.
+				// The shell and its sleep run, so nothing changes by itself any more.
 				if len(leaves[leaf]) < 2 {
 					return fmt.Errorf("instance %s: its command does not run in %s yet: %v", id, leaf, leaves)
 				}
@@ -366,7 +366,7 @@ func (c *cell) eventually(what string, ok func() error) {
 	}
 }
 
-// privatePID is the pid of the private containerd.
+// privatePID returns the PID of the private containerd.
 func (c *cell) privatePID() int {
 	c.t.Helper()
 	b, err := os.ReadFile(filepath.Join(c.run, "containerd", "containerd.pid"))
@@ -387,7 +387,7 @@ func killPID(t testing.TB, pid int) {
 	}
 }
 
-// recordLines reads the exit record lines of the app's log.
+// recordLines returns the exit record lines of the app's log.
 func recordLines(t testing.TB, b books) []string {
 	t.Helper()
 	var found []string
@@ -418,7 +418,7 @@ func allLines(t testing.TB, b books) []logstream.Envelope {
 	return all
 }
 
-// dewCommand is the command line against this cell.
+// dewCommand returns a dew command for this cell.
 func (c *cell) dewCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, "dew"), args...)
 	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+filepath.Dir(c.root))

@@ -26,8 +26,8 @@ import (
 const queueCatalog = `{"services":[{"id":"queue-id","name":"queue","description":"A queue","bindable":true,
 	"plans":[{"id":"tiny-id","name":"tiny","description":"A tiny one"}]}]}`
 
-// An org goes with everything in it, wherever dewd is killed meanwhile: the next one
-// goes on without being asked, and nothing is left.
+// An org is deleted with everything in it, even if dewd is killed at any time. The next
+// dewd continues without a request, and nothing is left.
 func TestOrgDeletionSurvivesDeath(t *testing.T) {
 	beside(t)
 	w := newEstate(t)
@@ -58,8 +58,8 @@ func TestOrgDeletionSurvivesDeath(t *testing.T) {
 	}
 }
 
-// A broker that refuses to delete an instance keeps its space and the org, and
-// nothing else; when it does not any more, a second deletion ends what is left.
+// If a broker refuses to delete an instance, only its space and the org stay. When the
+// broker no longer refuses, a second deletion deletes the rest.
 func TestOrgDeletionThatABrokerRefuses(t *testing.T) {
 	beside(t)
 	w := newEstate(t)
@@ -88,19 +88,19 @@ func TestOrgDeletionThatABrokerRefuses(t *testing.T) {
 	w.noRecord(o)
 }
 
-// estate is a town with a broker that takes its time.
+// estate is a town with a slow broker.
 type estate struct {
 	*town
 	broker *servicestest.Broker
 	orgs   int
 }
 
-// estateOrg is an org with something of everything in it.
+// estateOrg is an org with resources of every kind.
 type estateOrg struct {
 	name, guid      string
 	spaces, apps    map[string]string // guids by name
 	queue, database string            // guids of service instances
-	paths           []string          // of all that is in it
+	paths           []string          // paths of all resources in it
 }
 
 func newEstate(t *testing.T) *estate {
@@ -113,8 +113,8 @@ func newEstate(t *testing.T) *estate {
 	return w
 }
 
-// build makes an org with two spaces, apps with sidecars that do not like to stop, a
-// task, a database, an instance of the slow broker, routes, a domain and roles.
+// build creates an org with two spaces. They have apps with sidecars that are slow to
+// stop, a task, a database, an instance of the slow broker, routes, a domain and roles.
 func (w *estate) build() *estateOrg {
 	w.t.Helper()
 	w.orgs++
@@ -151,7 +151,7 @@ func (w *estate) build() *estateOrg {
 	return o
 }
 
-// everything are the addresses of what the org has.
+// everything returns the paths of the org's resources.
 func (w *estate) everything(o *estateOrg) []string {
 	w.t.Helper()
 	paths := []string{"/v3/organizations/" + o.guid}
@@ -190,7 +190,7 @@ func (w *estate) guids(path string) (out []string) {
 	return out
 }
 
-// begins asks for the deletion and gives the address of the job.
+// begins requests the deletion and returns the path of the job.
 func (w *estate) begins(o *estateOrg) string {
 	w.t.Helper()
 	res := w.send("DELETE", "/v3/organizations/"+o.guid, "")
@@ -209,10 +209,10 @@ func (w *estate) again() {
 	w.begin()
 }
 
-// diesPolling kills dewd, and the next one when the broker was asked how far it is.
+// diesPolling kills dewd, and kills the next one after it has polled the broker.
 func (w *estate) diesPolling() {
 	w.t.Helper()
-	asked := len(w.broker.Requests(servicestest.Last)) // before: the next one asks at once
+	asked := len(w.broker.Requests(servicestest.Last)) // count before the start, because the next dewd polls at once
 	w.again()
 	w.eventually("the broker is asked how far it is", func() error {
 		if len(w.broker.Requests(servicestest.Last)) == asked {
@@ -226,7 +226,8 @@ func (w *estate) diesPolling() {
 	w.again()
 }
 
-// diesStopping kills dewd when the apps are told to stop and have not done so.
+// diesStopping kills dewd when the apps got the signal to stop and have not stopped
+// yet.
 func (w *estate) diesStopping(o *estateOrg) {
 	w.t.Helper()
 	w.eventually("an app is gone", func() error {
@@ -243,7 +244,7 @@ func (w *estate) diesStopping(o *estateOrg) {
 	w.again()
 }
 
-// jobEnds waits for the end of a job, and gives what it says.
+// jobEnds waits until a job is finished, and returns its text.
 func (w *estate) jobEnds(job, want string) (said string) {
 	w.t.Helper()
 	var j struct{ State string }
@@ -263,7 +264,7 @@ func (w *estate) jobEnds(job, want string) (said string) {
 	return said
 }
 
-// nothingLeft waits until nothing of the org is there but what is remembered of it.
+// nothingLeft waits until nothing is left of the org except records of the past.
 func (w *estate) nothingLeft(o *estateOrg) {
 	w.t.Helper()
 	for _, path := range o.paths {
@@ -297,7 +298,7 @@ func (w *estate) nothingLeft(o *estateOrg) {
 	})
 }
 
-// none asks containerd whether it has something, beside what the stack is made of.
+// none checks that containerd has no such object, except those of the stack.
 func (w *estate) none(kind string) error {
 	cmd := exec.Command("ctr", "-a", filepath.Join(w.run, "containerd", "containerd.sock"), "-n", w.names.Namespace, kind, "ls")
 	out, err := cmd.CombinedOutput()
@@ -313,8 +314,8 @@ func (w *estate) none(kind string) error {
 	return nil
 }
 
-// noRecord wants no word of the org in the store, but what is a memory: events, and
-// the jobs and operations that are done. No dewd may run.
+// noRecord checks that the store has no trace of the org, except events and finished
+// jobs and operations. dewd must not be running.
 func (w *estate) noRecord(o *estateOrg) {
 	w.t.Helper()
 	guids := []string{o.guid, o.queue, o.database}
@@ -337,7 +338,7 @@ func (w *estate) noRecord(o *estateOrg) {
 	}
 }
 
-// memories are the buckets of what was, which outlives what it tells of.
+// memories are the buckets with records of the past, which outlive the resources.
 var memories = []string{"events", "usage", "jobs", "service operations"}
 
 func remembered(name string, b *bbolt.Bucket, guids []string) error {
@@ -359,7 +360,7 @@ func remembered(name string, b *bbolt.Bucket, guids []string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// must asks for something that is answered so.
+// must sends a request and checks the status of the response.
 func (w *estate) must(want int, method, path, body string) string {
 	w.t.Helper()
 	status, answer := w.ask(method, path, body)

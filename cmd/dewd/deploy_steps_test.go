@@ -11,8 +11,8 @@ import (
 
 const canarySteps = `"strategy":"canary","options":{"canary":{"steps":[{"instance_weight":34},{"instance_weight":67}]}}`
 
-// What can go wrong with a deployment is taken back, at every step of it, and what is
-// odd about one is borne: not one request fails.
+// Every failure of a deployment is rolled back, at each of its steps, and unusual
+// deployments work. No request fails.
 func TestDeploymentStepsUnderLoad(t *testing.T) {
 	beside(t)
 	w := newTown(t)
@@ -46,7 +46,7 @@ func (w *town) paused(t *testing.T, d string, step int) {
 	}
 }
 
-// cancelsCanaries cancels at once, at each pause, and on the way from the last one.
+// cancelsCanaries cancels at once, at each pause, and after the last pause.
 func (w *town) cancelsCanaries(t *testing.T) {
 	for stop := range 4 {
 		w.say("set-env", "shop", "MARK", fmt.Sprintf("never-%d", stop))
@@ -59,7 +59,7 @@ func (w *town) cancelsCanaries(t *testing.T) {
 		}
 		if w.cancelled(d) {
 			w.reaches(t, d, "FINALIZED", "CANCELED")
-		} else { // from the last pause on it does not wait
+		} else { // after the last pause it does not wait
 			w.say("set-env", "shop", "MARK", "first")
 			w.reaches(t, w.deploy(t, ""), "FINALIZED", "DEPLOYED")
 		}
@@ -67,7 +67,8 @@ func (w *town) cancelsCanaries(t *testing.T) {
 	}
 }
 
-// waitsForHealth deploys what never becomes healthy: nothing old goes for it.
+// waitsForHealth deploys an app that never becomes healthy. No old instance is stopped
+// for it.
 func (w *town) waitsForHealth(t *testing.T) {
 	check := func(data string) {
 		if out := w.say("curl", "-X", "PATCH", "/v3/processes/"+w.appGUID("shop"), "-d", `{"health_check":`+data+`}`); strings.Contains(out, `"errors"`) {
@@ -99,7 +100,7 @@ func (w *town) fliesHigh(t *testing.T) {
 	w.marks(t, 3, "high")
 }
 
-// supersedes deploys again while something is deployed, and while a canary is paused.
+// supersedes deploys again during a deployment, and while a canary is paused.
 func (w *town) supersedes(t *testing.T) {
 	w.say("set-env", "shop", "MARK", "second")
 	first := w.deploy(t, "")
@@ -114,8 +115,8 @@ func (w *town) supersedes(t *testing.T) {
 	w.marks(t, 3, "fourth")
 }
 
-// stopsMeanwhile stops the app while it is deployed; started again it is what was
-// being deployed.
+// stopsMeanwhile stops the app during a deployment. After a start, it is the deployed
+// version.
 func (w *town) stopsMeanwhile(t *testing.T) {
 	w.say("set-env", "shop", "MARK", "fifth")
 	d := w.deploy(t, "")
@@ -136,8 +137,8 @@ func (w *town) deletesMeanwhile(t *testing.T) {
 	}
 }
 
-// dewd is killed at every step of a canary, and of its cancel. The next one goes on
-// with the same deployment, at the same step.
+// dewd is killed at every step of a canary, and of its cancel. The next one continues
+// the same deployment at the same step.
 func TestCanaryOutlivesDaemon(t *testing.T) {
 	beside(t)
 	w := newTown(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// Instances are replaced under load, by every way there is, and not one request
-// fails: neither short ones, nor those with a body, nor those that take a while.
+// Instances are replaced under load, in every possible way, and no request fails:
+// neither short ones, nor those with a body, nor slow ones.
 func TestDeploymentsUnderLoad(t *testing.T) {
 	beside(t)
 	w := newTown(t)
@@ -38,7 +38,8 @@ func TestDeploymentsUnderLoad(t *testing.T) {
 	t.Run("what was cancelled stays away", w.staysBack)
 }
 
-// load asks all the time; the function ends that and tells how often.
+// load sends requests all the time. The returned function stops that and returns their
+// number.
 func (w *town) load(t *testing.T) func() int64 {
 	var n atomic.Int64
 	var wg sync.WaitGroup
@@ -48,7 +49,7 @@ func (w *town) load(t *testing.T) func() int64 {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond): // the machine has other work to do
+			case <-time.After(time.Millisecond): // the machine has other work as well
 			}
 			req, err := http.NewRequest(method, "http://"+w.front+path, strings.NewReader(body))
 			if err != nil {
@@ -71,7 +72,7 @@ func (w *town) load(t *testing.T) func() int64 {
 		close(stop)
 		wg.Wait()
 	})
-	t.Cleanup(end) // also where the test was given up
+	t.Cleanup(end) // even if the test is aborted
 	return func() int64 {
 		end()
 		return n.Load()
@@ -112,7 +113,7 @@ func (w *town) canaries(t *testing.T) {
 	w.marks(t, 3, "canary")
 }
 
-// A deployment that is cancelled after each of its steps leaves what was there.
+// cancels cancels a deployment after each of its steps. The earlier instances stay.
 func (w *town) cancels(t *testing.T) {
 	for started := range rounds(2, 4) {
 		w.say("set-env", "shop", "MARK", "never")
@@ -134,7 +135,7 @@ func (w *town) cancels(t *testing.T) {
 	}
 }
 
-// cancelled cancels a deployment, and tells whether it was not faster.
+// cancelled cancels a deployment, and reports whether it was still active.
 func (w *town) cancelled(d string) bool {
 	w.t.Helper()
 	out := w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
@@ -145,7 +146,7 @@ func (w *town) cancelled(d string) bool {
 	return !faster
 }
 
-// New instances that crash end no old one.
+// survivesBadOnes checks that crashing new instances stop no old one.
 func (w *town) survivesBadOnes(t *testing.T) {
 	w.say("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
 	d := w.deploy(t, "")
@@ -162,8 +163,7 @@ func (w *town) survivesBadOnes(t *testing.T) {
 	w.marks(t, 3, "canary")
 }
 
-// After a cancel an instance that ends comes back as it was, whatever was wished
-// since.
+// After a cancel, an instance that exits restarts as it was, despite later changes.
 func (w *town) staysBack(t *testing.T) {
 	w.say("set-env", "shop", "MARK", "never")
 	d := w.deploy(t, "")
@@ -198,7 +198,7 @@ type deployment struct {
 	NewProcesses []struct{ GUID string } `json:"new_processes"`
 }
 
-// deploy begins a deployment of the app shop and gives its guid.
+// deploy starts a deployment of the app shop and returns its guid.
 func (w *town) deploy(t *testing.T, more string) string {
 	t.Helper()
 	if more != "" {
@@ -236,7 +236,7 @@ func (w *town) reaches(t *testing.T, guid, value, reason string) {
 	})
 }
 
-// running are the new instances of a deployment that run.
+// running returns the indexes of the new instances of a deployment that run.
 func (w *town) running(t *testing.T, guid string) (out []int) {
 	t.Helper()
 	var stats struct {
@@ -254,13 +254,15 @@ func (w *town) running(t *testing.T, guid string) (out []int) {
 	return out
 }
 
-// marks waits until so many instances serve, and what they say is this.
+// marks waits until this number of instances serve requests, with exactly these values
+// of MARK.
 func (w *town) marks(t *testing.T, instances int, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	w.eventually(fmt.Sprint(want), func() error {
 		seen, places := map[string]bool{}, map[string]bool{}
-		// Not in turns: of two instances that take turns, too, one would have all of a kind.
+		// Two loops: if the two kinds of requests alternated as two instances do, each
+		// instance would get only one kind.
 		for range 10 * instances {
 			_, body := w.get("shop", "/env?name=MARK")
 			seen[strings.TrimPrefix(body, "MARK=")] = true
@@ -276,8 +278,8 @@ func (w *town) marks(t *testing.T, instances int, want ...string) {
 	})
 }
 
-// dewd is killed again and again while it deploys, or while it takes that back. The
-// next one goes on, and in the end exactly what is wished runs.
+// dewd is killed repeatedly during a deployment, or during its cancel. The next one
+// continues, and in the end exactly the desired instances run.
 func TestDeploymentOutlivesDaemon(t *testing.T) {
 	beside(t)
 	w := newTown(t)
@@ -301,7 +303,7 @@ func TestDeploymentOutlivesDaemon(t *testing.T) {
 	}
 }
 
-// crashDaemon kills dewd some times after a moment, and starts it again.
+// crashDaemon kills dewd several times after a short time, and restarts it.
 func (w *town) crashDaemon(times int) {
 	w.t.Helper()
 	for range times {

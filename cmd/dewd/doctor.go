@@ -24,17 +24,17 @@ import (
 	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
-// checkLimit bounds one check: a doctor that hangs helps nobody.
+// checkLimit limits the time of one check, so that doctor never hangs.
 const checkLimit = 10 * time.Second
 
-// The levels of a finding. Only FAIL keeps dewd from running apps.
+// The levels of a finding. Only FAIL means that dewd cannot run apps.
 const (
 	levelOK   = "ok"
 	levelWarn = "warn"
 	levelFail = "FAIL"
 )
 
-// finding is what one check found, and what to do about it.
+// finding is the result of one check, and what to do about it.
 type finding struct {
 	Level string `json:"level"`
 	Name  string `json:"name"`
@@ -49,21 +49,20 @@ func good(format string, args ...any) finding {
 func warn(what, do string) finding { return finding{Level: levelWarn, What: what, Do: do} }
 func bad(what, do string) finding  { return finding{Level: levelFail, What: what, Do: do} }
 
-// machine is what the checks look at.
+// machine is the input of the checks.
 type machine struct {
 	cfg   config
-	slash string // where its files begin; "/" but in tests
+	slash string // root of its files; only tests use another one than "/"
 	uid   int
-	// status is that of the daemon that --run names, with a root that was not given;
-	// nil: none answers.
+	// status is that of the daemon of --run if --root is not given. Nil means none.
 	status *v3.Status
-	others []string // folders of run-time files of other daemons
-	start  string   // how to start a daemon, where that may be the question
-	// program runs a program and returns what it prints.
+	others []string // run folders of other daemons
+	start  string   // how to start a daemon, if that can be the problem
+	// program runs a program and returns its output.
 	program func(ctx context.Context, name string, args ...string) (string, error)
 }
 
-// read gives the text of a file, empty if there is none.
+// read returns the text of a file, or nothing if it does not exist.
 func (m machine) read(path string) string {
 	b, err := os.ReadFile(filepath.Join(m.slash, path))
 	if err != nil {
@@ -72,14 +71,15 @@ func (m machine) read(path string) string {
 	return string(b)
 }
 
-// check is one thing to look at.
+// check is one check of the machine.
 type check struct {
 	name string
 	look func(ctx context.Context, m machine) finding
 }
 
-// checks in the order in which they are told: who, kernel, programs, places. Without
-// root it is the first alone: what the others find then says nothing about dewd.
+// checks returns the checks in the order of the output: user, kernel, programs,
+// folders. Without root, it returns only the first, because the results of the others
+// say nothing about dewd then.
 func checks(uid int) []check {
 	all := []check{
 		{"user", func(_ context.Context, m machine) finding { return userRule(m.uid) }},
@@ -111,7 +111,7 @@ func checks(uid int) []check {
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print the findings as JSON"} }
 
-// doctor looks at everything and tells it.
+// doctor runs all checks and prints the results.
 func doctor(c *cli.Context, cfg config) error {
 	m := machine{cfg: cfg, slash: "/", uid: os.Geteuid(), program: output}
 	if m.uid == 0 && !c.IsSet("root") {
@@ -126,7 +126,7 @@ func doctor(c *cli.Context, cfg config) error {
 		return err
 	}
 	if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
-		return infrastructure(errors.New("")) // all is said
+		return infrastructure(errors.New("")) // everything is printed already
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func printText(w io.Writer, found []finding) error {
 	return err
 }
 
-// summary says in one line how the checks went.
+// summary returns the result of the checks in one line.
 func summary(found []finding) string {
 	count := func(level string) (n int) {
 		for _, f := range found {
@@ -192,7 +192,7 @@ func userRule(uid int) finding {
 	return good("root")
 }
 
-// number is a version of the form major.minor.
+// number is a version as major.minor.
 type number struct{ major, minor int }
 
 func (n number) before(o number) bool {
@@ -226,7 +226,7 @@ func kernelRule(release string) finding {
 	return good("%s", release)
 }
 
-// neededV2 and neededV1 are the controllers that leaves need.
+// neededV2 and neededV1 are the cgroup controllers that leaves need.
 var (
 	neededV2 = []string{"cpu", "memory", "pids"}
 	neededV1 = []string{"cpu", "memory", "pids", "freezer"}
@@ -253,7 +253,7 @@ func cgroupRule(m machine) finding {
 	return good("v1 and unified (hybrid)")
 }
 
-// cgroupMounts reads which v1 controllers are mounted, and where v2 is.
+// cgroupMounts returns the mounted v1 controllers, and the mount point of v2.
 func cgroupMounts(mountinfo string) (v1 []string, unified string) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
@@ -271,8 +271,8 @@ func cgroupMounts(mountinfo string) (v1 []string, unified string) {
 	return v1, unified
 }
 
-// controllersOf leaves out the options of a v1 mount that are no controllers;
-// systemd's own, named hierarchy has none.
+// controllersOf removes the options of a v1 mount that are not controllers. systemd's
+// own named hierarchy has none.
 func controllersOf(options string) []string {
 	return slices.DeleteFunc(strings.Split(options, ","), func(o string) bool {
 		return o == "rw" || o == "ro" || o == "xattr" || strings.Contains(o, "=")
@@ -290,8 +290,8 @@ func seccompRule(status string) finding {
 	return good("filters")
 }
 
-// checkContainerd looks for the containerd that dewd would take: the private one
-// of this root if there is one, else that of the machine, else a new private one.
+// checkContainerd checks the containerd that dewd would use. This is the private one of
+// this root, otherwise that of the machine, otherwise a new private one.
 func checkContainerd(ctx context.Context, m machine) finding {
 	socket, private := m.cfg.Containerd, false
 	if _, err := os.Stat(filepath.Join(m.cfg.Root, "containerd")); err == nil {
@@ -344,7 +344,7 @@ func runcRule(text string) finding {
 	return good("%d.%d", n.major, n.minor)
 }
 
-// checkInit wants dew-init to run where no library is: in any root file system.
+// checkInit checks that dew-init runs without libraries, as in any root file system.
 func checkInit(path string) finding {
 	const remedy = "make build puts it beside dewd; --init names another place"
 	f, err := elf.Open(path)
@@ -363,7 +363,7 @@ func checkInit(path string) finding {
 	return good("%s", path)
 }
 
-// lowestPerson is the first uid that Debian gives to people.
+// lowestPerson is the first UID that Debian assigns to people.
 const lowestPerson = 1000
 
 func appUserRule(passwd string, uid int) finding {
@@ -420,8 +420,8 @@ func inotifyRule(instances, watches string) finding {
 	return good("%d instances, %d watches", i, w)
 }
 
-// meet asks the daemon that --run names for its root, which the checks then look at,
-// and looks for others where none is there.
+// meet requests the root from the daemon of --run, for the other checks. If there is
+// none, it looks for other daemons.
 func (m *machine) meet(ctx context.Context) {
 	m.start = ": start one with systemctl start dew, make run in a checkout, or dewd"
 	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.cfg.Run })

@@ -28,8 +28,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// expect compares a finding's level, and that it says what it should. What is not
-// ok must say what to do.
+// expect checks a finding's level and text. A finding that is not ok must say what to
+// do.
 func expect(t *testing.T, got finding, level, says string) {
 	t.Helper()
 	if got.Level != level || !strings.Contains(got.What, says) {
@@ -95,7 +95,7 @@ func TestCgroupRule(t *testing.T) {
 	}
 }
 
-// madeUp is a machine with the given files and no programs.
+// madeUp returns a machine with the given files and no programs.
 func madeUp(t *testing.T, files map[string]string) machine {
 	t.Helper()
 	m := machine{cfg: defaultConfig(), slash: t.TempDir(), program: func(context.Context, string, ...string) (string, error) {
@@ -122,8 +122,8 @@ func TestSeccompRule(t *testing.T) {
 	expect(t, seccompRule("NoNewPrivs:\t0\n"), levelFail, "no seccomp")
 }
 
-// A containerd of the machine must answer; without its socket the program is
-// what counts, unless the socket was asked for by name.
+// The containerd of the machine must respond. Without its socket, the program counts,
+// unless the socket was given explicitly.
 func TestCheckContainerd(t *testing.T) {
 	prints := func(text string) func(context.Context, string, ...string) (string, error) {
 		return func(context.Context, string, ...string) (string, error) { return text, nil }
@@ -164,7 +164,7 @@ func TestCheckContainerd(t *testing.T) {
 	})
 }
 
-// serveVersion is a containerd that knows its version and nothing else.
+// serveVersion serves only the version request of containerd.
 func serveVersion(t *testing.T, socket, version string) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
@@ -222,7 +222,7 @@ func TestCheckInit(t *testing.T) {
 	}
 }
 
-// program is the smallest file that counts as one, with one part.
+// program returns the smallest valid program, with one program header.
 func program(t *testing.T, part elf.ProgType) []byte {
 	t.Helper()
 	h := elf.Header64{
@@ -294,7 +294,7 @@ func TestDaemonRule(t *testing.T) {
 	}
 }
 
-// Doctor looks at the root of the daemon that --run names.
+// doctor checks the root of the daemon of --run.
 func TestDoctorMeets(t *testing.T) {
 	run := testkit.ShortDir(t)
 	m := machine{cfg: config{Root: "/var/lib/dew", Run: run}}
@@ -319,8 +319,8 @@ func TestDoctorMeets(t *testing.T) {
 	expect(t, daemonRule(m), levelOK, "dewd v9 with pid 4711 runs on /elsewhere, socket "+run)
 }
 
-// Without root doctor says that it needs root, and nothing that this user's findings
-// would suggest.
+// Without root, doctor only says that it needs root, because its other findings could
+// be wrong.
 func TestDoctorWithoutRoot(t *testing.T) {
 	m := machine{uid: 1000}
 	found := examine(t.Context(), m, checks(m.uid))
@@ -340,7 +340,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// The folder of tests can punch holes or cannot; either way nothing is left.
+// The checks leave no files, whether the file system supports punching holes or not.
 func TestTriesLeaveNothing(t *testing.T) {
 	m := madeUp(t, nil)
 	m.cfg.Root = t.TempDir()
@@ -394,7 +394,7 @@ func TestExamineNamesAndBounds(t *testing.T) {
 	}
 }
 
-// Something that FAILs is exit status 9, and nothing but the findings is said.
+// With a FAIL, doctor exits with 9 and prints only the findings.
 func TestDoctorStatus(t *testing.T) {
 	a := newApp(defaultConfig())
 	var out bytes.Buffer
@@ -409,7 +409,7 @@ func TestDoctorStatus(t *testing.T) {
 	}
 }
 
-// Whatever the kernel or another program prints, no parser falls over it.
+// The parsers accept any output of the kernel or of another program.
 func FuzzTexts(f *testing.F) {
 	f.Add(mountV2 + mountV1 + mountNamed)
 	f.Add("ann:x:2000:2000::/home/ann:/bin/bash\n")

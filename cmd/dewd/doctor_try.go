@@ -18,14 +18,14 @@ import (
 	"github.com/dewrun/dew/runtime/containerd"
 )
 
-// The checks of this file do not ask, they try; in a namespace that ends with
-// its thread, so that nothing is left behind.
+// The checks of this file try operations instead of reading settings. They use a
+// namespace that disappears with its thread, so that nothing is left.
 
-// inNamespace runs fn on a thread with namespaces of its own.
+// inNamespace runs fn on a thread with its own namespaces.
 func inNamespace(ctx context.Context, flags int, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		goruntime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		goruntime.LockOSThread() // never unlocked, so the thread exits with the goroutine
 		if err := unix.Unshare(flags); err != nil {
 			done <- fmt.Errorf("cannot make a namespace: %w", err)
 			return
@@ -40,8 +40,8 @@ func inNamespace(ctx context.Context, flags int, fn func() error) error {
 	}
 }
 
-// tryOverlay mounts an overlay on the root's own file system: not every one can
-// carry it.
+// tryOverlay mounts an overlay on the root's file system, because not every one
+// supports it.
 func tryOverlay(ctx context.Context, m machine) finding {
 	if m.cfg.Snapshotter != "overlayfs" {
 		return good("not used: snapshotter %s", m.cfg.Snapshotter)
@@ -71,11 +71,11 @@ func mountOverlay(dir string) error {
 	if err := unix.Mount("overlay", at("merged"), "overlay", 0, "lowerdir="+at("lower")+",upperdir="+at("upper")+",workdir="+at("work")); err != nil {
 		return fmt.Errorf("cannot mount overlay: %w", err)
 	}
-	// Before the folder goes: a work folder in use cannot be removed.
+	// Before removing the folder: a work folder in use cannot be removed.
 	return unix.Unmount(at("merged"), unix.MNT_DETACH)
 }
 
-// tryNetwork makes what an instance's network is made of.
+// tryNetwork creates the network devices of an instance.
 func tryNetwork(ctx context.Context, _ machine) finding {
 	err := inNamespace(ctx, unix.CLONE_NEWNET, func() error {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "doctor0"}}
@@ -111,10 +111,10 @@ func masquerade() error {
 	return nil
 }
 
-// defaultNetworks is where dewd looks for a free subnet.
+// defaultNetworks is the range in which dewd looks for a free subnet.
 var defaultNetworks = netip.MustParsePrefix("10.201.0.0/16")
 
-// checkSubnet wants the instances' addresses to be nobody else's.
+// checkSubnet checks that no other network uses the instances' addresses.
 func checkSubnet(_ context.Context, m machine) finding {
 	taken, err := hostNetworks(containerd.NamesFor(m.cfg.Root).Bridge)
 	if err != nil {
@@ -123,7 +123,7 @@ func checkSubnet(_ context.Context, m machine) finding {
 	return subnetRule(m.cfg.Subnet, taken)
 }
 
-// hostNetworks are the networks that this machine is in, without our own bridge.
+// hostNetworks returns the networks of this machine, without dewd's own bridge.
 func hostNetworks(own string) ([]netip.Prefix, error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -133,7 +133,7 @@ func hostNetworks(own string) ([]netip.Prefix, error) {
 	for _, l := range links {
 		addrs, err := l.Addrs()
 		if err != nil || l.Name == own {
-			continue // it may be gone by now
+			continue // it can be gone by now
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
@@ -161,7 +161,7 @@ func subnetRule(chosen netip.Prefix, taken []netip.Prefix) finding {
 	return good("one of %s", defaultNetworks)
 }
 
-// nearest is the folder itself, or the first one above it that is there.
+// nearest returns the folder itself, or its first parent that exists.
 func nearest(dir string) string {
 	for {
 		info, err := os.Stat(dir)
@@ -181,7 +181,7 @@ func checkDisk(_ context.Context, m machine) finding {
 	return diskRule(dir, int64(s.Bavail)*s.Bsize, int64(m.cfg.LogReserve))
 }
 
-// comfort is what pushing an app wants on top of the reserve.
+// comfort is the free space for pushing an app, in addition to the reserve.
 const comfort = 1 << 30
 
 func diskRule(dir string, free, reserve int64) finding {
@@ -195,7 +195,7 @@ func diskRule(dir string, free, reserve int64) finding {
 	return good("%s", what)
 }
 
-// tryPunch gives a block of a nameless file back to the file system.
+// tryPunch punches a hole into an unnamed file.
 func tryPunch(_ context.Context, m machine) finding {
 	dir := nearest(m.cfg.Root)
 	err := punch(dir)

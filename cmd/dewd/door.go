@@ -25,9 +25,8 @@ const (
 	shutdownLimit = 5 * time.Second
 )
 
-// openSocket gives the listener of the local socket: the one systemd passed, or a
-// new one. It is opened when all else is ready, so a socket that answers means a
-// daemon that works.
+// openSocket returns the listener of the local socket: the one from systemd, or a new
+// one. It is opened last, so a socket that responds means a working daemon.
 func openSocket(run string) (net.Listener, error) {
 	passed, err := activation.ListenersWithNames()
 	if err != nil {
@@ -40,7 +39,7 @@ func openSocket(run string) (net.Listener, error) {
 	return listenLocal(filepath.Join(run, socketName))
 }
 
-// choose finds the local socket among those that systemd passed.
+// choose finds the local socket among those from systemd.
 func choose(passed map[string][]net.Listener) (net.Listener, error) {
 	var mine net.Listener
 	for name, ls := range passed {
@@ -52,10 +51,10 @@ func choose(passed map[string][]net.Listener) (net.Listener, error) {
 	return mine, nil
 }
 
-// listenLocal opens the socket for root and the group dew. Its mode is the check
-// of who may come in.
+// listenLocal opens the socket for root and the group dew. The file mode controls
+// access.
 func listenLocal(path string) (net.Listener, error) {
-	// Left by a daemon that was killed: whoever holds the run folder's lock may.
+	// A killed daemon left it. The holder of the run folder's lock can remove it.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot remove the old socket: %w", err)
 	}
@@ -69,7 +68,7 @@ func listenLocal(path string) (net.Listener, error) {
 	}
 	g, err := user.LookupGroup(socketGroup)
 	if err != nil {
-		return l, nil // no such group: the socket is root's alone
+		return l, nil // no such group, so only root has access
 	}
 	gid, err := strconv.Atoi(g.Gid)
 	if err == nil {
@@ -82,7 +81,7 @@ func listenLocal(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// serve answers on a listener until ctx ends.
+// serve serves a listener until ctx is done.
 func serve(ctx context.Context, l net.Listener, s *http.Server, log *slog.Logger) error {
 	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	failed := make(chan error, 1)
@@ -95,7 +94,7 @@ func serve(ctx context.Context, l net.Listener, s *http.Server, log *slog.Logger
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	if err := s.Shutdown(bounded); err != nil {
-		return s.Close() // a client that does not hang up must not keep us
+		return s.Close() // a client that keeps its connection must not delay the exit
 	}
 	return nil
 }
@@ -103,14 +102,14 @@ func serve(ctx context.Context, l net.Listener, s *http.Server, log *slog.Logger
 // idleTimeout is how long a connection without a request stays open.
 const idleTimeout = 2 * time.Minute
 
-// apiServer is the server of the API, the authorization server and the notification
-// service. It cuts off clients that do not send what they began.
+// apiServer returns the server of the API, the authorization server and the
+// notification service. It disconnects clients that do not finish their requests.
 func apiServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: inbound.MinimumRate.Bodies(h), ReadHeaderTimeout: shutdownLimit, IdleTimeout: idleTimeout}
 }
 
-// listenTCP opens an address, and its counterpart where it is a loopback one:
-// some clients try ::1 first, some never do.
+// listenTCP opens an address, and for a loopback address also its counterpart, because
+// some clients try ::1 first and some never do.
 func listenTCP(address, flag string) ([]net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

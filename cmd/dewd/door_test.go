@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// knock asks on a socket.
+// knock sends a request to a socket.
 func knock(t *testing.T, socket, method, path string) int {
 	t.Helper()
 	tr := &http.Transport{
@@ -104,7 +104,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A start that fails because somebody has its port leaves nothing.
+// A start that fails because another program has its port leaves no files.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	testkit.NeedRoot(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

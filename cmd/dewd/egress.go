@@ -26,10 +26,10 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// outbound is what flags say of connections to the outside.
+// outbound holds the flags for outgoing connections.
 type outbound struct {
-	BrokerHosts egress.Allowed // for the URLs of users who are not administrators
-	LinkLocal   linkLocal      // that instances may reach
+	BrokerHosts egress.Allowed // allowed hosts in the URLs of non-administrators
+	LinkLocal   linkLocal      // networks that instances can reach
 }
 
 func (o *outbound) flags() []cli.Flag {
@@ -44,7 +44,7 @@ type linkLocal []netip.Prefix
 
 var allLinkLocal = netip.MustParsePrefix("169.254.0.0/16")
 
-// UnmarshalText reads addresses and networks with commas between them.
+// UnmarshalText parses a comma-separated list of addresses and networks.
 func (l *linkLocal) UnmarshalText(b []byte) error {
 	var out linkLocal
 	for item := range strings.SplitSeq(string(b), ",") {
@@ -64,7 +64,7 @@ func (l *linkLocal) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String is what UnmarshalText reads.
+// String returns the text that UnmarshalText parses.
 func (l *linkLocal) String() string {
 	var all []string
 	for _, p := range *l {
@@ -73,8 +73,8 @@ func (l *linkLocal) String() string {
 	return strings.Join(all, ",")
 }
 
-// egress is the policy for the URLs of users who are not administrators. They reach
-// the routes of this daemon by way of its router.
+// egress returns the policy for the URLs of non-administrators. They reach the routes
+// of this daemon through its router.
 func (d *daemon) egress() egress.Policy {
 	return egress.Policy{
 		Allow: d.cfg.Outbound.BrokerHosts,
@@ -97,7 +97,7 @@ func (d *daemon) egress() egress.Policy {
 	}
 }
 
-// dialable is where a listener is reached from this machine.
+// dialable returns the address at which this machine reaches a listener.
 func dialable(listener string) (string, bool) {
 	at, err := netip.ParseAddrPort(listener)
 	if err != nil {
@@ -112,11 +112,11 @@ func dialable(listener string) (string, bool) {
 	return at.String(), true
 }
 
-// storedURLs knows which stored URLs a user who is not an administrator could not set now.
+// storedURLs finds the stored URLs that a non-administrator could not set now.
 type storedURLs struct {
 	market *marketplace.Marketplace
 	log    *slog.Logger
-	first  func() ([]v3.RefusedURL, error) // those that were refused when dewd started; read once
+	first  func() ([]v3.RefusedURL, error) // URLs that were refused when dewd started; read once
 }
 
 func newStoredURLs(market *marketplace.Marketplace, policy egress.Policy, log *slog.Logger) *storedURLs {
@@ -137,7 +137,7 @@ func (s *storedURLs) report() {
 	}
 }
 
-// refused are the URLs that report named and that are still stored. doctor asks for them.
+// refused returns the URLs that report logged and that are still stored, for doctor.
 func (s *storedURLs) refused() ([]v3.RefusedURL, error) {
 	urls, err := s.first()
 	if len(urls) == 0 || err != nil {
@@ -154,10 +154,10 @@ func (s *storedURLs) refused() ([]v3.RefusedURL, error) {
 	}), nil
 }
 
-// refusedURLs are the stored URLs of unknown origin that the policy refuses. A name
-// that has no address now is not among them.
+// refusedURLs returns the stored URLs of unknown origin that the policy refuses. It
+// leaves out names that have no address now.
 func refusedURLs(ctx context.Context, market *marketplace.Marketplace, policy *egress.Policy) (out []v3.RefusedURL, err error) {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get to know it
+	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get the result in time
 	defer cancel()
 	all, err := market.StoredURLs()
 	for _, u := range all {
@@ -169,8 +169,8 @@ func refusedURLs(ctx context.Context, market *marketplace.Marketplace, policy *e
 	return out, err
 }
 
-// checkURLs looks for stored URLs that only administrators could set now: the daemon
-// tells, or where none runs the store does.
+// checkURLs checks for stored URLs that only administrators could set now. The running
+// daemon reports them; without one, checkURLs reads the store.
 func checkURLs(ctx context.Context, m machine) finding {
 	var urls []v3.RefusedURL
 	var err error
@@ -198,7 +198,7 @@ func urlsRule(urls []v3.RefusedURL) finding {
 		"set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts")
 }
 
-// askURLs asks the running daemon.
+// askURLs requests them from the running daemon.
 func askURLs(ctx context.Context, run string) ([]v3.RefusedURL, error) {
 	c, err := client.New(client.Options{Run: run, UserAgent: "dewd doctor"})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const smallCatalog = `{"services": [{"id": "s-%[1]s", "name": "s-%[1]s", "description": "d", "bindable": true, "plans": [{"id": "p-%[1]s", "name": "p", "description": "d"}]}]}`
 
-// spy is a port of the machine that nobody should meet.
+// spy listens on a port of the machine that must get no connections.
 func spy(t *testing.T) (address string, met *atomic.Int32) {
 	t.Helper()
 	l := testkit.Listen(t)
@@ -40,7 +40,7 @@ func spy(t *testing.T) (address string, met *atomic.Int32) {
 	return l.Addr().String(), met
 }
 
-// developer is a user who develops in the space dev, and is no administrator.
+// developer is a user who is a developer in the space dev, and not an administrator.
 type developer struct {
 	*town
 	token, space string
@@ -55,7 +55,8 @@ func (w *town) developer() *developer {
 	return d
 }
 
-// login gets a token. Another daemon has another URL, and takes no token of this one.
+// login gets a token. Another daemon has another URL, and does not accept a token of
+// this one.
 func (d *developer) login() {
 	d.t.Helper()
 	form := url.Values{"grant_type": {"password"}, "username": {"dora"}, "password": {"secret word"}}
@@ -79,7 +80,7 @@ func (d *developer) login() {
 	d.token = got.Token
 }
 
-// call asks the API as the developer.
+// call sends a request to the API as the developer.
 func (d *developer) call(method, path, body string) (status int, header http.Header, text string) {
 	d.t.Helper()
 	req, err := http.NewRequest(method, d.status.API+path, strings.NewReader(body))
@@ -100,7 +101,7 @@ func (d *developer) call(method, path, body string) (status int, header http.Hea
 	return res.StatusCode, res.Header, string(b)
 }
 
-// register makes a broker of the space and tells how that ended: empty, or an error.
+// register creates a broker of the space and returns the error, or nothing.
 func (d *developer) register(name, where string) (failure string) {
 	d.t.Helper()
 	body := fmt.Sprintf(`{"name":%q,"url":%q,"authentication":{"type":"basic","credentials":{"username":"user","password":"pass"}},"relationships":{"space":{"data":{"guid":%q}}}}`, name, where, d.space)
@@ -133,9 +134,9 @@ func (d *developer) register(name, where string) (failure string) {
 	return failure
 }
 
-// A developer's broker, drain and route service lead dewd to no port of the machine,
-// and tell nothing about it; to routes of dew they do. What a dewd stored that did not
-// keep who chose it works on, and is named.
+// A developer's broker, drain and route service cannot make dewd connect to a port of
+// the machine, and reveal nothing about it. They can use routes of dew. URLs of an
+// older dewd, which did not store their owner, still work, and are reported.
 func TestURLsOfDevelopers(t *testing.T) {
 	beside(t)
 	fake := httptest.NewServer(servicestest.New(fmt.Sprintf(smallCatalog, "old")))
@@ -156,7 +157,7 @@ func TestURLsOfDevelopers(t *testing.T) {
 			t.Errorf("broker at %s: %q", where, got)
 		}
 	}
-	// The host of a route leads to its app, not to the port that the URL names.
+	// The host of a route leads to its app, not to the port in the URL.
 	if got := d.register("routed", "http://shop.dew.localhost:"+port); !strings.Contains(got, "The service broker returned an invalid response") {
 		t.Errorf("broker that is an app: %q", got)
 	}
@@ -183,7 +184,8 @@ func TestURLsOfDevelopers(t *testing.T) {
 	}
 }
 
-// oldOnesWork wants the old broker to be asked, and the log and doctor to name it.
+// oldOnesWork checks that the old broker gets requests, and that the log and doctor
+// report it.
 func (w *town) oldOnesWork(met *atomic.Int32) {
 	w.t.Helper()
 	w.eventually("the old broker has a catalog", func() error {
@@ -205,8 +207,8 @@ func (w *town) oldOnesWork(met *atomic.Int32) {
 	met.Store(0)
 }
 
-// drainsNowhere binds a drain of the developer, and wants the app's log to say why
-// nothing is sent.
+// drainsNowhere binds a drain of the developer, and checks that the app's log has the
+// reason why nothing is sent.
 func (d *developer) drainsNowhere(secret string) {
 	d.t.Helper()
 	d.provide("papers", `"syslog_drain_url":"syslog://`+secret+`"`)
@@ -219,7 +221,8 @@ func (d *developer) drainsNowhere(secret string) {
 	})
 }
 
-// guardedByNobody binds a route service of the developer: the route answers nobody.
+// guardedByNobody binds a route service of the developer. The route then refuses all
+// requests.
 func (d *developer) guardedByNobody(secret string) {
 	d.t.Helper()
 	d.provide("door", `"route_service_url":"https://`+secret+`"`)
@@ -230,7 +233,7 @@ func (d *developer) guardedByNobody(secret string) {
 	}
 }
 
-// provide makes a user-provided service instance.
+// provide creates a user-provided service instance.
 func (d *developer) provide(name, more string) {
 	d.t.Helper()
 	body := fmt.Sprintf(`{"type":"user-provided","name":%q,"relationships":{"space":{"data":{"guid":%q}}},%s}`, name, d.space, more)

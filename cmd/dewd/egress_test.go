@@ -52,8 +52,8 @@ func TestDialable(t *testing.T) {
 	}
 }
 
-// oldStore makes the store of a dewd that did not keep who chose a URL: a space's
-// broker, a log drain and a route service at the given hosts.
+// oldStore writes the store of a dewd that did not record the owner of a URL. It has a
+// space's broker, a log drain and a route service at the given hosts.
 func oldStore(t testing.TB, root, broker, drain, front string) {
 	t.Helper()
 	db, err := store.Open(filepath.Join(root, "dew.db"), store.Options{Format: storeFormat})
@@ -83,8 +83,8 @@ func oldStore(t testing.TB, root, broker, drain, front string) {
 	}
 }
 
-// doctor names what only an administrator could set now, from the store where no
-// daemon runs.
+// doctor reports URLs that only an administrator could set now. Without a daemon, it
+// reads the store.
 func TestDoctorNamesStoredURLs(t *testing.T) {
 	root := t.TempDir()
 	m := machine{cfg: config{Root: root, Run: t.TempDir()}}

@@ -18,9 +18,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// A process that prints without pause does not fill a small file system for logs
-// while no dewd reads. Afterwards it prints on: nothing was ended, and what is in the
-// log has no hole that is not told.
+// A process that prints all the time does not fill a small file system for logs while
+// no dewd reads. Afterwards it continues: it was not stopped, and every hole in the log
+// is recorded.
 func TestFloodWhileNobodyReads(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "1s")
@@ -32,7 +32,7 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		c.tearDown() // while its logs are there
+		c.tearDown() // before its logs are removed
 		if err := syscall.Unmount(logs, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -47,7 +47,7 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 			c.floodGrows(logs)
 		}
 		c.kill(syscall.SIGKILL)
-		time.Sleep(time.Duration(rounds(0, 20)) * time.Second) // the long version gives a flood this time to fill the disk
+		time.Sleep(time.Duration(rounds(0, 20)) * time.Second) // the long version gives the process this time to fill the disk
 		c.floodStands(logs)
 		c.start()
 		c.floodGrows(logs)
@@ -77,7 +77,7 @@ func (c *cell) floodRuns() {
 	})
 }
 
-// floodGrows waits until several segments of the log have been begun.
+// floodGrows waits until the log has several segments.
 func (c *cell) floodGrows(logs string) {
 	c.t.Helper()
 	newest := func() string {
@@ -98,7 +98,7 @@ func (c *cell) floodGrows(logs string) {
 	}
 }
 
-// floodStands waits until no more is written.
+// floodStands waits until nothing more is written.
 func (c *cell) floodStands(logs string) {
 	c.t.Helper()
 	var now syscall.Statfs_t
@@ -119,8 +119,8 @@ func (c *cell) floodStands(logs string) {
 	c.t.Logf("%d of %d blocks are free", now.Bfree, now.Blocks)
 }
 
-// checkFlood looks for holes in the numbers that the flood prints, and returns
-// the last sequence number.
+// checkFlood checks for holes in the numbers that the process prints, and returns the
+// last sequence number.
 func checkFlood(t *testing.T, b books) uint64 {
 	t.Helper()
 	l, err := b.logs.App(guid)

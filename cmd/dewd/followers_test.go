@@ -26,16 +26,16 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Bounds of the resident memory of dewd, in MB.
+// Limits of the resident memory of dewd, in MB.
 const (
 	fewMB  = 90  // with 40 slow followers of a log that is written in bursts
-	manyMB = 150 // with 200
-	leftMB = 80  // when they have left
+	manyMB = 150 // with 200 followers
+	leftMB = 80  // after they have left
 )
 
-// Slow clients of every kind follow a log that is written in bursts. dewd stays
-// small while they do, because a follower that cannot keep up reads from the
-// segments later, and dewd gives its memory back when they leave.
+// Slow clients of every kind follow a log that is written in bursts. dewd's memory
+// stays small, because a follower that cannot keep up reads from the segments later.
+// dewd releases the memory when they leave.
 func TestFollowersMemory(t *testing.T) {
 	beside(t)
 	followers, bursts := rounds(40, 200), rounds(4, 30)
@@ -80,7 +80,7 @@ func TestFollowersMemory(t *testing.T) {
 	c.dew("logs", "sample", "--verify")
 }
 
-// plainDewd builds a dewd as it is shipped: the race detector takes several times
+// plainDewd builds dewd as in a release, because the race detector needs several times
 // the memory.
 func plainDewd(t testing.TB) string {
 	t.Helper()
@@ -93,7 +93,7 @@ func plainDewd(t testing.TB) string {
 	return path
 }
 
-// memory is a field of what the kernel says about dewd's memory, in MB.
+// memory returns a field of dewd's memory statistics from the kernel, in MB.
 func (c *cell) memory(field string) float64 {
 	c.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
@@ -116,7 +116,7 @@ func (c *cell) resetPeak() {
 	}
 }
 
-// burstsPrinted is how many bursts are in the log beyond the first ones.
+// burstsPrinted returns how many bursts after the first ones are in the log.
 func (c *cell) burstsPrinted(first int) int {
 	c.t.Helper()
 	var n int
@@ -127,7 +127,7 @@ func (c *cell) burstsPrinted(first int) int {
 	return n - first
 }
 
-// crowd are clients that follow one log more slowly than it is written.
+// crowd is a group of clients that follow one log more slowly than it is written.
 type crowd struct {
 	c     *cell
 	guid  string
@@ -176,7 +176,7 @@ func (c *cell) crowd(guid string) *crowd {
 	return w
 }
 
-// overTLS is a connection of its own to the API, as browsers and cf make it.
+// overTLS returns a separate connection to the API, as browsers and cf create it.
 func (w *crowd) overTLS() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // the certificate is not what is tested
@@ -184,26 +184,26 @@ func (w *crowd) overTLS() *http.Transport {
 	}
 }
 
-// overSocket is a connection of its own to the socket, as dew makes it.
+// overSocket returns a separate connection to the socket, as dew creates it.
 func (w *crowd) overSocket() *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.c.run, socketName))
 	}}
 }
 
-// join adds a client; its number says of which kind it is.
+// join adds a client. Its number selects its kind.
 func (w *crowd) join(i int) {
 	stream := "/stream/v1/apps/" + w.guid
 	w.group.Go(func() {
 		var err error
 		switch i % 4 {
-		case 0: // reads nothing behind the first bytes
+		case 0: // reads nothing after the first bytes
 			err = w.follow(i, w.overSocket(), "http://dew"+stream, "text/event-stream", 0)
 		case 1:
 			err = w.follow(i, w.overSocket(), "http://dew"+stream, v3.LinesType, 20*time.Millisecond)
 		case 2:
 			err = w.follow(i, w.overTLS(), w.base+stream, "text/event-stream", 20*time.Millisecond)
-		case 3: // as cf logs polls
+		case 3: // polls as cf logs does
 			err = w.poll(i, w.overTLS())
 		}
 		if err != nil && w.ctx.Err() == nil {
@@ -226,7 +226,7 @@ func (w *crowd) get(door *http.Transport, url, accept string) (*http.Response, e
 	return resp, err
 }
 
-// follow reads a little at a time, or nothing more when there is no pause.
+// follow reads a little at a time, or nothing more if there is no pause.
 func (w *crowd) follow(i int, door *http.Transport, url, accept string, pause time.Duration) error {
 	defer door.CloseIdleConnections()
 	resp, err := w.get(door, url, accept)
@@ -249,7 +249,8 @@ func (w *crowd) follow(i int, door *http.Transport, url, accept string, pause ti
 	}
 }
 
-// poll reads a page after the other, from the oldest line on, at the pace of a client that polls.
+// poll reads one page after the other, from the oldest line, at the pace of a polling
+// client.
 func (w *crowd) poll(i int, door *http.Transport) error {
 	defer door.CloseIdleConnections()
 	for start := int64(0); w.ctx.Err() == nil; time.Sleep(250 * time.Millisecond) {
@@ -262,7 +263,7 @@ func (w *crowd) poll(i int, door *http.Transport) error {
 			return err
 		}
 		w.note(i, len(body))
-		const key = `{"timestamp":"` // without a decoder: it would be the test that is measured
+		const key = `{"timestamp":"` // without a decoder, which would dominate the measurement
 		if at := bytes.LastIndex(body, []byte(key)); at >= 0 {
 			stamp, _, _ := strings.Cut(string(body[at+len(key):]), `"`)
 			if start, err = strconv.ParseInt(stamp, 10, 64); err != nil {
@@ -280,7 +281,7 @@ func (w *crowd) note(i, n int) {
 	w.read[i] += n
 }
 
-// readers is how many have read something.
+// readers returns how many clients have read something.
 func (w *crowd) readers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

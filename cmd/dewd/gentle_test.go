@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Instances are restarted one by one, and scaled away, under load: not one request
-// fails, neither those that are under way nor those that come.
+// Instances are restarted one by one, and scaled down, under load. No request fails,
+// neither running nor new ones.
 func TestInstancesLeaveGently(t *testing.T) {
 	beside(t)
 	w := newTown(t)
@@ -33,7 +33,7 @@ func TestInstancesLeaveGently(t *testing.T) {
 	}
 }
 
-// lives is an instance as the stats show it.
+// lives is an instance in the stats.
 type lives struct {
 	Index    int
 	State    string
@@ -63,8 +63,8 @@ func (w *town) replaces(index int) {
 	})
 }
 
-// A readiness check takes an instance out of its routes and gives it back, tells of
-// both, and ends nothing; the next daemon knows how it stands.
+// A readiness check removes an instance from its routes and adds it again. It records
+// both, and stops no instance. The next daemon has the same state.
 func TestReadinessSteersRoutes(t *testing.T) {
 	w := newTown(t)
 	w.push("shop", "  instances: 2\n  env: {MARK: only}\n  readiness-health-check-type: http\n"+
@@ -87,7 +87,7 @@ func TestReadinessSteersRoutes(t *testing.T) {
 		}
 	}
 	var told []string
-	w.eventually("the last turn is told", func() error { // routes follow before
+	w.eventually("the last turn is told", func() error { // routes change before that
 		if told = w.turnsOf(); len(told) < 2+2*rounds(1, 5) {
 			return fmt.Errorf("%v", told)
 		}
@@ -117,7 +117,7 @@ func TestReadinessSteersRoutes(t *testing.T) {
 	}
 }
 
-// linesOf are the lines of an app with their sources.
+// linesOf returns the lines of an app with their sources.
 func linesOf(t *testing.T, b books, guid string) (out []string) {
 	t.Helper()
 	l, err := b.logs.App(guid)
@@ -136,7 +136,8 @@ func linesOf(t *testing.T, b books, guid string) (out []string) {
 	return out
 }
 
-// steered waits until so many instances are led to, and whether instance 1 is one.
+// steered waits until this number of instances get requests, and instance 1 is or is
+// not one of them.
 func (w *town) steered(t *testing.T, instances int, routable bool) {
 	t.Helper()
 	w.eventually("the routes follow", func() error {
@@ -148,7 +149,7 @@ func (w *town) steered(t *testing.T, instances int, routable bool) {
 	w.marks(t, instances, "only")
 }
 
-// turnsOf are the events about readiness with the index, oldest first.
+// turnsOf returns the readiness events with their index, oldest first.
 func (w *town) turnsOf() (out []string) {
 	w.t.Helper()
 	var list struct {

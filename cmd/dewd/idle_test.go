@@ -20,8 +20,8 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// Idle apps do not crash because the machine is busy, or because dewd came back and
-// checks them all. The long version runs by hand as well, for as long as one likes:
+// Idle apps do not crash if the machine is busy, or if a restarted dewd checks them
+// all. The long version can run by hand for any time:
 //
 //	DEW_PROOF=1 DEW_PROOF_TIME=1h go test -tags integration -timeout 2h -v -run TestIdleAppsDoNotCrash ./cmd/dewd
 func TestIdleAppsDoNotCrash(t *testing.T) {
@@ -64,7 +64,7 @@ func TestIdleAppsDoNotCrash(t *testing.T) {
 	t.Logf("%d apps, %s, %d busy processes: checks %v, %d crashes", apps, time.Since(began).Round(time.Second), goruntime.NumCPU(), checks, crashes)
 }
 
-// idleApps stores n apps that wait for requests: every other one has a port check.
+// idleApps stores n apps that wait for requests. Every second one has a port check.
 func (c *cell) idleApps(n int, interval time.Duration) []string {
 	c.t.Helper()
 	var guids []string
@@ -94,8 +94,8 @@ func (c *cell) idleApps(n int, interval time.Duration) []string {
 	return guids
 }
 
-// keepBusy runs n processes that never wait, each in a session of its own: the kernel
-// gives every session the same share.
+// keepBusy runs n processes that never wait, each in its own session, because the
+// kernel gives every session the same share.
 func keepBusy(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -111,8 +111,8 @@ func keepBusy(t *testing.T, n int) {
 	}
 }
 
-// checksPass waits until the dewd that runs has seen so many checks pass, and for
-// each of them not longer than patience.
+// checksPass waits until the running dewd has counted this number of passed checks. The
+// wait for each is limited by patience.
 func (c *cell) checksPass(n int) {
 	c.t.Helper()
 	for passed := 0; passed < n; {
@@ -127,7 +127,7 @@ func (c *cell) checksPass(n int) {
 	}
 }
 
-// checks are the counts of checks by outcome.
+// checks returns the counts of checks by outcome.
 func (c *cell) checks() map[string]int {
 	c.t.Helper()
 	counts := map[string]int{}

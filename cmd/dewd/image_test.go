@@ -24,8 +24,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// imageLayer is a root file system without a shell: the test's own program, a
-// program that would run as root, and a device.
+// imageLayer returns a root file system without a shell: the test's own program, a
+// setuid program, and a device.
 func imageLayer(t *testing.T) []byte {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
@@ -82,7 +82,7 @@ func startRegistry(t *testing.T) string {
 	return addr
 }
 
-// pushImage puts an image of one layer into a registry.
+// pushImage pushes an image of one layer to a registry.
 func (c *cell) pushImage(ref string, layer []byte, config v1.Config) {
 	c.t.Helper()
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil })
@@ -103,13 +103,13 @@ func (c *cell) pushImage(ref string, layer []byte, config v1.Config) {
 	c.eventually("the registry takes "+ref, func() error { return remote.Write(to, image) })
 }
 
-// outcome runs dew and returns what it wrote.
+// outcome runs dew and returns its output.
 func (c *cell) outcome(args ...string) (string, error) {
 	out, err := c.dewCommand(args...).CombinedOutput()
 	return string(out), err
 }
 
-// answer asks an app by its route.
+// answer sends a request to the route of an app.
 func (c *cell) answer(host string) (string, error) {
 	var st struct{ Router string }
 	out, err := c.dewCommand("status", "--json").Output()
@@ -136,10 +136,10 @@ func (c *cell) answer(host string) (string, error) {
 	return string(b), err
 }
 
-// An image app runs its own program as its own user on its own port, without a
-// shell, without capabilities; restaged, it runs what the registry has by then. A
-// tarball becomes a stack that an app without a shell runs on, and stays for as
-// long as the app does.
+// An image app runs its own program as its own user on its own port, without a shell
+// and without capabilities. After a restage, it runs the present image of the registry.
+// A tarball becomes a stack for an app without a shell, and cannot be removed while the
+// app exists.
 func TestImageAppAndTarballStack(t *testing.T) {
 	beside(t)
 	c := newCell(t)
@@ -189,7 +189,7 @@ func TestImageAppAndTarballStack(t *testing.T) {
 	c.dew("stack", "remove", "tiny", "-f")
 }
 
-// userOf finds whom a program of an instance runs as.
+// userOf returns the user of a program of an instance.
 func (c *cell) userOf(program string) string {
 	c.t.Helper()
 	for _, leaves := range c.leaves() {
@@ -218,7 +218,7 @@ func (c *cell) userOf(program string) string {
 	return ""
 }
 
-// The stock client pushes an image, by flags and by a manifest, and sees it as one.
+// The cf CLI pushes an image, by flags and by a manifest, and shows it as an image.
 func TestCFImage(t *testing.T) {
 	s := newStockClient(t, "")
 	ref := startRegistry(t) + "/shop:1"

@@ -15,22 +15,22 @@ import (
 	"github.com/dewrun/dew/route"
 )
 
-// apiName is how instances call the machine they are on.
+// apiName is the host name of the machine for instances.
 const apiName = "api.dew.internal"
 
-// bridgeListeners are the ports for instances, at the address of the bridge.
+// bridgeListeners are the listeners for instances, at the address of the bridge.
 type bridgeListeners struct {
-	host  netip.Addr // of the bridge
+	host  netip.Addr // address of the bridge
 	log   *slog.Logger
-	api   net.Listener // nil: the API listens on all addresses, or could not listen there
-	front net.Listener // of app routes; nil: the same
+	api   net.Listener // nil: the API listens on all addresses, or could not listen on the bridge
+	front net.Listener // listener of app routes; nil: as for api
 	udp   net.PacketConn
 	tcp   net.Listener
 	names *route.Names
 }
 
-// openInside opens the ports for instances. Another program may have them: then
-// instances do without, and everything else works.
+// openInside opens the ports for instances. If another program uses them, instances
+// cannot connect, but everything else works.
 func (d *daemon) openInside(context.Context) error {
 	if d.cfg.Listen == "" {
 		return nil
@@ -46,7 +46,8 @@ func (d *daemon) openInside(context.Context) error {
 	return nil
 }
 
-// open opens for instances the port of an outer listener. It tells whether they reach it.
+// open opens the port of an outer listener for instances. It reports whether instances
+// can reach the port.
 func (b *bridgeListeners) open(inner *net.Listener, outer []net.Listener, otherwise string) bool {
 	l, err := net.Listen("tcp", netip.AddrPortFrom(b.host, portOf(outer)).String())
 	switch {
@@ -60,7 +61,7 @@ func (b *bridgeListeners) open(inner *net.Listener, outer []net.Listener, otherw
 	return true
 }
 
-// openNames opens the DNS server. It knows the names of routes if instances reach them.
+// openNames opens the DNS server. It resolves the names of routes if routes is true.
 func (b *bridgeListeners) openNames(router *route.Router, routes bool) (err error) {
 	const port = 53
 	at := netip.AddrPortFrom(b.host, port).String()
@@ -78,7 +79,7 @@ func (b *bridgeListeners) openNames(router *route.Router, routes bool) (err erro
 	return nil
 }
 
-// serve answers instances until ctx ends.
+// serve serves instances until ctx is done.
 func (b *bridgeListeners) serve(ctx context.Context, api http.Handler, router *route.Router) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if b.names != nil {
@@ -97,7 +98,7 @@ func (b *bridgeListeners) serve(ctx context.Context, api http.Handler, router *r
 	return g.Wait()
 }
 
-// portOf is the port on which some listen, wherever that is.
+// portOf returns the port of the listeners, at any address.
 func portOf(ls []net.Listener) uint16 {
 	if len(ls) == 0 {
 		return 0

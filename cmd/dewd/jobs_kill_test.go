@@ -30,7 +30,7 @@ import (
 )
 
 // dewd is killed in the middle of every job that has children, mounts or unfinished
-// files. After each, dewd starts, doctor finds nothing wrong, and teardown succeeds.
+// files. After each, dewd starts, doctor reports no problem, and teardown succeeds.
 func TestStartAfterAKillInEveryJob(t *testing.T) {
 	beside(t)
 	for _, group := range []struct {
@@ -54,7 +54,7 @@ func TestStartAfterAKillInEveryJob(t *testing.T) {
 // killedJobs is a cell whose dewd is killed in the middle of jobs.
 type killedJobs struct{ *cell }
 
-// check starts dewd again, asks doctor, and tears everything down.
+// check restarts dewd, runs doctor, and tears down the cell.
 func (k *killedJobs) check() {
 	k.t.Helper()
 	k.eventually("no process of a build is left", func() error {
@@ -80,11 +80,12 @@ func (k *killedJobs) check() {
 	}
 }
 
-// builders are the processes whose temporary files are below the stacks of the cell.
+// builders returns the processes whose temporary files are below the stacks of the
+// cell.
 func (k *killedJobs) builders() (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {
-		b, _ := os.ReadFile(file) // gone: it is none
+		b, _ := os.ReadFile(file) // it has exited
 		if bytes.Contains(b, []byte("TMPDIR="+filepath.Join(k.root, "stacks"))) {
 			pids = append(pids, filepath.Base(filepath.Dir(file)))
 		}
@@ -92,7 +93,7 @@ func (k *killedJobs) builders() (pids []string) {
 	return pids
 }
 
-// path is a file beside the root.
+// path returns the path of a file next to the root.
 func (k *killedJobs) path(name string) string { return filepath.Join(filepath.Dir(k.root), name) }
 
 // script writes a program.
@@ -111,7 +112,7 @@ func (k *killedJobs) await(name string) {
 	k.eventually(name, func() error { return os.Remove(k.path(name)) })
 }
 
-// background starts a command that ends when dewd does.
+// background starts a command that fails when dewd is killed.
 func (k *killedJobs) background(args ...string) {
 	k.t.Helper()
 	cmd := k.dewCommand(args...)
@@ -128,7 +129,7 @@ func (k *killedJobs) background(args ...string) {
 // package and a stack are uploaded.
 func (k *killedJobs) killBuilds() {
 	k.t.Helper()
-	// Like the real one, it mounts below its temporary folder and has children.
+	// Like the real program, it mounts below its temporary folder and has children.
 	k.script("path/mmdebstrap", `mkdir -p "$TMPDIR/tree/proc" "$TMPDIR/tree/sys"
 mount -t proc -o ro proc "$TMPDIR/tree/proc"
 mount -t tmpfs tmpfs "$TMPDIR/tree/sys"
@@ -160,7 +161,8 @@ wait
 	k.kill(syscall.SIGKILL)
 }
 
-// newPackage makes an app with a package, and gives the path to upload its bits to.
+// newPackage creates an app with a package, and returns the path for uploading its
+// bits.
 func (k *killedJobs) newPackage(name string) string {
 	k.t.Helper()
 	k.dew("create-app", name)
@@ -173,7 +175,7 @@ func (k *killedJobs) newPackage(name string) string {
 	return "/v3/packages/" + p.GUID + "/upload"
 }
 
-// upload sends the beginning of a body, and returns when dewd has read it.
+// upload sends the start of a body, and returns when dewd has read it.
 func (k *killedJobs) upload(path, contentType, head string) {
 	k.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -192,7 +194,7 @@ func (k *killedJobs) upload(path, contentType, head string) {
 	k.t.Cleanup(func() { w.Close() })
 }
 
-// killCopies lets dewd die while it fetches an image and copies the data of a
+// killCopies kills dewd while it fetches an image and while it copies the data of a
 // service.
 func (k *killedJobs) killCopies() {
 	k.t.Helper()
@@ -209,8 +211,8 @@ func (k *killedJobs) killCopies() {
 	}
 }
 
-// slowRegistry serves an image whose layer never comes to its end. began is closed
-// when a client reads the layer.
+// slowRegistry serves an image whose layer never ends. began is closed when a client
+// reads the layer.
 func (k *killedJobs) slowRegistry(began, stop chan struct{}) string {
 	k.t.Helper()
 	whole, once := registry.New(registry.Logger(log.New(io.Discard, "", 0))), sync.Once{}
@@ -248,8 +250,8 @@ func (k *killedJobs) slowRegistry(began, stop chan struct{}) string {
 	return ref
 }
 
-// killCrash lets dewd die at one of the calls by which it keeps the files of a
-// crashed instance.
+// killCrash kills dewd at one of the calls with which it stores the files of a crashed
+// instance.
 func (k *killedJobs) killCrash() {
 	k.t.Helper()
 	if _, err := os.Stat(filepath.Join(k.root, "dew.db")); err != nil {

@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/dewrun/dew"
 
-// storeys orders the packages: an import goes to a lower storey, never up and never
-// sideways. Every package has one.
+// storeys orders the packages into layers: a package can only import packages of lower
+// layers. Every package has one.
 var storeys = map[string]int{
 	"cmd/dew": 11, "cmd/dew-init": 11, "cmd/dew-sftp": 11, "cmd/dew-static": 11, "cmd/dewd": 11,
 	"api":      10,
@@ -40,7 +40,7 @@ var storeys = map[string]int{
 	"services/servicestest": 0, "spelling": 0, "store": 0, "testkit": 0, "yamlfile": 0,
 }
 
-// containerdUser is the only package that may know containerd.
+// containerdUser is the only package that can import containerd.
 const containerdUser = "runtime/containerd"
 
 // imported is one import of one file.
@@ -49,7 +49,7 @@ type imported struct {
 	test      bool
 }
 
-// breach says what is wrong with an import, or nothing.
+// breach returns what is wrong with an import, or nothing.
 func breach(i imported) string {
 	if strings.HasPrefix(i.path, "github.com/containerd/") && i.pkg != containerdUser {
 		return "only " + containerdUser + " knows containerd"
@@ -75,9 +75,8 @@ func breach(i imported) string {
 		}
 		return "testkit is only for tests"
 	}
-	// Tests may use the fakes and suites made for them, which stand on what they
-	// test, and an external test its own package. The databases are nothing without
-	// containers to try them in.
+	// Tests can import fakes and test suites above their own package, and an external
+	// test its own package. The tests of the databases need containers.
 	if i.test && (to == i.pkg || to == "runtime/runtimetest" && from >= storeys["runtime"] ||
 		i.pkg == "services/builtin" && to == containerdUser) {
 		return ""
@@ -88,7 +87,8 @@ func breach(i imported) string {
 	return ""
 }
 
-// Imports go down. All files are read, whatever their build tags.
+// Packages import only lower layers. All files are checked, whatever their build tags
+// are.
 func TestLayers(t *testing.T) {
 	imports, packages := readImports(t, filepath.Join("..", ".."))
 	for _, pkg := range packages {
@@ -101,13 +101,13 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%s imports %s: %s", i.pkg, i.path, why)
 		}
 	}
-	// A walk that finds nothing would pass for ever.
+	// A walk that finds no packages would always pass.
 	if !slices.Contains(packages, "cmd/dewd") || !slices.Contains(packages, "store") {
 		t.Errorf("packages found = %v, want cmd/dewd and store among them", packages)
 	}
 }
 
-// CONTRIBUTING.md has a row for every package, with its storey, and no other.
+// CONTRIBUTING.md has a row for every package, with its layer, and no other rows.
 func TestMap(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md"))
 	if err != nil {
@@ -156,7 +156,7 @@ func TestBreach(t *testing.T) {
 	}
 }
 
-// readImports reads the imports of every package below root.
+// readImports returns the imports of every package below root.
 func readImports(t *testing.T, root string) (imports []imported, packages []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

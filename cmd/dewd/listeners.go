@@ -15,19 +15,19 @@ import (
 	"github.com/dewrun/dew/route"
 )
 
-// defaultTCPPorts are those of TCP routes. They lie below the ports that the kernel
-// gives to outgoing connections.
+// defaultTCPPorts are the default ports of TCP routes. They are below the ports that
+// the kernel uses for outgoing connections.
 var defaultTCPPorts = app.PortRange{First: 20000, Last: 20099}
 
 // listeners are the TCP ports for clients outside of instances.
 type listeners struct {
 	api    []net.Listener
-	routes []net.Listener // of apps
-	tls    []net.Listener // of app routes over TLS; none: --router-tls is not set
-	ssh    []net.Listener // none: --ssh is not set
+	routes []net.Listener // of app routes
+	tls    []net.Listener // of app routes over TLS; empty: --router-tls is not set
+	ssh    []net.Listener // empty: --ssh is not set
 }
 
-// open takes the ports.
+// open opens the ports.
 func (l *listeners) open(cfg *config) (err error) {
 	if l.api, err = listenTCP(cfg.Listen, "listen"); err != nil {
 		return err
@@ -46,9 +46,9 @@ func (l *listeners) open(cfg *config) (err error) {
 	return err
 }
 
-// tcpRoute opens a port at every address of the router. A machine without IPv6 has one
-// of two addresses. If another program has the port at one address, dewd takes it at
-// neither: clients would reach both programs.
+// tcpRoute opens a port at every address of the router. A machine without IPv6 has only
+// one of two addresses. If another program has the port at one address, dewd opens it
+// at neither. Otherwise clients would reach both programs.
 func (l *listeners) tcpRoute(port int) (out []net.Listener, err error) {
 	for _, front := range l.routes {
 		host, _, err := net.SplitHostPort(front.Addr().String())
@@ -67,8 +67,8 @@ func (l *listeners) tcpRoute(port int) (out []net.Listener, err error) {
 	return out, nil
 }
 
-// openListeners takes the ports before dewd makes anything that needs them. A teardown
-// serves no client and has no addresses.
+// openListeners opens the ports before dewd creates anything that needs them. A
+// teardown serves no client and has no addresses.
 func (d *daemon) openListeners(context.Context) error {
 	if d.cfg.Listen == "" {
 		return nil
@@ -82,7 +82,7 @@ func (d *daemon) openListeners(context.Context) error {
 	return nil
 }
 
-// serveTLS answers app routes over TLS until ctx ends.
+// serveTLS serves app routes over TLS until ctx is done.
 func (d *daemon) serveTLS(ctx context.Context) error {
 	if len(d.ports.tls) == 0 {
 		return nil
@@ -102,7 +102,8 @@ func (d *daemon) serveTLS(ctx context.Context) error {
 	return g.Wait()
 }
 
-// certificates are those of --router-cert, or those of dewd's own authority.
+// certificates returns the TLS configuration with the certificate of --router-cert, or
+// with those of dewd's own CA.
 func (d *daemon) certificates() (*tls.Config, error) {
 	if d.cfg.RouterCert != "" {
 		return route.GivenCertificate(d.cfg.RouterCert, d.cfg.RouterKey)

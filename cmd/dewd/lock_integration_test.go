@@ -32,7 +32,7 @@ func TestStartRightAfterKill(t *testing.T) {
 	}
 	for range rounds(1, 25) {
 		c.kill(syscall.SIGKILL)
-		// This stands for a thread of the killed dewd that still waits for the disk.
+		// This simulates a thread of the killed dewd that still waits for the disk.
 		f, err := os.Open(filepath.Join(c.root, "lock"))
 		if err != nil {
 			t.Fatal(err)

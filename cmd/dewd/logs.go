@@ -9,7 +9,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// maxStagingErrors is how many lines of a build are searched for the cause of its failure.
+// maxStagingErrors is the number of build lines that are searched for a failure's
+// cause.
 const maxStagingErrors = 200
 
 // appLogs reads and writes the logs of apps and databases by their GUIDs.
@@ -18,7 +19,7 @@ type appLogs struct {
 	log *slog.Logger
 }
 
-// Append writes lines into a log.
+// Append writes lines to a log.
 func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
 	one, err := l.all.App(guid)
 	if err != nil {
@@ -27,7 +28,7 @@ func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
 	return one.Append(es...)
 }
 
-// Contains tells whether a log has a line that passes the filter.
+// Contains reports whether a log has a line that matches the filter.
 func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
 	one, err := l.all.App(guid)
 	if err != nil {
@@ -36,7 +37,7 @@ func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) 
 	return one.Contains(ctx, f)
 }
 
-// Last is the number of the newest line of a log.
+// Last returns the number of the newest line of a log.
 func (l appLogs) Last(guid string) (uint64, error) {
 	one, err := l.all.App(guid)
 	if err != nil {
@@ -45,7 +46,7 @@ func (l appLogs) Last(guid string) (uint64, error) {
 	return one.LastSeq(), nil
 }
 
-// sayStaging writes a line of a build into the log of its app.
+// sayStaging writes a line of a build to the log of its app.
 func (l appLogs) sayStaging(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)}
 	if err := l.Append(guid, e); err != nil {
@@ -53,7 +54,7 @@ func (l appLogs) sayStaging(guid, line string) {
 	}
 }
 
-// sayService writes a sentence into the log of a database.
+// sayService writes a sentence to the log of a database.
 func (l appLogs) sayService(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
 	if err := l.Append(guid, e); err != nil {
@@ -61,8 +62,8 @@ func (l appLogs) sayService(guid, line string) {
 	}
 }
 
-// stagingErrors are the newest lines that a build has printed to stderr. If they cannot
-// be read, the error of the build only says less.
+// stagingErrors returns the newest lines that a build has printed to stderr. If they
+// cannot be read, the error of the build only has less detail.
 func (l appLogs) stagingErrors(guid string, since time.Time) []string {
 	one, err := l.all.App(guid)
 	if err != nil {
@@ -80,11 +81,10 @@ func (l appLogs) stagingErrors(guid string, since time.Time) []string {
 	return lines
 }
 
-// sweepLogs removes the logs of deleted apps, when the last of their instances and
-// builds has said its last line.
+// sweepLogs removes the logs of deleted apps, after their instances and builds stopped.
 func (d *daemon) sweepLogs(ctx context.Context) error {
 	select {
-	case <-d.ready: // what an earlier daemon left is known
+	case <-d.ready: // the instances of an earlier daemon are known
 		d.sweep.fire()
 	case <-ctx.Done():
 		return nil
@@ -101,8 +101,8 @@ func (d *daemon) sweepLogs(ctx context.Context) error {
 	}
 }
 
-// logged are the apps and databases that exist, and those whose instances or builds
-// still end.
+// logged returns the existing apps and databases, and those whose instances or builds
+// are still stopping.
 func (d *daemon) logged() (map[string]bool, error) {
 	keep := d.sup.Apps()
 	for _, guid := range d.builds.Apps() {
@@ -122,7 +122,7 @@ func (d *daemon) logged() (map[string]bool, error) {
 	return keep, err
 }
 
-// copyLogs copies what apps print to the journal, where that is asked for.
+// copyLogs copies the output of apps to the journal, if that is enabled.
 func (d *daemon) copyLogs(ctx context.Context) error {
 	if d.cfg.LogJournal {
 		d.logs.Copy(ctx, logstream.Journal(d.log, d.apps.name))

@@ -26,8 +26,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// pushLogs pushes testapp as the app sample, with a sidecar; more are further keys
-// of the manifest. Whether it runs then is the test's business.
+// pushLogs pushes testapp as the app sample, with a sidecar. more has further lines of
+// the manifest. It does not check that the app runs.
 func (c *cell) pushLogs(command, sidecar string, more ...string) {
 	c.t.Helper()
 	dir := filepath.Join(filepath.Dir(c.root), "app")
@@ -56,7 +56,7 @@ func (c *cell) pushLogs(command, sidecar string, more ...string) {
 	}
 }
 
-// appLog is the folder of the only log.
+// appLog returns the folder of the only log.
 func (c *cell) appLog() string {
 	c.t.Helper()
 	found, err := filepath.Glob(filepath.Join(c.root, "logs", "*", "capture"))
@@ -66,7 +66,7 @@ func (c *cell) appLog() string {
 	return filepath.Dir(found[0])
 }
 
-// output runs a dew command that must succeed and gives what it printed.
+// output runs a dew command that must succeed and returns its output.
 func (c *cell) output(args ...string) string {
 	c.t.Helper()
 	var talk bytes.Buffer
@@ -79,7 +79,7 @@ func (c *cell) output(args ...string) string {
 	return string(out)
 }
 
-// logLines reads lines as JSON.
+// logLines returns log lines from JSON.
 func (c *cell) logLines(args ...string) []v3.Line {
 	c.t.Helper()
 	var lines []v3.Line
@@ -93,9 +93,9 @@ func (c *cell) logLines(args ...string) []v3.Line {
 	return lines
 }
 
-// The last line of the process that ended first stands right before the record
-// that names it, without a newline, with bytes that are no text, and with a child
-// that still holds the pipe; the last lines of the others are there too.
+// The last line of the process that exited first is right before the record that names
+// it. This holds for a line without a newline, with invalid UTF-8, and with a child
+// that still holds the pipe. The last lines of the other processes are there as well.
 func TestLastWords(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--immediate-restarts", "1", "--backoff-first", "1h", "--backoff-max", "2h", "--kill-delay", "2s")
@@ -132,7 +132,7 @@ func TestLastWords(t *testing.T) {
 	if got := c.output("logs", "sample", "--recent", "--raw", "--stream", "err", "--process", "web", "--no-sidecars"); got != "\xff\x00 binary\n" {
 		t.Errorf("stderr = %q", got)
 	}
-	// The record is stored a little after its line is there.
+	// The record is stored shortly after its line.
 	c.eventually("the lines of the crash", func() error {
 		out, err := c.outcome("logs", "sample", "--recent", "--crash", "1")
 		if err != nil || !strings.Contains(out, "OUT last words\n") {
@@ -143,7 +143,7 @@ func TestLastWords(t *testing.T) {
 		}
 		return nil
 	})
-	// The second instance may only just have been made.
+	// The second instance can be very new.
 	c.eventually("the lines of web since its last start", func() error {
 		got := c.logLines("--since-last-start", "--no-sidecars", "--process", "web")
 		if len(got) != 4 || string(got[3].Text) != "last words" {
@@ -163,7 +163,7 @@ func (n *numbers) take(text string) {
 	var stream string
 	var i int
 	if _, err := fmt.Sscanf(text, "%s %d ", &stream, &i); err != nil || stream != "out" && stream != "err" {
-		return // of the platform
+		return // a line of dew
 	}
 	if n.next == nil {
 		n.next = map[string]int{}
@@ -176,7 +176,7 @@ func (n *numbers) take(text string) {
 
 func (n *numbers) total() int { return n.next["out"] + n.next["err"] }
 
-// reader is a dew logs that follows from the first line on.
+// reader is a dew logs that follows from the first line.
 type reader struct {
 	cmd  *exec.Cmd
 	out  io.Reader
@@ -200,7 +200,7 @@ func (c *cell) reader() *reader {
 	return r
 }
 
-// readUntil reads want numbers, with a pause after so many lines, and ends.
+// readUntil reads want numbers, with a pause after every few lines, and stops.
 func (r *reader) readUntil(want, every int, pause time.Duration) error {
 	s := bufio.NewScanner(r.out)
 	s.Buffer(make([]byte, 64<<10), 1<<20)
@@ -208,7 +208,7 @@ func (r *reader) readUntil(want, every int, pause time.Duration) error {
 		r.take(s.Text())
 		r.got.Store(int64(r.total()))
 		if every > 0 && lines%every == every-1 {
-			time.Sleep(pause) // a slow reader
+			time.Sleep(pause) // simulates a slow reader
 		}
 	}
 	if r.total() < want {
@@ -219,9 +219,9 @@ func (r *reader) readUntil(want, every int, pause time.Duration) error {
 	return nil
 }
 
-// Numbered lines over both streams while dewd is killed five times and containerd
-// once; four readers of different speeds, one of which stops for long. Every one
-// of them has every line once and in order, and the log is whole.
+// An app prints numbered lines to both streams while dewd is killed five times and
+// containerd once. Four readers have different speeds, and one of them stops for a long
+// time. Each of them gets every line once and in order, and the log is not damaged.
 func TestLogsLoseNothing(t *testing.T) {
 	beside(t)
 	lines, rate := rounds(60_000, 5_000_000), rounds(10_000, 100_000)
@@ -231,7 +231,7 @@ func TestLogsLoseNothing(t *testing.T) {
 	c.pushLogs(fmt.Sprintf("until [ -e begin ]; do sleep 0.1; done; exec ./testapp count %d %d", lines, rate), idle)
 	var group sync.WaitGroup
 	readers := []*reader{c.reader(), c.reader(), c.reader(), c.reader()}
-	c.dew("ssh", "sample", "-c", "touch begin") // however long the push took
+	c.dew("ssh", "sample", "-c", "touch begin") // independent of the time of the push
 	for i, r := range readers {
 		group.Go(func() {
 			every, pause := []int{0, 1000, 5000, lines / 2}[i], []time.Duration{0, time.Millisecond, 20 * time.Millisecond, stop}[i]
@@ -270,7 +270,7 @@ func TestLogsLoseNothing(t *testing.T) {
 	c.checkDamageIsFound()
 }
 
-// checkDamageIsFound flips a byte of the log, and then takes a batch out of it.
+// checkDamageIsFound flips a byte of the log, and then removes a batch.
 func (c *cell) checkDamageIsFound() {
 	c.t.Helper()
 	segments, err := filepath.Glob(filepath.Join(c.appLog(), "*.seg"))
@@ -299,18 +299,18 @@ func (c *cell) checkDamageIsFound() {
 	c.dew("logs", "sample", "--verify")
 }
 
-// withoutBatch takes the second batch out of a segment, so that all that is left
-// has right checksums.
+// withoutBatch removes the second batch from a segment, so that the rest has valid
+// checksums.
 func withoutBatch(b []byte) []byte {
 	const header, frameHead = 32, 8
 	size := func(at int) int { return frameHead + int(binary.LittleEndian.Uint32(b[at:])) }
-	first := header + size(header) // behind the checkpoint
+	first := header + size(header) // after the checkpoint
 	second := first + size(first)
 	return append(slices.Clone(b[:second]), b[second+size(second):]...)
 }
 
-// More is printed than is kept: what the records tell of and what is there are
-// all that was printed.
+// An app prints more than the retention keeps. The dropped lines in the records and the
+// stored lines add up to all printed lines.
 func TestRetentionAddsUp(t *testing.T) {
 	beside(t)
 	lines := rounds(100_000, 2_000_000)
@@ -323,7 +323,7 @@ func TestRetentionAddsUp(t *testing.T) {
 		}
 		return nil
 	})
-	c.eventually("what was dropped last is told", func() error { // within a second
+	c.eventually("what was dropped last is told", func() error { // it takes up to a second
 		all := c.logLines("-n", "1000000000")
 		for _, l := range slices.Backward(all) {
 			if l.Lost == nil {
@@ -350,8 +350,8 @@ func TestRetentionAddsUp(t *testing.T) {
 				gone -= told
 			}
 		}
-		// Older records are among what was dropped: the last one must reach to the
-		// oldest line that is kept.
+		// Older records can be dropped as well. The last one must name the oldest
+		// stored line.
 		if told == 0 || !bytes.Contains(newestRecord(all).Text, fmt.Appendf(nil, "the oldest line kept is number %d", first)) {
 			t.Errorf("kept %d to %d, the newest record is %v", first, last, newestRecord(all))
 		}
@@ -370,7 +370,7 @@ func newestRecord(all []logstream.Envelope) logstream.Envelope {
 	return logstream.Envelope{}
 }
 
-// allKept reads what the retention left.
+// allKept returns the lines that the retention kept.
 func allKept(t *testing.T, b books, log string) []logstream.Envelope {
 	t.Helper()
 	l, err := b.logs.App(filepath.Base(log))
@@ -390,8 +390,8 @@ func allKept(t *testing.T, b books, log string) []logstream.Envelope {
 	}
 }
 
-// What is over the limit of an instance is dropped and counted; every number is
-// either there or told of.
+// Lines over the rate limit of an instance are dropped and counted. Every number is
+// either stored or counted.
 func TestLogRateLimit(t *testing.T) {
 	const lines = 20_000
 	c := newCell(t)
@@ -403,7 +403,7 @@ func TestLogRateLimit(t *testing.T) {
 		}
 		return nil
 	})
-	c.kill(syscall.SIGKILL) // the limit is the adopted instance's too
+	c.kill(syscall.SIGKILL) // the adopted instance has the same limit
 	c.start()
 	kept, dropped := 0, int64(0)
 	c.eventually("every line is there or told of", func() error {
@@ -419,7 +419,7 @@ func TestLogRateLimit(t *testing.T) {
 				kept++
 			}
 		}
-		if kept+int(dropped) != lines+1 { // one says that it is the end
+		if kept+int(dropped) != lines+1 { // one line marks the end
 			return fmt.Errorf("%d kept, %d dropped", kept, dropped)
 		}
 		return nil

@@ -1,8 +1,8 @@
-// Command dewd is dew's daemon: it keeps the desired instances of every app
-// running on this machine.
+// Command dewd is dew's daemon: it keeps the desired instances of every app running on
+// this machine.
 //
-//	main.go    the commands and exit statuses      config.go   flags, environment, their rules
-//	wire.go    what is opened, in which order      doctor.go   what the machine lacks, and what to do
+//	main.go    commands and exit codes       config.go   flags, environment, their rules
+//	wire.go    parts in their opening order  doctor.go   what the machine lacks, and what to do
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 var version = "dev"
 
 func main() {
-	// The first thread cannot end, so it must never stand in an instance's network
-	// namespace: locked to this goroutine it serves no other.
+	// The first thread cannot exit, so it must never be in an instance's network
+	// namespace. Locked to this goroutine, it runs no other goroutine.
 	goruntime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := newApp(defaultConfig()).RunContext(ctx, os.Args)
@@ -44,14 +44,14 @@ func newApp(c config) *cli.App {
 		HideHelpCommand: true,
 		Flags:           c.allFlags(),
 		OnUsageError:    usageError,
-		ExitErrHandler:  func(*cli.Context, error) {}, // main prints and exits
+		ExitErrHandler:  func(*cli.Context, error) {}, // main prints the error and exits
 		Action:          command(&c, run),
 		Commands: []*cli.Command{
 			{Name: "doctor", Usage: "tell what this machine lacks, and what to do", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
 			{Name: "teardown", Usage: "end all apps of a root and remove everything outside of it; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
 			aloneCommand(),
 			{Name: "version", Usage: "print the version", Action: printVersion, OnUsageError: usageError},
-			{Name: "man", Usage: "print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install keeps it
+			{Name: "man", Usage: "print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install stores it
 		},
 	}
 }

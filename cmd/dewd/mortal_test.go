@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// dewd is killed after the n-th commit and after the n-th call of containerd of a
-// push, for every n. Started again, the same push succeeds and nothing is left
-// over of the first.
+// dewd is killed after the n-th commit and after the n-th call of containerd of a push,
+// for every n. After a restart, the same push succeeds and nothing is left of the first
+// one.
 func TestPushSurvivesEveryDeath(t *testing.T) {
 	beside(t)
 	step := rounds(8, 1)
 	for _, kind := range []string{"commit", "call"} {
 		t.Run(kind, func(t *testing.T) {
 			c := newCell(t, "--kill-delay", "1s")
-			for n := 1 + rand.N(step); ; n += step { // every run tries others
+			for n := 1 + rand.N(step); ; n += step { // every run tries different numbers
 				died := c.pushAndDie(n, kind)
 				c.start()
 				c.dew("push", "mortal", "-f", c.manifest(n))
@@ -48,7 +48,7 @@ func TestPushSurvivesEveryDeath(t *testing.T) {
 	}
 }
 
-// pushAndDie pushes to a daemon that dies at that moment. It tells whether it did.
+// pushAndDie pushes to a daemon that dies at that moment, and reports whether it died.
 func (c *cell) pushAndDie(n int, kind string) bool {
 	c.t.Helper()
 	armed := filepath.Join(filepath.Dir(c.root), "armed")
@@ -67,9 +67,8 @@ func (c *cell) pushAndDie(n int, kind string) bool {
 	return c.diesOf("push", "mortal", "-f", c.manifest(n))
 }
 
-// diesOf runs a command and tells whether dewd died of it, and else ends it: all that
-// is counted lies behind it, or comes in vain. A command that fails while dewd lives
-// is an error.
+// diesOf runs a command and reports whether dewd died. Otherwise it stops dewd, because
+// the count was not reached. A command that fails while dewd runs is an error.
 func (c *cell) diesOf(args ...string) bool {
 	c.t.Helper()
 	out, failed := c.outcome(args...)
@@ -87,7 +86,7 @@ func (c *cell) diesOf(args ...string) bool {
 	return true
 }
 
-// manifest writes an app whose bits differ by n, so that every push stages.
+// manifest writes an app whose bits depend on n, so that every push stages.
 func (c *cell) manifest(n int) string {
 	c.t.Helper()
 	dir := filepath.Join(filepath.Dir(c.root), "app")

@@ -27,15 +27,15 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// mailing is what flags say of mails.
+// mailing holds the flags for mails.
 type mailing struct {
-	SMTP         string // address of the mail server; empty: the inbox keeps mails
+	SMTP         string // address of the mail server; empty: the inbox stores mails
 	TLS, Auth    string
 	User         string
 	PasswordFile string
-	Password     string // where there is no file; no flag sets it: others could see it
+	Password     string // used without a file (not a flag, because other users could see it)
 	CA           string // file with certificates
-	From         string // empty: no-reply@ and the domain
+	From         string // empty: no-reply@ with the domain
 }
 
 func defaultMailing() mailing {
@@ -80,7 +80,7 @@ func (m *mailing) settings() smtp.Config {
 	return smtp.Config{Address: m.SMTP, TLS: smtp.TLSUse(m.TLS), Auth: smtp.AuthUse(m.Auth), User: m.User, Password: m.Password}
 }
 
-// post is the way to the mail server.
+// post returns the client of the mail server.
 func (m *mailing) post() (*smtp.Client, error) {
 	c := m.settings()
 	if m.PasswordFile != "" {
@@ -104,30 +104,30 @@ func (m *mailing) post() (*smtp.Client, error) {
 	return smtp.New(c)
 }
 
-// notifyParts is what the notification service stands on.
+// notifyParts holds the dependencies of the notification service.
 type notifyParts struct {
 	DB        *store.DB
 	Auth      *auth.Server
 	Roles     *auth.Roles
 	Registry  *registry.Registry
-	Exits     *runtime.ExitLog // nil: there are no crashes
-	PublicURL string           // of the API
+	Exits     *runtime.ExitLog // nil: no crashes
+	PublicURL string           // public URL of the API
 	Domain    string
-	Space     func() error // why nothing more may be kept on disk; nil: nobody looks
+	Space     func() error // fails when the disk is almost full; nil: no check
 	Logger    *slog.Logger
 }
 
-// notifier is the notification service in all its parts.
+// notifier holds all parts of the notification service.
 type notifier struct {
 	server  *notify.Server
 	courier *delivery.Courier
 	crashes *notify.Crashes
-	smtp    *smtp.Client // nil: inbox keeps the mails
+	smtp    *smtp.Client // nil: inbox stores the mails
 	inbox   *inbox.Inbox // nil: smtp sends them
 	page    *inbox.Page
 }
 
-// openNotify puts the notification service together.
+// openNotify creates the notification service.
 func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	n = &notifier{}
 	queue := delivery.NewQueue(p.DB)
@@ -170,7 +170,7 @@ func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery
 	return n.inbox, err
 }
 
-// crashOf is what a mail tells of an exit record.
+// crashOf returns the data of an exit record for a mail.
 func crashOf(r runtime.ExitRecord) notify.Crash {
 	return notify.Crash{
 		App: r.App, Instance: string(r.Instance), Type: r.Type, Index: r.Slot.Index, Description: r.Description,
@@ -178,7 +178,7 @@ func crashOf(r runtime.ExitRecord) notify.Crash {
 	}
 }
 
-// handler answers below /notify: the service, and the page of the inbox.
+// handler serves the paths below /notify: the service, and the page of the inbox.
 func (n *notifier) handler() http.Handler {
 	service := n.server.Handler()
 	if n.page == nil {
@@ -194,7 +194,7 @@ func (n *notifier) handler() http.Handler {
 	})
 }
 
-// mails is the inbox for the API; nil: there is none.
+// mails returns the inbox for the API. Nil means that there is none.
 func (n *notifier) mails() *apidaemon.Mails {
 	if n.inbox == nil {
 		return nil
@@ -202,7 +202,7 @@ func (n *notifier) mails() *apidaemon.Mails {
 	return &apidaemon.Mails{Inbox: n.inbox, Link: n.page.Link}
 }
 
-// run delivers until ctx ends.
+// run delivers mails until ctx is done.
 func (n *notifier) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.courier.Run(ctx) })

@@ -23,8 +23,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// aloneCommand is dewd notify: the notification service by itself, for a platform
-// elsewhere.
+// aloneCommand returns the command dewd notify, which runs only the notification
+// service, for another Cloud Foundry installation.
 func aloneCommand() *cli.Command {
 	a := newAlone()
 	return &cli.Command{
@@ -48,7 +48,7 @@ func (a *alone) run(c *cli.Context, cfg config) (err error) {
 	return errors.Join(s.serve(c.Context), s.close())
 }
 
-// loner is the notification service by itself, in all its parts.
+// loner holds all parts of the standalone notification service.
 type loner struct {
 	log     *slog.Logger
 	listen  []net.Listener
@@ -56,11 +56,11 @@ type loner struct {
 	keys    *notify.RemoteKeys
 	server  *notify.Server
 	courier *delivery.Courier
-	smtp    *smtp.Client // nil: no mail is sent
+	smtp    *smtp.Client // nil: mails are not sent
 }
 
-// open opens all parts. A server that cannot verify a token is of no use, so the
-// authorization server must answer; the mail server need not yet.
+// open opens all parts. The authorization server must respond, because the service is
+// useless if it cannot verify tokens. The mail server need not respond yet.
 func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *loner, err error) {
 	s := &loner{log: log}
 	defer func() {
@@ -86,7 +86,7 @@ func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *loner, err error
 	return s, a.connect(ctx, s)
 }
 
-// trust is whom to believe that it is the platform.
+// trust returns the TLS configuration for the API and the authorization server.
 func (a *alone) trust() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.Unverified}
 }
@@ -106,7 +106,7 @@ func openOwnStore(root string) (*store.DB, error) {
 	return db, nil
 }
 
-// connect makes the parts that stand on the store.
+// connect creates the parts that depend on the store.
 func (a *alone) connect(ctx context.Context, s *loner) error {
 	people, err := directory.NewRemote(directory.RemoteConfig{API: a.API, UAA: a.UAA, ClientID: a.ClientID, ClientSecret: a.Secret, Trust: a.trust()})
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 	return err
 }
 
-// unsent is the Post of the test mode: mails count as delivered, and go nowhere.
+// unsent is the Post of the test mode: mails count as delivered, but are not sent.
 type unsent struct{ log *slog.Logger }
 
 // Send implements delivery.Post.
@@ -145,7 +145,7 @@ func (u unsent) Send(_ context.Context, m delivery.Mail) error {
 	return nil
 }
 
-// serve answers and delivers until ctx ends or a part fails.
+// serve serves requests and delivers mails until ctx is done or a part fails.
 func (s *loner) serve(ctx context.Context) error {
 	systemd := service{s.log}
 	g, ctx := errgroup.WithContext(ctx)
@@ -164,7 +164,7 @@ func (s *loner) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// handler is the service, and how it is.
+// handler serves the service and its health.
 func (s *loner) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -181,13 +181,13 @@ func (s *loner) handler() http.Handler {
 	return mux
 }
 
-// well tells whether requests can be kept.
+// well returns an error if requests cannot be stored.
 func (s *loner) well() error { return s.db.View(func(*store.Tx) error { return nil }) }
 
-// close lets go of everything that was opened.
+// close closes everything that was opened.
 func (s *loner) close() (err error) {
 	for _, l := range s.listen {
-		l.Close() // those that were served are closed already
+		l.Close() // listeners that were served are closed already
 	}
 	if s.smtp != nil {
 		err = s.smtp.Close()

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// foreign is a dewd that another program takes for the platform.
+// foreign is a dewd that acts as the Cloud Foundry installation of another program.
 type foreign struct {
 	t    testing.TB
 	base string
@@ -41,7 +41,7 @@ func newForeign(t *testing.T) *foreign {
 	return f
 }
 
-// post makes something and returns the member of the answer that names it.
+// post creates a resource and returns the member of the response that identifies it.
 func (f *foreign) post(path, member string, body any) string {
 	f.t.Helper()
 	raw, err := json.Marshal(body)
@@ -56,7 +56,7 @@ func (f *foreign) post(path, member string, body any) string {
 	return name
 }
 
-// send is do for a body that must say what it is.
+// send is do for a body with a content type.
 func (f *foreign) send(want int, method, path, body string) []byte {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), method, f.base+path, strings.NewReader(body))
@@ -80,7 +80,7 @@ func (f *foreign) send(want int, method, path, body string) []byte {
 	return b.Bytes()
 }
 
-// first is the guid of the first resource of a list.
+// first returns the guid of the first resource of a list.
 func (f *foreign) first(path string) string {
 	f.t.Helper()
 	var list struct {
@@ -114,7 +114,7 @@ func (f *foreign) client(id string, authorities ...string) {
 	})
 }
 
-// startAlone runs dewd notify until the test ends, and returns where.
+// startAlone runs dewd notify until the end of the test, and returns its URL.
 func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
 	listen := freeAddress(t)
@@ -153,8 +153,8 @@ func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.C
 	return base, cmd, said
 }
 
-// The service by itself, in a process of its own, takes another dewd for the
-// platform: tokens, users, roles and scopes come from there, mails arrive.
+// The standalone service, in its own process, uses another dewd as Cloud Foundry.
+// Tokens, users, roles and scopes come from there, and mails arrive.
 func TestNotifyAlone(t *testing.T) {
 	beside(t)
 	f, office := newForeign(t), newPostOffice(t)

@@ -17,21 +17,21 @@ import (
 	"github.com/dewrun/dew/notify/smtp"
 )
 
-// alone is what flags and environment say of the notification service by itself.
+// alone holds the flags and variables of the standalone notification service.
 type alone struct {
-	config // the flags that dewd has, too
+	config // the flags that dewd also has
 
 	API, UAA         string
 	ClientID, Secret string
 	EncryptionKey    string
 	CORSOrigin       string
-	DefaultScopes    []string // nil: the platform's
+	DefaultScopes    []string // nil: those of Cloud Foundry
 	KeysEvery        time.Duration
-	Unverified       bool // certificates of API and UAA are not looked at
-	TestMode         bool // no mail is sent
+	Unverified       bool // certificates of API and UAA are not verified
+	TestMode         bool // mails are not sent
 
 	smtpHost, smtpPort string
-	idle               []string // names of settings that are given and mean nothing here
+	idle               []string // names of given settings that have no effect here
 }
 
 func newAlone() *alone {
@@ -54,14 +54,14 @@ func (a *alone) flags() []cli.Flag {
 // setting is an environment variable.
 type setting struct {
 	name      string
-	flags     []string // when one of them is given the variable is not read
+	flags     []string // if one of them is given, the variable is not read
 	required  bool
-	otherwise string // what it is when it is not given
+	otherwise string // default value
 	usage     string
 	set       func(v string) error
 }
 
-// settings are all that are read, in the order of the help.
+// settings returns all settings, in the order of the help.
 func (a *alone) settings() []setting {
 	m := &a.Mailing
 	return []setting{
@@ -88,8 +88,8 @@ func (a *alone) settings() []setting {
 	}
 }
 
-// idleSettings are known elsewhere and mean nothing here: state is in --root, and
-// nothing is polled.
+// idleSettings are settings of the original service without effect here: state is in
+// --root, and nothing is polled.
 var idleSettings = []string{
 	"DATABASE_URL", "DATABASE_CA_CERT_FILE", "DATABASE_COMMON_NAME", "DATABASE_ENABLE_IDENTITY_VERIFICATION", "DB_LOGGING_ENABLED", "DB_MAX_OPEN_CONNS",
 	"GOBBLE_WAIT_MAX_DURATION", "ROOT_PATH", "SMTP_LOGGING_ENABLED",
@@ -160,8 +160,7 @@ func (a *alone) setSMTPTLS(on bool) {
 	}
 }
 
-// setCRAMSecret comes behind SMTP_PASS, which a file for both ways of logging in
-// may give, too.
+// setCRAMSecret is called after SMTP_PASS, because one file can contain both.
 func (a *alone) setCRAMSecret(s string) error {
 	if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
 		a.Mailing.Password = s
@@ -179,7 +178,7 @@ func (a *alone) setScopes(s string) error {
 	return nil
 }
 
-// read fills in what the environment says, behind the flags.
+// read fills in the values of the environment. Flags override them.
 func (a *alone) read(c *cli.Context) error {
 	if err := a.readFrom(os.Getenv, c.IsSet); err != nil {
 		return &failure{status: statusUsage, err: fmt.Errorf("%w (dewd notify --help)", err)}
@@ -220,7 +219,8 @@ func (a *alone) readFrom(getenv func(string) string, given func(flag string) boo
 	return errors.Join(errs...)
 }
 
-// checkRemote tells early what opening would say without the name of a variable.
+// checkRemote reports errors early with the name of the variable, which opening would
+// not have.
 func (a *alone) checkRemote() (errs []error) {
 	for _, s := range []struct{ name, url string }{{"CC_HOST", a.API}, {"UAA_HOST", a.UAA}} {
 		_, err := directory.NewRemote(directory.RemoteConfig{API: s.url, UAA: s.url, ClientID: a.ClientID, ClientSecret: a.Secret})
@@ -251,7 +251,7 @@ func orFlag(flags []string) string {
 	return ", or give --" + flags[len(flags)-1]
 }
 
-// help tells of the settings.
+// help returns the help text for the settings.
 func (a *alone) help() string {
 	var b strings.Builder
 	b.WriteString("The service takes users, roles and tokens from a platform elsewhere and keeps its own state below --root.\n" +

@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/notify/smtp"
 )
 
-// enough is the least that the service by itself must be told.
+// enough returns the minimum settings of the standalone service.
 func enough() map[string]string {
 	return map[string]string{
 		"CC_HOST": "https://api.example.com", "UAA_HOST": "https://uaa.example.com/", "UAA_CLIENT_ID": "notifications", "UAA_CLIENT_SECRET": "s3cr3t",
@@ -66,8 +66,7 @@ func TestAloneSettings(t *testing.T) {
 	}
 }
 
-// Each variable that is missing is named, and so is each that is wrong; no secret
-// is told.
+// Every missing or wrong variable is named. No secret is printed.
 func TestAloneSettingsRefused(t *testing.T) {
 	for name := range enough() {
 		env := enough()
@@ -98,8 +97,8 @@ func TestAloneSettingsRefused(t *testing.T) {
 	}
 }
 
-// A flag wins over its variable, which may then be missing or wrong; in test mode
-// nobody needs a mail server.
+// A flag has precedence over its variable, which can then be missing or wrong. The test
+// mode needs no mail server.
 func TestAloneSettingsAndFlags(t *testing.T) {
 	env := enough()
 	for _, name := range []string{"DOMAIN", "SENDER", "SMTP_HOST", "SMTP_PORT", "SMTP_AUTH_MECHANISM"} {
@@ -123,7 +122,7 @@ func TestAloneSettingsAndFlags(t *testing.T) {
 	}
 }
 
-// The command itself names what is missing, and helps.
+// The command names the missing settings, and prints a help text.
 func TestAloneCommand(t *testing.T) {
 	for name := range enough() {
 		t.Setenv(name, "")
@@ -145,7 +144,8 @@ func TestAloneCommand(t *testing.T) {
 			t.Errorf("help does not tell of %s", s.name)
 		}
 	}
-	// Nobody answers there: that is the machine's fault, and says which setting.
+	// No server responds there. That is an error of the machine, and it names the
+	// setting.
 	for name, v := range enough() {
 		t.Setenv(name, v)
 	}

@@ -33,12 +33,12 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// postOffice is a real SMTP server that counts what it takes.
+// postOffice is a real SMTP server that counts its mails.
 type postOffice struct {
 	address string
 	mu      sync.Mutex
 	mails   map[string][]*mail.Message // by recipient
-	news    chan struct{}              // holds one: a mail came
+	news    chan struct{}              // holds one signal: a mail arrived
 }
 
 func newPostOffice(t testing.TB) *postOffice {
@@ -87,7 +87,7 @@ func (c *counter) Data(r io.Reader) error {
 	return nil
 }
 
-// count is how many people have mail, and how many mails there are.
+// count returns the number of recipients with mail, and the number of mails.
 func (p *postOffice) count() (people, mails int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *postOffice) count() (people, mails int) {
 	return len(p.mails), mails
 }
 
-// until waits for n people to have mail.
+// until waits until n recipients have mail.
 func (p *postOffice) until(t testing.TB, n int) {
 	t.Helper()
 	late := time.After(4 * time.Minute)
@@ -116,8 +116,8 @@ func (p *postOffice) until(t testing.TB, n int) {
 	}
 }
 
-// notifyService is the notification service as dewd puts it together, with the
-// authorization server beside it, without anything that runs apps.
+// notifyService is the notification service as in dewd, with the authorization server,
+// but without the parts that run apps.
 type notifyService struct {
 	db       *store.DB
 	auth     *auth.Server
@@ -151,7 +151,7 @@ func openNotifyService(dir, public string, m mailing) (*notifyService, error) {
 	return s, nil
 }
 
-// serve answers on l and delivers until ctx ends.
+// serve serves l and delivers until ctx is done.
 func (s *notifyService) serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/uaa/", s.auth.Handler())
@@ -163,8 +163,8 @@ func (s *notifyService) serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(s.n.run(ctx), s.db.Close())
 }
 
-// TestNotifyChild is no test: it is the service in a process of its own, which
-// others end.
+// TestNotifyChild is not a test. It runs the service in its own process, which other
+// tests kill.
 func TestNotifyChild(t *testing.T) {
 	dir := os.Getenv("DEW_TEST_NOTIFY")
 	if dir == "" {
@@ -183,8 +183,7 @@ func TestNotifyChild(t *testing.T) {
 	}
 }
 
-// startNotifyChild starts the service in its own process and waits until it
-// answers.
+// startNotifyChild starts the service in its own process and waits until it responds.
 func startNotifyChild(t testing.TB, dir, listen, smtp string) *exec.Cmd {
 	t.Helper()
 	c := exec.Command(os.Args[0], "-test.run=^TestNotifyChild$", "-test.timeout=10m")
@@ -208,7 +207,7 @@ type notifyCaller struct {
 	t     testing.TB
 	base  string
 	token string
-	two   bool // speaks the second version of the API
+	two   bool // uses the second version of the API
 }
 
 func clientToken(t testing.TB, base, id, secret string) *notifyCaller {
@@ -258,7 +257,7 @@ func (c *notifyCaller) do(want int, method, path, body string) []byte {
 	return b
 }
 
-// seedUsers makes n users with addresses, without passwords, and a client.
+// seedUsers creates n users with addresses, without passwords, and a client.
 func seedUsers(t testing.TB, dir string, n int) {
 	t.Helper()
 	s, err := openNotifyService(dir, "http://127.0.0.1:1", mailing{})
@@ -288,8 +287,8 @@ func seedUsers(t testing.TB, dir string, n int) {
 	}
 }
 
-// A service that is killed in the midst of a notification to everybody delivers
-// the rest when it is back: nobody is left out.
+// A service that is killed during a notification to all users delivers the rest after
+// its restart. No user is left out.
 func TestNotifyKilled(t *testing.T) {
 	users := 300
 	if os.Getenv("DEW_PROOF") != "" {
@@ -312,7 +311,7 @@ func TestNotifyKilled(t *testing.T) {
 	if err := json.Unmarshal(c.do(200, "POST", "/everyone", `{"kind_id":"news","subject":"Hello","text":"to all","html":"<p>to all</p>"}`), &queued); err != nil {
 		t.Fatal(err)
 	}
-	everybody := users + 1 // admin
+	everybody := users + 1 // plus admin
 	if len(queued) != everybody {
 		t.Fatalf("queued = %d, want %d", len(queued), everybody)
 	}
@@ -332,8 +331,8 @@ func TestNotifyKilled(t *testing.T) {
 	waitStatus(t, again, queued[len(queued)-1].ID, "delivered")
 }
 
-// waitStatus waits until the service itself says so: it may write it down a
-// little after the mail has come.
+// waitStatus waits until the service reports the status, which can be stored shortly
+// after the mail has arrived.
 func waitStatus(t testing.TB, c *notifyCaller, id, want string) {
 	t.Helper()
 	testkit.Eventually(t, "message "+id+" is "+want, func() error {
@@ -344,7 +343,7 @@ func waitStatus(t testing.TB, c *notifyCaller, id, want string) {
 	})
 }
 
-// userToken lets somebody log in with a password.
+// userToken logs a user in with a password.
 func userToken(t testing.TB, base, name, password string) *notifyCaller {
 	t.Helper()
 	form := url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}}
@@ -368,9 +367,9 @@ func userToken(t testing.TB, base, name, password string) *notifyCaller {
 	return &notifyCaller{t: t, base: base + "/notify", token: body.AccessToken}
 }
 
-// The whole way once: client, token, two kinds, a template, every kind of
-// recipient; mails at a real mail server, and in the inbox; a user who
-// unsubscribes from what can be unsubscribed from.
+// The test runs the whole process once: client, token, two kinds, a template, every
+// kind of recipient. Mails arrive at a real mail server, and in the inbox. A user
+// unsubscribes from a kind that is not critical.
 func TestNotifyScript(t *testing.T) {
 	for _, way := range []string{"smtp", "inbox"} {
 		t.Run(way, func(t *testing.T) {
@@ -399,7 +398,7 @@ func TestNotifyScript(t *testing.T) {
 	}
 }
 
-// arrives waits for a mail, wherever it is to come.
+// arrives waits for a mail in its mail server or inbox.
 func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject string) {
 	t.Helper()
 	if s.n.inbox != nil {

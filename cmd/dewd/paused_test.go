@@ -21,7 +21,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// An app that prints as fast as it can is paused soon after dewd was killed, and
+// An app that prints as fast as it can is paused soon after dewd was killed. It
 // continues when the next dewd has stored its output: the same processes, and every
 // line once and in order.
 func TestOutputIsBoundedWithoutDewd(t *testing.T) {
@@ -65,7 +65,8 @@ func TestOutputIsBoundedWithoutDewd(t *testing.T) {
 	c.read(func(b books) { checkCounted(t, b, lines) })
 }
 
-// A paused app ends as soon as the next dewd is told to stop it: SIGTERM reaches it.
+// A paused app stops as soon as the next dewd must stop it, because it receives
+// SIGTERM.
 func TestPausedAppStops(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--log-backlog", "1M", "--kill-delay", "1h")
@@ -108,7 +109,7 @@ func (c *cell) loudManifest() string {
 	return filepath.Join(dir, "manifest.yml")
 }
 
-// paused is an error while a leaf is not frozen.
+// paused returns an error while a leaf is not frozen.
 func (c *cell) paused(id, leaf string) error {
 	for file, word := range map[string]string{"/sys/fs/cgroup/freezer/%s/%s/%s/freezer.state": "FROZEN", "/sys/fs/cgroup/%s/%s/%s/cgroup.freeze": "1"} {
 		if b, err := os.ReadFile(fmt.Sprintf(file, c.names.Cgroup, id, leaf)); err == nil && strings.TrimSpace(string(b)) == word {
@@ -118,7 +119,7 @@ func (c *cell) paused(id, leaf string) error {
 	return errors.New("it runs")
 }
 
-// held is how much of the disk the capture files of an instance take.
+// held returns the disk space of the capture files of an instance.
 func (c *cell) held(id string) (n int64) {
 	files, _ := filepath.Glob(filepath.Join(c.root, "logs", guid, "capture", id, "*"))
 	for _, f := range files {
@@ -130,7 +131,7 @@ func (c *cell) held(id string) (n int64) {
 	return n
 }
 
-// checkCounted looks for every line, and for the one that tells of the pause.
+// checkCounted checks for every line, and for the line about the pause.
 func checkCounted(t *testing.T, b books, lines int) {
 	t.Helper()
 	l, err := b.logs.App(guid)

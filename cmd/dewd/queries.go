@@ -10,13 +10,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// appQueries answers what builds, logs and drains ask about apps.
+// appQueries answers the queries of builds, logs and drains about apps.
 type appQueries struct {
 	registry *registry.Registry
 	log      *slog.Logger
 }
 
-// name is the name of an app, or its GUID if it was deleted.
+// name returns the name of an app, or its guid if it was deleted.
 func (q appQueries) name(guid string) string {
 	a, err := q.registry.App(guid)
 	if err != nil {
@@ -25,7 +25,7 @@ func (q appQueries) name(guid string) string {
 	return a.Name
 }
 
-// host is the host name of an app in the lines of its drains.
+// host returns the host name of an app in the lines of its drains.
 func (q appQueries) host(guid string) string {
 	a, err := q.registry.App(guid)
 	if err != nil {
@@ -39,7 +39,7 @@ func (q appQueries) host(guid string) string {
 	return org.Name + "." + space.Name + "." + a.Name
 }
 
-// buildpacks are the names of the buildpacks of all apps.
+// buildpacks returns the names of the buildpacks of all apps.
 func (q appQueries) buildpacks() ([]string, error) {
 	apps, err := q.registry.Apps()
 	var all []string
@@ -49,8 +49,8 @@ func (q appQueries) buildpacks() ([]string, error) {
 	return all, err
 }
 
-// stagingEnv are the variables that a user has set for an app, and those that all
-// builds have.
+// stagingEnv returns the variables that a user has set for an app, and those of the
+// staging environment group.
 func (q appQueries) stagingEnv(guid string) (map[string]string, error) {
 	a, err := q.registry.App(guid)
 	if err != nil {
@@ -59,8 +59,8 @@ func (q appQueries) stagingEnv(guid string) (map[string]string, error) {
 	return q.registry.WithGroup(app.StagingGroup, a.Env)
 }
 
-// dropletsInUse are the droplets that instances and tasks start from; nil if they cannot
-// be read.
+// dropletsInUse returns the droplets that instances and tasks start from, or nil if
+// they cannot be read.
 func (q appQueries) dropletsInUse(tx *store.Tx) map[string]bool {
 	used, err := q.registry.With(tx).DropletsInUse()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// A route service that is an app: requests go through it as soon as it is bound, over
-// a restart of dewd too, and no longer once it is unbound. The service reaches the
-// router by the public name of the route.
+// An app is a route service. Requests go through it as soon as it is bound, even after
+// a restart of dewd, and no longer after it is unbound. The service reaches the router
+// by the public name of the route.
 func TestRouteServiceIsAnApp(t *testing.T) {
 	beside(t)
 	w := newTown(t)
@@ -35,7 +35,7 @@ func TestRouteServiceIsAnApp(t *testing.T) {
 	w.becomes(http.StatusOK)
 }
 
-// becomes waits until the shop answers strangers like that.
+// becomes waits until requests to the shop get this status.
 func (w *town) becomes(status int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("the shop answers %d", status), func() error {
@@ -46,7 +46,7 @@ func (w *town) becomes(status int) {
 	})
 }
 
-// through sends something by way of the service.
+// through sends a request through the service.
 func (w *town) through() {
 	w.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://"+w.front+"/echo?a=1", strings.NewReader("order"))

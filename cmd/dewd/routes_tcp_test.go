@@ -19,8 +19,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// askPort sends a request to the port of a TCP route: the app behind it speaks HTTP, the
-// router does not look.
+// askPort sends a request to the port of a TCP route. The app uses HTTP; the router
+// forwards only bytes.
 func askPort(port int) (string, error) {
 	c := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
@@ -35,7 +35,7 @@ func askPort(port int) (string, error) {
 	return string(b), err
 }
 
-// answered asks on a connection that stays.
+// answered sends a request on a connection that stays open.
 func answered(t *testing.T, c net.Conn, in *bufio.Reader) {
 	t.Helper()
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
@@ -51,8 +51,9 @@ func answered(t *testing.T, c net.Conn, in *bufio.Reader) {
 	}
 }
 
-// TCP routes have ports of their own, by either client and by manifest. A port that
-// another program has is told and taken later; connections end with their instance.
+// TCP routes have their own ports, created by dew, by cf and by manifest. A port that
+// another program has is reported and opened later. Connections close with their
+// instance.
 func TestTCPRoutes(t *testing.T) {
 	beside(t)
 	first := testkit.FreePorts(t, 5)
@@ -96,7 +97,7 @@ func TestTCPRoutes(t *testing.T) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	in := bufio.NewReader(c)
-	answered(t, c, in) // that it is made does not tell that it leads to the instance
+	answered(t, c, in) // an open connection alone does not prove that it reaches the instance
 	w.dew("restart", "shop")
 	if b, err := io.ReadAll(in); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("an idle connection after the restart: %q, %v", b, err)
@@ -111,7 +112,7 @@ func TestTCPRoutes(t *testing.T) {
 	})
 }
 
-// stockTCP makes a domain and leads a port to the app with the stock client.
+// stockTCP creates a domain and maps a port to the app with the cf CLI.
 func (w *town) stockTCP(bin string, port int) {
 	w.t.Helper()
 	password, err := os.ReadFile(filepath.Join(w.root, "admin-password"))

@@ -26,9 +26,9 @@ const debugSidecars = `  sidecars:
   - {name: hidden, process_types: [web], command: "./routeapp side 127.0.0.1:9091", memory: 24MB}
 `
 
-// A route is led to a sidecar's port: pending until the restart, whatever becomes of
-// dewd meanwhile; a sidecar that listens for its own container alone stays
-// unreachable, and the app's log says why.
+// A route gets a sidecar's port as its destination. It is pending until the restart,
+// even if dewd is restarted in between. A sidecar that listens only on the loopback
+// stays unreachable, and the app's log says why.
 func TestRouteToSidecar(t *testing.T) {
 	beside(t)
 	w := newTown(t)
@@ -65,7 +65,7 @@ func TestRouteToSidecar(t *testing.T) {
 			t.Errorf("%s: pending after the restart", name)
 		}
 		curl("PATCH", path, fmt.Sprintf(`{"destinations":[{"app":{"guid":%q}}]}`, w.appGUID("shop")))
-		w.until("shop", "/", "web 0") // the default port acts at once
+		w.until("shop", "/", "web 0") // the default port works at once
 		w.dew("restart", "shop")      // without the other port
 		w.until("shop", "/", "web 0")
 	}
@@ -101,8 +101,8 @@ func isPending(t *testing.T, answer string) bool {
 	return ds.Destinations[0].Pending
 }
 
-// stockCurl sends requests with the stock client. The daemon has another address
-// after each start.
+// stockCurl sends requests with the cf CLI. The daemon has another address after each
+// start.
 func (w *town) stockCurl(bin string) func(method, path, body string) string {
 	home := w.t.TempDir()
 	cf := func(args ...string) string {
@@ -138,7 +138,7 @@ func TestRouterWithRealClients(t *testing.T) {
 	w.push("shop", "")
 	w.dew("map-route", "shop", "dew.localhost", "--hostname", "two", "--app-protocol", "http2")
 	w.until("shop", "/", "web 0")
-	closed := w.dawdles(t) // they take as long as a header may, and all else goes on beside them
+	closed := w.dawdles(t) // they take as long as a header can take, and everything else runs in parallel
 	t.Run("curl", w.curls)
 	t.Run("TLS", func(t *testing.T) { w.secures(t, secure) })
 	t.Run("large bodies", w.carries)
@@ -187,7 +187,7 @@ func (w *town) curls(t *testing.T) {
 	}
 }
 
-// secures asks over TLS with a certificate of the daemon's own authority.
+// secures sends requests over TLS with a certificate of the daemon's own CA.
 func (w *town) secures(t *testing.T, address string) {
 	_, port, _ := strings.Cut(address, ":")
 	for flag, want := range map[string]string{"--http1.1": "web 0 HTTP/1.1 1.1", "--http2": "web 0 HTTP/1.1 2"} {
@@ -201,7 +201,7 @@ func (w *town) secures(t *testing.T, address string) {
 
 func (w *town) port() string { return w.front[strings.LastIndexByte(w.front, ':')+1:] }
 
-// carries sends a large body up and fetches one down, over both protocols.
+// carries uploads and downloads a large body, over both protocols.
 func (w *town) carries(t *testing.T) {
 	size := int64(rounds(16<<20, 1<<30))
 	for _, flag := range []string{"--http1.1", "--http2-prior-knowledge"} {
@@ -250,7 +250,7 @@ func (w *town) upgrades(t *testing.T) {
 	}
 }
 
-// idles keeps many connections that do nothing; they and others are served.
+// idles opens many idle connections. They and others are served.
 func (w *town) idles(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"
 	type conn struct {
@@ -286,12 +286,12 @@ func (w *town) idles(t *testing.T) {
 	}
 }
 
-// refuses meets clients that mean no good; others notice nothing.
+// refuses sends malicious requests. Other clients are not affected.
 func (w *town) refuses(t *testing.T) {
 	const host = "Host: shop.dew.localhost\r\n"
 	for name, c := range map[string]struct {
 		text   string
-		status int // 0: no answer at all
+		status int // 0: no response
 	}{
 		"two lengths":          {"POST /echo HTTP/1.1\r\n" + host + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400},
 		"signed length":        {"POST /echo HTTP/1.1\r\n" + host + "Content-Length: +3\r\n\r\nabc", 400},
@@ -324,9 +324,9 @@ func (w *town) refuses(t *testing.T) {
 	w.smuggles(t)
 }
 
-// smuggles hides a request in the body of another: whoever reads lengths otherwise
-// than the app would take it for one. What can be read in two ways is refused, and
-// nothing behind it is read.
+// smuggles hides a request in the body of another. A proxy that reads lengths
+// differently from the app would treat it as a request. Ambiguous requests are refused,
+// and nothing after them is read.
 func (w *town) smuggles(t *testing.T) {
 	conn, r := w.raw("POST /echo HTTP/1.1\r\nHost: shop.dew.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
 		"GET /smuggled HTTP/1.1\r\nHost: shop.dew.localhost\r\nConnection: close\r\n\r\n")
@@ -343,8 +343,8 @@ func (w *town) smuggles(t *testing.T) {
 	}
 }
 
-// dawdles opens many connections that never finish their header. Others are served
-// at once, and those are closed: the function waits for that.
+// dawdles opens many connections that never finish their header. Others are served at
+// once, and the slow ones are closed. The returned function waits for that.
 func (w *town) dawdles(t *testing.T) (closed func(t *testing.T)) {
 	t.Helper()
 	var slow []io.ReadCloser
@@ -360,7 +360,7 @@ func (w *town) dawdles(t *testing.T) (closed func(t *testing.T)) {
 	}
 	return func(t *testing.T) {
 		for _, c := range slow {
-			b, err := io.ReadAll(c) // ends with the connection
+			b, err := io.ReadAll(c) // returns when the connection is closed
 			if err != nil && !strings.Contains(err.Error(), "reset") || bytes.Contains(b, []byte("200 OK")) {
 				t.Fatalf("%q, %v", b, err)
 			}
@@ -368,7 +368,7 @@ func (w *town) dawdles(t *testing.T) (closed func(t *testing.T)) {
 	}
 }
 
-// inside looks from inside a container: at other apps and at the platform.
+// inside connects from a container to other apps and to the platform.
 func (w *town) inside(t *testing.T) {
 	w.dew("map-route", "shop", "apps.internal", "--hostname", "hidden")
 	_, port, _ := strings.Cut(strings.TrimPrefix(w.status.API, "http://"), ":")
@@ -387,7 +387,8 @@ func (w *town) inside(t *testing.T) {
 	}
 }
 
-// bears is asked all the time while instances come, go and crash. Nothing fails.
+// bears sends requests all the time while instances start, stop and crash. No request
+// fails.
 func (w *town) bears(t *testing.T) {
 	w.dew("scale", "shop", "-i", "3")
 	w.eventually("three instances answer", func() error {
@@ -474,7 +475,7 @@ func TestRoutesOfApps(t *testing.T) {
 	two("--hostname", "exact")
 	one("--hostname", "both")
 	two("--hostname", "both")
-	// The apps answer alike: access lines tell which was asked.
+	// The apps answer the same, so the test checks the access log lines.
 	for _, c := range []struct{ host, path, want string }{
 		{"shop", "/", "one"},
 		{"SHOP", "/apix", "one"},
@@ -495,7 +496,7 @@ func TestRoutesOfApps(t *testing.T) {
 			return nil
 		})
 	}
-	for _, name := range []string{"one", "two"} { // from here on they take turns
+	for _, name := range []string{"one", "two"} { // from here on they alternate
 		w.eventually("the route of both leads to "+name, func() error {
 			app("both", "/first")
 			if !strings.Contains(w.say("logs", name, "--recent"), "GET /first") {
@@ -515,7 +516,7 @@ func TestRoutesOfApps(t *testing.T) {
 			return nil
 		})
 	}
-	// What runs finishes; what comes later finds no route.
+	// Running requests finish; later ones find no route.
 	conn, r := w.raw("GET /slow?for=3s HTTP/1.1\r\nHost: exact.dew.localhost\r\n\r\n")
 	defer conn.Close()
 	slow, err := http.ReadResponse(r, nil)
@@ -540,7 +541,8 @@ func TestRoutesOfApps(t *testing.T) {
 		return nil
 	})
 
-	// Another daemon beside it: the same names, its own apps, its own bridge.
+	// Another daemon on the same machine has the same names, its own apps, and its own
+	// bridge.
 	other := newTown(t)
 	other.push("three", "  routes: [{route: shop.dew.localhost}]\n")
 	other.until("shop", "/", "web 0")

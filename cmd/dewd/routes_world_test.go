@@ -36,7 +36,7 @@ func newTown(t testing.TB, flags ...string) *town {
 	return w
 }
 
-// begin starts dewd and finds out where its doors are.
+// begin starts dewd and finds its addresses.
 func (w *town) begin() {
 	w.t.Helper()
 	w.start()
@@ -46,7 +46,7 @@ func (w *town) begin() {
 	w.front = strings.TrimPrefix(w.status.Router, "http://")
 }
 
-// say runs a command that must succeed and gives what it wrote to stdout.
+// say runs a command that must succeed and returns its stdout.
 func (w *town) say(args ...string) string {
 	w.t.Helper()
 	cmd := w.dewCommand(args...)
@@ -59,7 +59,7 @@ func (w *town) say(args ...string) string {
 	return string(out)
 }
 
-// push makes an app of routeapp; more are further lines of its manifest.
+// push pushes routeapp as an app. more has further lines of its manifest.
 func (w *town) push(name, more string) {
 	w.t.Helper()
 	dir := filepath.Join(filepath.Dir(w.root), "routeapp")
@@ -81,7 +81,7 @@ func (w *town) push(name, more string) {
 	w.dew("push", "-f", file)
 }
 
-// get asks a route; the host is below the domain.
+// get sends a request to a route; the host is below the domain.
 func (w *town) get(host, path string) (int, string) {
 	w.t.Helper()
 	res, body, err := w.fetch(host, path)
@@ -109,7 +109,7 @@ func (w *town) fetch(host, path string, headers ...string) (*http.Response, stri
 	return res, string(b), err
 }
 
-// until asks a route until it answers so.
+// until sends requests to a route until it gets the wanted response.
 func (w *town) until(host, path, want string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%s%s answers %q", host, path, want), func() error {
@@ -120,7 +120,7 @@ func (w *town) until(host, path, want string) {
 	})
 }
 
-// appGUID asks for the guid of an app, routeGUID for that of a route.
+// appGUID returns the guid of an app, routeGUID that of a route.
 func (w *town) appGUID(name string) string { return w.guid("/v3/apps?names=" + name) }
 
 func (w *town) routeGUID(host string) string { return w.guid("/v3/routes?hosts=" + host) }
@@ -134,14 +134,14 @@ func (w *town) guid(path string) string {
 	return list.Resources[0].GUID
 }
 
-// look is what is answered to GET, whatever that is.
+// look returns the response to GET, whatever its status is.
 func (w *town) look(path string) string {
 	w.t.Helper()
 	_, body := w.ask(http.MethodGet, path, "")
 	return body
 }
 
-// raw is a bare connection to the router on which something was said.
+// raw opens a connection to the router and sends a text.
 func (w *town) raw(text string) (net.Conn, *bufio.Reader) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.front)
@@ -157,7 +157,8 @@ func (w *town) raw(text string) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// ask asks by the local door, as dew does, without a program for each question.
+// ask sends a request to the local socket, as dew does, without starting a program each
+// time.
 func (w *town) ask(method, path, body string) (int, string) {
 	w.t.Helper()
 	res := w.send(method, path, body)

@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// run is the daemon: until a signal ends ctx, or somebody asks it to leave.
+// run runs the daemon until a signal ends ctx, or a client requests its shutdown.
 func run(c *cli.Context, cfg config) (err error) {
 	ctx, leave := context.WithCancel(c.Context)
 	defer leave()
@@ -50,19 +50,19 @@ func run(c *cli.Context, cfg config) (err error) {
 	return err
 }
 
-// trigger asks a worker to run. It holds one request: several requests before the worker
-// runs are one.
+// trigger requests a run of a worker. It holds one request: several requests before the
+// worker runs count as one.
 type trigger chan struct{}
 
 func (t trigger) fire() {
 	select {
 	case t <- struct{}{}:
-	default: // a request waits already
+	default: // a request is already waiting
 	}
 }
 
-// prune removes what containerd keeps of images that were collected: when one was,
-// when the last instance on one may be gone, and now and then what was missed.
+// prune removes containerd's data of collected images: after a collection, after the
+// last instance on an image can have stopped, and regularly.
 func (d *daemon) prune(ctx context.Context) error {
 	const every = 10 * time.Minute
 	has := func(sha string) bool {
@@ -73,7 +73,7 @@ func (d *daemon) prune(ctx context.Context) error {
 		return !errors.Is(err, droplet.ErrNoImage)
 	}
 	select {
-	case <-d.ready: // an earlier daemon may not have got to it
+	case <-d.ready: // an earlier daemon can have left some
 		d.stale.fire()
 	case <-ctx.Done():
 		return nil
@@ -91,8 +91,8 @@ func (d *daemon) prune(ctx context.Context) error {
 	}
 }
 
-// serveClients serves clients once everything else works: a socket that answers means a
-// daemon that works.
+// serveClients serves clients once everything else works. So a socket that responds
+// means a working daemon.
 func (d *daemon) serveClients(ctx context.Context) error {
 	select {
 	case <-d.ready:
@@ -106,7 +106,7 @@ func (d *daemon) serveClients(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	server := func(h http.Handler) *http.Server {
 		s := apiServer(h)
-		s.BaseContext = func(net.Listener) context.Context { return ctx } // streams end with the daemon
+		s.BaseContext = func(net.Listener) context.Context { return ctx } // streams stop with the daemon
 		return s
 	}
 	g.Go(func() error { return d.jobs.Run(ctx) })
@@ -139,7 +139,7 @@ func (d *daemon) supervise(ctx context.Context) error {
 	return nil
 }
 
-// serve runs the parts until ctx ends or one of them fails.
+// serve runs the parts until ctx is done or one of them fails.
 func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error) error {
 	systemd := service{d.log}
 	g, ctx := errgroup.WithContext(ctx)
@@ -160,8 +160,8 @@ func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error
 	return g.Wait()
 }
 
-// teardown ends all apps of a root and removes what is left of them outside of
-// it. The state stays: the next dewd starts the apps again.
+// teardown stops all apps of a root and removes their remains outside of it. The state
+// stays: the next dewd starts the apps again.
 func teardown(c *cli.Context, cfg config) (err error) {
 	cfg.Listen, cfg.Router = "", ""
 	d, err := open(c.Context, cfg, cfg.logger())

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// dew run has a container of its own, with a terminal and in pipes, and leaves
-// nothing behind: not when dew is killed, and not when dewd is.
+// dew run has its own container, with a terminal and in pipes. It leaves nothing, even
+// if dew or dewd is killed.
 func TestRun(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--kill-delay", "1s")
@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 			return errors.New("it does not")
 		})
 		one.end(func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // it was ended
+		_ = cmd.Wait() // it was killed
 		if state, why := c.ended(one.id); state != v3.TaskFailed || why != one.why {
 			t.Errorf("task %s is %s, %q, want %q", one.id, state, why, one.why)
 		}
@@ -72,12 +72,12 @@ func (c *cell) runsOnScreen(t *testing.T) {
 	scr.resize(77, 22)
 	scr.typed("until [ \"$(stty size)\" = '22 77' ]; do sleep 0.1; done; echo re''sized\n")
 	scr.await("resized")
-	// Its own shell says that it sleeps: by then it has the terminal, and the
-	// outer shell no longer receives the interrupt.
+	// The inner shell prints that it sleeps. By then it has the terminal, and the outer
+	// shell no longer receives the interrupt.
 	scr.typed("sh -c 'echo sl\"\"eeps; exec sleep 1000'\n")
 	scr.await("sleeps")
 	scr.typed("\x03")
-	scr.awaitAfter("^C", "$ ") // the shell throws away what is typed before its prompt
+	scr.awaitAfter("^C", "$ ") // the shell discards input before its prompt
 	scr.typed("exit 9\n")
 	if code := scr.end(); code != 9 {
 		t.Errorf("exit status %d, want 9; the screen:\n%s", code, scr.text.String())

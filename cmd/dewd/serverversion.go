@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// serverVersion asks the containerd behind a socket for its version. It does so
-// without containerd's own types, which only the engine may know.
+// serverVersion requests the version of the containerd at a socket. It does not use
+// containerd's own types, because only the engine can import them.
 func serverVersion(ctx context.Context, socket string) (string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return "", err

@@ -23,7 +23,7 @@ import (
 	"github.com/dewrun/dew/services/marketplace"
 )
 
-// When the credentials of a binding come into an app's environment.
+// When the credentials of a binding are added to an app's environment.
 const (
 	onRestage = "restage"
 	onRestart = "restart"
@@ -49,7 +49,7 @@ func (m *serviceFlags) validate() (errs []error) {
 	return errs
 }
 
-// openServices opens the marketplace, with the broker that is always there.
+// openServices opens the marketplace with the built-in broker.
 func (d *daemon) openServices(ctx context.Context) (err error) {
 	made := serviceStacks{d.stacks}
 	d.databases, err = builtin.New(builtin.Config{
@@ -65,7 +65,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh() }, Egress: d.egress(),
 	})
 	d.urls = newStoredURLs(d.services, d.egress(), d.log)
-	if err := d.services.Offer(ctx); err != nil { // the first client finds the services
+	if err := d.services.Offer(ctx); err != nil { // so that the first client finds the services
 		return err
 	}
 	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
@@ -73,11 +73,11 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		return err
 	}
 	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: drainTargets(d.services), Host: d.apps.host, Roots: roots, Logger: d.log, Egress: d.egress()})
-	return d.router.Reload() // now it can ask for their services
+	return d.router.Reload() // now it can query the route services
 }
 
-// routeServices are the services that requests of routes go through; none while
-// there is no marketplace, and nobody is served.
+// routeServices returns the route services. There are none while the marketplace is not
+// open, and no requests are served then.
 func (d *daemon) routeServices() (map[string]route.Service, error) {
 	if d.services == nil {
 		return nil, nil
@@ -90,13 +90,14 @@ func (d *daemon) routeServices() (map[string]route.Service, error) {
 	return out, err
 }
 
-// databaseChanged tells those who wait for a database; one that is gone leaves its log.
+// databaseChanged wakes the waiters for a database, and removes the log of a deleted
+// one.
 func (d *daemon) databaseChanged(instance string) {
 	d.services.Kick(instance)
 	d.sweep.fire()
 }
 
-// moreRoots are the machine's authorities and those of a file; nil without one.
+// moreRoots returns the machine's CA certificates and those of a file, or nil.
 func moreRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -107,7 +108,7 @@ func moreRoots(file string) (*x509.CertPool, error) {
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		pool = x509.NewCertPool() // a machine without any
+		pool = x509.NewCertPool() // a machine without CA certificates
 	}
 	if !pool.AppendCertsFromPEM(b) {
 		return nil, fmt.Errorf("--drain-ca: there is no certificate in %s (it must be PEM)", file)
@@ -115,10 +116,10 @@ func moreRoots(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// serveServices runs databases, brokers and drains until ctx ends.
+// serveServices runs databases, brokers and drains until ctx is done.
 func (d *daemon) serveServices(ctx context.Context) error {
 	select {
-	case <-d.ready: // before, nobody knows which servers live
+	case <-d.ready: // before that, it is not known which servers run
 	case <-ctx.Done():
 		return nil
 	}
@@ -130,13 +131,14 @@ func (d *daemon) serveServices(ctx context.Context) error {
 	return g.Wait()
 }
 
-// frozen are the services that an app sees when it is staged now.
+// frozen returns the service bindings that an app gets if it is staged now.
 func (d *daemon) frozen(guid string) (droplet.Bindings, error) {
 	f, err := d.services.Frozen(guid)
 	return droplet.Bindings{JSON: f.JSON, Names: f.Names}, err
 }
 
-// liveBindings is set where instances see what their app is bound to when they start.
+// liveBindings returns a function if instances get the present bindings of their app at
+// each start.
 func (d *daemon) liveBindings() func(string) (droplet.Bindings, error) {
 	if d.cfg.Marketplace.BindingsOn == onRestart {
 		return d.frozen
@@ -156,19 +158,18 @@ func drainTargets(market *marketplace.Marketplace) func() ([]drain.Target, error
 	}
 }
 
-// serviceStackName names the stack with some packages that services run on.
+// serviceStackName returns the name of the stack with some packages for services.
 func serviceStackName(packages []string) string { return "debian-" + strings.Join(packages, "-") }
 
-// serviceStacks makes the stacks that the built-in services run on.
+// serviceStacks creates the stacks of the built-in services.
 type serviceStacks struct{ stacks *stack.Stacks }
 
-// abandon stops the building of a stack that no service waits for.
+// abandon stops the creation of a stack that no service waits for.
 func (s serviceStacks) abandon(packages []string) error {
 	return s.stacks.Abandon(serviceStackName(packages))
 }
 
-// get gives a stack that has the packages: one that was made before, or a new one, which
-// takes minutes.
+// get returns an existing stack with the packages, or creates one, which takes minutes.
 func (s serviceStacks) get(ctx context.Context, packages []string, progress func(string)) (string, error) {
 	name := serviceStackName(packages)
 	for tried := false; ; {
@@ -212,7 +213,7 @@ func (s serviceStacks) find(name string) (stack.Record, bool, error) {
 	return all[i], true, nil
 }
 
-// snapshots are the copies of databases, as the API asks for them.
+// snapshots provides the snapshots of databases to the API.
 type snapshots struct{ databases *builtin.Broker }
 
 func (s snapshots) Snapshots(_ context.Context, instance string) ([]platform.Snapshot, error) {

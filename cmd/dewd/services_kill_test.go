@@ -19,17 +19,16 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// The service instance of these tests, the key that stays, and the one that comes
-// and goes.
+// The service instance of these tests, the permanent key, and the temporary key.
 const (
 	mortalDB   = "db"
 	keeperKey  = "keeper"
 	passingKey = "passing"
 )
 
-// dewd is killed after the n-th commit of the creation of a database, of a key, and
-// of their ends, for every n. Started again, everything comes to an end that is
-// true, and the data of the database is there.
+// dewd is killed after the n-th commit of the creation and deletion of a database and
+// of a key, for every n. After a restart, every operation finishes with a correct
+// state, and the data of the database is there.
 func TestServicesSurviveEveryDeath(t *testing.T) {
 	beside(t)
 	engines := []string{"redis"}
@@ -55,35 +54,35 @@ func TestServicesSurviveEveryDeath(t *testing.T) {
 type mortalServices struct {
 	*cell
 	engine string
-	kept   login               // of the key that stays
-	before map[string][]string // who runs, by instance
+	kept   login               // login of the permanent key
+	before map[string][]string // running processes, by instance
 }
 
-// at is the cell as a part of the test sees it.
+// at returns the cell for a subtest.
 func (m *mortalServices) at(t *testing.T) *mortalServices {
 	m.t = t
 	return m
 }
 
-// login is what a client of a database needs.
+// login holds the credentials for a database.
 type login struct {
 	Host, Database, Username, Password string
 	Port                               int
 }
 
-// mortalAct is a command, what must be there before, and what may be after it.
+// mortalAct is a command, its precondition, and the allowed results.
 type mortalAct struct {
 	name  string
 	ready func()
 	check func(done bool)
 	args  []string
-	step  int // from death to death, where not every one is tried
+	step  int // distance between two deaths, if not every one is tried
 }
 
 func (m *mortalServices) everyDeath(a mortalAct) {
 	m.t.Helper()
 	step := rounds(a.step, 1)
-	for n := 1 + rand.N(step); ; n += step { // every run tries others
+	for n := 1 + rand.N(step); ; n += step { // every run tries different numbers
 		m.live(n)
 		a.ready()
 		m.before = m.running()
@@ -103,8 +102,7 @@ func (m *mortalServices) everyDeath(a mortalAct) {
 
 func (m *mortalServices) armed() string { return filepath.Join(filepath.Dir(m.root), "armed") }
 
-// live starts a dewd that dies after n commits from the moment on that it is armed;
-// 0: it does not.
+// live starts a dewd that dies n commits after it is armed. With 0 it does not die.
 func (m *mortalServices) live(n int) {
 	m.t.Helper()
 	if err := os.RemoveAll(m.armed()); err != nil {
@@ -118,7 +116,7 @@ func (m *mortalServices) live(n int) {
 	m.awaitSocket()
 }
 
-// dies runs a command on the armed dewd and tells whether it died of it.
+// dies runs a command on the armed dewd and reports whether dewd died.
 func (m *mortalServices) dies(args ...string) bool {
 	m.t.Helper()
 	if err := os.Mkdir(m.armed(), 0o700); err != nil {
@@ -134,7 +132,7 @@ type row struct {
 	About      string `json:"description"`
 }
 
-// rows waits until nothing is under way in a list.
+// rows waits until no operation in a list is in progress.
 func (m *mortalServices) rows(args ...string) (all []row) {
 	m.t.Helper()
 	m.eventually("the end of what is under way", func() error {
@@ -153,7 +151,7 @@ func (m *mortalServices) rows(args ...string) (all []row) {
 	return all
 }
 
-// find waits for the end of what is under way and gives the row of that name.
+// find waits until no operation is in progress and returns the row of that name.
 func (m *mortalServices) find(name string, args ...string) (row, bool) {
 	m.t.Helper()
 	all := m.rows(args...)
@@ -168,7 +166,7 @@ func (m *mortalServices) find(name string, args ...string) (row, bool) {
 func (m *mortalServices) noService() {
 	m.t.Helper()
 	m.kept = login{}
-	m.eventually("the offering is there", func() error { // a new daemon has yet to ask its broker
+	m.eventually("the offering is there", func() error { // a new daemon has not queried its broker yet
 		out, err := m.outcome("marketplace", "-e", m.engine)
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, out)
@@ -179,8 +177,8 @@ func (m *mortalServices) noService() {
 	m.nothing()
 }
 
-// service makes the database and the key that stays, with a value, where they are
-// not there.
+// service creates the database and the permanent key, with a value, if they do not
+// exist.
 func (m *mortalServices) service() {
 	m.t.Helper()
 	if r, there := m.find(mortalDB, "services"); there && r.Last == "create succeeded" && m.kept != (login{}) {
@@ -202,7 +200,7 @@ func (m *mortalServices) service() {
 	}
 }
 
-// bound makes the key that goes, besides.
+// bound also creates the temporary key.
 func (m *mortalServices) bound() {
 	m.t.Helper()
 	m.service()
@@ -222,7 +220,7 @@ func (m *mortalServices) key(name string) login {
 	return k.Credentials
 }
 
-// client speaks with the database as a person does.
+// client runs a statement on the database, as a user does.
 func (m *mortalServices) client(l login, statement string) (string, error) {
 	port := strconv.Itoa(l.Port)
 	args := map[string][]string{
@@ -235,12 +233,12 @@ func (m *mortalServices) client(l login, statement string) (string, error) {
 	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err == nil && strings.Contains(text, "AUTH failed") {
-		err = errors.New(text) // redis-cli goes on without a login
+		err = errors.New(text) // redis-cli continues without a login
 	}
 	return text, err
 }
 
-// works wants the value by some credentials.
+// works checks the value with some credentials.
 func (m *mortalServices) works(who string, l login) {
 	m.t.Helper()
 	read := map[string]string{"redis": "GET kept", "postgres": "SELECT v FROM kept", "mariadb": "SELECT v FROM kept"}[m.engine]
@@ -249,7 +247,7 @@ func (m *mortalServices) works(who string, l login) {
 	}
 }
 
-// running are the processes of every instance.
+// running returns the processes of every instance.
 func (m *mortalServices) running() map[string][]string {
 	out := map[string][]string{}
 	for id, leaves := range m.leaves() {
@@ -260,7 +258,7 @@ func (m *mortalServices) running() map[string][]string {
 	return out
 }
 
-// untouched wants the server that ran before, with its data.
+// untouched checks that the earlier server still runs, with its data.
 func (m *mortalServices) untouched() {
 	m.t.Helper()
 	now := m.running()
@@ -272,7 +270,7 @@ func (m *mortalServices) untouched() {
 	m.works(keeperKey, m.kept)
 }
 
-// nothing waits until nothing of a database is there.
+// nothing waits until nothing is left of a database.
 func (m *mortalServices) nothing() {
 	m.t.Helper()
 	m.eventually("nothing is left", func() error {
@@ -289,7 +287,7 @@ func (m *mortalServices) checkCreate(done bool) {
 	r, there := m.find(mortalDB, "services")
 	switch {
 	case !there && !done:
-		m.nothing() // nobody has heard of it
+		m.nothing() // the request was not stored
 	case r.Last != "create succeeded":
 		m.t.Errorf("the database is %+v, want it created", r)
 	default:
@@ -305,7 +303,7 @@ func (m *mortalServices) checkBind(done bool) {
 	m.t.Helper()
 	r, there := m.find(passingKey, "service-keys", mortalDB)
 	switch {
-	case !there && !done: // nobody has heard of it
+	case !there && !done: // the request was not stored
 	case r.Last == "create succeeded":
 		m.works(passingKey, m.key(passingKey))
 	default:
@@ -321,7 +319,7 @@ func (m *mortalServices) checkUnbind(done bool) {
 	switch {
 	case there && (done || r.Last != "create succeeded"):
 		m.t.Errorf("the key is %+v, want it gone", r)
-	case there: // nobody has heard that it should go
+	case there: // the request to delete it was not stored
 		m.works(passingKey, m.key(passingKey))
 	}
 	m.untouched()
@@ -334,7 +332,7 @@ func (m *mortalServices) checkDelete(done bool) {
 	switch {
 	case there && (done || r.Last != "create succeeded"):
 		m.t.Errorf("the database is %+v, want it gone", r)
-	case there: // nobody has heard that it should go
+	case there: // the request to delete it was not stored
 		m.untouched()
 		m.works(passingKey, m.key(passingKey))
 	default:
@@ -364,7 +362,7 @@ func (m *mortalServices) users(want int) {
 	})
 }
 
-// noAddress wants no address that is kept for a server. No dewd may run.
+// noAddress checks that no address is reserved for a server. dewd must not be running.
 func (m *mortalServices) noAddress() {
 	m.t.Helper()
 	db, err := store.Open(filepath.Join(m.root, "dew.db"), store.Options{Format: storeFormat})

@@ -17,31 +17,31 @@ import (
 	"github.com/dewrun/dew/cmd/dewd/folders"
 )
 
-// retryEvery is the time between two tries to repair what dewd set aside.
+// retryEvery is the time between two attempts to repair problems.
 const retryEvery = time.Minute
 
-// setAsideFile is the list of what dewd set aside, below the root. doctor reads it
-// when no dewd runs.
+// setAsideFile is the list of the problems that dewd set aside, below the root. doctor
+// reads it when no dewd runs.
 const setAsideFile = "set-aside.json"
 
-// setAside knows what belongs to one stack, app or service and cannot be repaired
-// now. None of it keeps dewd from starting: dewd reports it and tries again.
+// setAside lists problems of single stacks, apps or services that cannot be repaired
+// now. They do not prevent dewd from starting: dewd reports them and tries again.
 type setAside struct {
 	file string
 	log  *slog.Logger
 
-	trying sync.Mutex     // held by whoever tries; taken before mu
-	parts  []repairedPart // in the order of opening; guarded by trying
+	trying sync.Mutex     // held during an attempt, taken before mu
+	parts  []repairedPart // in the order of opening, guarded by trying
 
-	mu   sync.Mutex    // nobody waits for a repair to read the list
-	list []v3.SetAside // what the last try left; guarded by mu, written with trying held as well
+	mu   sync.Mutex    // reading the list does not wait for a repair
+	list []v3.SetAside // result of the last attempt, guarded by mu, written with trying held as well
 }
 
-// repairedPart is a part of the daemon that can be damaged in places.
+// repairedPart is a part of the daemon that can be partly damaged.
 type repairedPart struct {
 	name string
-	// repair tries again. It returns one error, or several joined ones, for what is
-	// still damaged.
+	// repair tries again. It returns one error, or several joined ones, for the
+	// remaining problems.
 	repair func() error
 }
 
@@ -49,21 +49,21 @@ func newSetAside(root string, log *slog.Logger) *setAside {
 	return &setAside{file: filepath.Join(root, setAsideFile), log: log}
 }
 
-// add adds a part. It is not tried before the next try.
+// add adds a part. It is first repaired in the next attempt.
 func (s *setAside) add(name string, repair func() error) {
 	s.trying.Lock()
 	defer s.trying.Unlock()
 	s.parts = append(s.parts, repairedPart{name, repair})
 }
 
-// List is a copy of what is set aside.
+// List returns a copy of the list.
 func (s *setAside) List() []v3.SetAside {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.list)
 }
 
-// try tries to repair every part, and writes down what is left.
+// try tries to repair every part, and stores the remaining problems.
 func (s *setAside) try() {
 	s.trying.Lock()
 	defer s.trying.Unlock()
@@ -89,7 +89,7 @@ func (s *setAside) try() {
 	}
 }
 
-// since is the time at which a problem was first seen.
+// since returns the time at which a problem was first seen.
 func (s *setAside) since(part, text string) time.Time {
 	for _, a := range s.list {
 		if a.Part == part && a.Error == text {
@@ -105,7 +105,7 @@ func (s *setAside) written() bool {
 	return err == nil && len(kept) == len(s.list)
 }
 
-// write keeps the list for doctor. An empty list needs no file.
+// write stores the list for doctor. An empty list needs no file.
 func (s *setAside) write() error {
 	if len(s.list) == 0 {
 		err := os.Remove(s.file)
@@ -121,8 +121,8 @@ func (s *setAside) write() error {
 	return folders.WriteDurably(s.file, strings.NewReader(string(b)+"\n"), 0o600)
 }
 
-// readSetAside reads what the last dewd on a root set aside; nothing, where there is
-// no such file.
+// readSetAside reads the list of the last dewd on a root. It returns nothing if there
+// is no such file.
 func readSetAside(file string) ([]v3.SetAside, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,12 +136,12 @@ func readSetAside(file string) ([]v3.SetAside, error) {
 	return list, err
 }
 
-// eachError splits what errors.Join joined.
+// eachError splits an error that errors.Join created.
 func eachError(err error) []error {
 	if err == nil {
 		return nil
 	}
-	// Only the error itself: one that wraps joined errors has more to say than they do.
+	// Only the error itself: an error that wraps joined errors has additional text.
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
 		return []error{err}
@@ -153,8 +153,8 @@ func eachError(err error) []error {
 	return out
 }
 
-// run tries again from time to time until ctx ends. It begins when ready is closed: then
-// dewd knows what an earlier dewd left.
+// run tries again regularly until ctx is done. It starts when ready is closed, because
+// then dewd knows the instances of an earlier dewd.
 func (s *setAside) run(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
@@ -171,7 +171,7 @@ func (s *setAside) run(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// setAsideRule reports what the last dewd on a root set aside.
+// setAsideRule reports the list of the last dewd on a root.
 func setAsideRule(root string) finding {
 	list, err := readSetAside(filepath.Join(root, setAsideFile))
 	if err != nil {

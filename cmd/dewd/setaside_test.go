@@ -12,7 +12,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// What cannot be repaired is listed, for doctor too, until a later try repairs it.
+// A problem that cannot be repaired is listed, for doctor as well, until a later
+// attempt repairs it.
 func TestSetAsideIsReportedAndRetried(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -50,7 +51,8 @@ func TestSetAsideIsReportedAndRetried(t *testing.T) {
 	}
 }
 
-// A new daemon forgets what the one before it set aside, once it is repaired.
+// A new daemon removes the problems of an earlier one from the list once they are
+// repaired.
 func TestSetAsideOfAnEarlierDaemonIsForgotten(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

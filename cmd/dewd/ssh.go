@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/sshd"
 )
 
-// placePrograms copies the programs that run in instances to where upgrades do not change
-// them. Without dew-sftp everything works except the copying of files.
+// placePrograms copies the programs of instances to a place where upgrades do not
+// change them. Without dew-sftp, only copying files does not work.
 func (d *daemon) placePrograms() (err error) {
 	if d.init, err = d.holder.PlaceProgram("dew-init", d.cfg.Init); err != nil {
 		return err
@@ -29,8 +29,8 @@ func (d *daemon) placePrograms() (err error) {
 	return err
 }
 
-// openSSH makes the SSH server of instances. The API, which checks permissions, is made
-// after it and shows its fingerprint.
+// openSSH creates the SSH server of instances. The API, which checks permissions, is
+// created after it and shows its fingerprint.
 func (d *daemon) openSSH() (err error) {
 	if len(d.ports.ssh) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (d *daemon) openSSH() (err error) {
 	return err
 }
 
-// allowSSH checks the permissions that a user has now: they may be fewer than when the
+// allowSSH checks the present permissions of a user, which can be fewer than when the
 // user got the code.
 func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
 	now, err := d.auth.Current(p)
@@ -56,7 +56,7 @@ func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
 	return d.api.AllowSSH(now, a)
 }
 
-// sshEndpoint is the address and the fingerprint of the SSH server; nil without one.
+// sshEndpoint returns the address and the fingerprint of the SSH server, or nil.
 func sshEndpoint(server *sshd.Server, on []net.Listener) *platform.SSHEndpoint {
 	if server == nil {
 		return nil
@@ -64,7 +64,7 @@ func sshEndpoint(server *sshd.Server, on []net.Listener) *platform.SSHEndpoint {
 	return &platform.SSHEndpoint{Address: on[0].Addr().String(), Fingerprint: server.Fingerprint()}
 }
 
-// serveSSH accepts SSH connections until ctx ends.
+// serveSSH accepts SSH connections until ctx is done.
 func serveSSH(ctx context.Context, server *sshd.Server, on []net.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, l := range on {

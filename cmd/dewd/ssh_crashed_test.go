@@ -12,9 +12,9 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Where an instance died can be entered: its files, its environment, and nothing
-// that runs; with dew, with OpenSSH's clients, while the app is stopped, and not
-// after it is deleted.
+// A session can be opened in a crashed instance. It has the files and the environment,
+// and no running processes. This works with dew and OpenSSH's clients, and while the
+// app is stopped, but not after it is deleted.
 func TestSSHCrashed(t *testing.T) {
 	beside(t)
 	s := newShop(t)
@@ -36,7 +36,7 @@ func TestSSHCrashed(t *testing.T) {
 		t.Errorf("crashes: %s", got)
 	}
 	s.dew("stop", "shop")
-	for range 2 { // the first leaves nothing for the second
+	for range 2 { // the first session leaves nothing for the second
 		c := s.dewCommand("ssh", "shop", "--crashed", "-c", `cat left; rm left; echo "$FROM_PROFILE"; pwd; echo oops >&2; exit 7`)
 		got := finish(t, c)
 		if want := id + "\nwith two  blanks\n/home/vcap/app\n"; got.out != want || got.err != "oops\n" || got.code != 7 {

@@ -21,7 +21,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Whoever must not enter does not, and it is written down.
+// Users without permission are refused, and the refusal is recorded.
 func sshRefused(t *testing.T, s *shop, clients []sshClient) {
 	used := s.code()
 	c, err := s.tryDial("cf:"+s.guid+"/0", used)
@@ -77,7 +77,7 @@ func sshRefused(t *testing.T, s *shop, clients []sshClient) {
 	}
 }
 
-// garbage is what strangers send.
+// garbage sends invalid data.
 func garbage(t *testing.T, address string) {
 	t.Helper()
 	for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n" + strings.Repeat("\xff", 70000), strings.Repeat("x", 100000)} {
@@ -92,7 +92,7 @@ func garbage(t *testing.T, address string) {
 	}
 }
 
-// What runs for a client ends with it, however it goes.
+// Processes of a client stop when it disconnects for any reason.
 func sshVanishing(t *testing.T, s *shop, clients []sshClient) {
 	for _, c := range clients {
 		cmd := c.args(visit{command: "trap '' HUP TERM; echo here; (trap '' HUP; sleep 1000) & sleep 1000"})
@@ -109,12 +109,12 @@ func sshVanishing(t *testing.T, s *shop, clients []sshClient) {
 		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // it was killed
 		s.nothingLeft()
 	}
 }
 
-// A hundred at once are served or refused, and the app goes on.
+// A hundred simultaneous sessions are served or refused, and the app keeps running.
 func sshMany(t *testing.T, s *shop, _ []sshClient) {
 	before := slices.Sorted(maps.Keys(s.leaves()))
 	var codes []v3.SSHCode
@@ -150,13 +150,13 @@ func sshMany(t *testing.T, s *shop, _ []sshClient) {
 	}
 }
 
-// oneOfMany is true when it was served; without an error it was refused with a
-// reason.
+// oneOfMany returns true if the session was served. Without an error, it was refused
+// with a reason.
 func (s *shop) oneOfMany(code v3.SSHCode) (bool, error) {
 	c, err := s.tryDial("cf:"+s.worker+"/0", code)
 	if err != nil {
-		// Too many at their handshakes: closed before a word. A good code that is not
-		// taken would be something else.
+		// With too many handshakes, dewd closes the connection before any data. A valid
+		// code that is not accepted would be an error.
 		if strings.Contains(err.Error(), "handshake failed") && !strings.Contains(err.Error(), "unable to authenticate") {
 			return false, nil
 		}
@@ -179,14 +179,14 @@ func (s *shop) oneOfMany(code v3.SSHCode) (bool, error) {
 	return true, nil
 }
 
-// The sidecar, killed by hand from a shell beside it, takes the instance along:
-// there is a record, the session ends and says why, and the app comes back.
+// A sidecar that a shell in the instance kills stops the instance. The exit is
+// recorded, the session closes with the reason, and the app restarts.
 func sshSeed(t *testing.T, s *shop, clients []sshClient) {
 	for n, c := range clients {
 		var errs, out bytes.Buffer
 		cmd := c.args(visit{})
 		cmd.Stdout, cmd.Stderr = &out, &errs
-		in, err := cmd.StdinPipe() // stays open: only the end of the instance ends the shell
+		in, err := cmd.StdinPipe() // stays open: only the end of the instance stops the shell
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +219,7 @@ func sshSeed(t *testing.T, s *shop, clients []sshClient) {
 	}
 }
 
-// A killed daemon leaves sessions behind; the next one ends them, and touches
-// nothing else.
+// A killed daemon leaves sessions. The next one stops them, and changes nothing else.
 func sshDaemonKilled(t *testing.T, s *shop, _ []sshClient) {
 	c := s.dial("cf:" + s.guid + "/0")
 	ses, err := c.NewSession()
@@ -231,7 +230,7 @@ func sshDaemonKilled(t *testing.T, s *shop, _ []sshClient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It prints more than any pipe holds, and nobody reads it.
+	// It prints more than a pipe holds, and the client does not read it.
 	if err := ses.Start("echo here; yes"); err != nil {
 		t.Fatal(err)
 	}

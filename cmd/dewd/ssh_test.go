@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whoever enters an instance sees what the app sees, with every client.
+// An SSH session has the same view as the app, with every client.
 func TestSSH(t *testing.T) {
 	beside(t)
 	s := newShop(t)
@@ -50,12 +50,12 @@ func TestSSH(t *testing.T) {
 		})
 		s.t = t
 		if !ok {
-			return // what follows would say nothing new
+			return // further checks would find nothing new
 		}
 	}
 }
 
-// nothingLeft waits until no session has left anything.
+// nothingLeft waits until nothing is left of the sessions.
 func (s *shop) nothingLeft() {
 	s.t.Helper()
 	s.eventually("nothing is left of sessions", func() error {
@@ -109,7 +109,7 @@ func sshCommands(t *testing.T, s *shop, clients []sshClient) {
 	}
 }
 
-// shellsOwn are variables that a shell makes by itself.
+// shellsOwn are variables that a shell sets by itself.
 var shellsOwn = []string{"_", "SHLVL", "PWD", "OLDPWD", "TERM"}
 
 func withoutShellsOwn(environ string) []string {
@@ -142,7 +142,7 @@ func sshEnvironment(t *testing.T, s *shop, clients []sshClient) {
 	}
 }
 
-// environ is the environment of the program in a leaf of instance 0.
+// environ returns the environment of the program in a leaf of instance 0.
 func (s *shop) environ(leaf, word string) []string {
 	s.t.Helper()
 	for _, leaves := range s.leaves() {
@@ -168,11 +168,12 @@ func sshTerminal(t *testing.T, s *shop, clients []sshClient) {
 			scr.await("37 101")
 			scr.await("/dev/pts/")
 			scr.resize(88, 22)
-			// The change goes its own way: the program is asked until it has it.
+			// The resize is asynchronous, so the program polls until it has the new
+			// size.
 			scr.typed("until [ \"$(stty size)\" = '22 88' ]; do sleep 0.05; done; echo re\"\"sized\r")
 			scr.await("resized")
-			// What has printed something is in the foreground: the key is for it, not for
-			// the shell that starts it.
+			// A program that has printed something is in the foreground: the key is for
+			// it, not for the shell that starts it.
 			scr.typed("sh -c 'echo as\"\"leep; exec sleep 1000'\r")
 			scr.await("asleep")
 			scr.typed("\x03")
@@ -211,7 +212,7 @@ func sshForwards(t *testing.T, s *shop, clients []sshClient) {
 			}
 		})
 	}
-	// A socket inside of the instance, and one that a link makes of the machine's.
+	// A socket inside the instance, and a link to one of the machine.
 	c := s.dial("cf:" + s.guid + "/0")
 	inner, err := c.NewSession()
 	if err != nil {
@@ -241,7 +242,7 @@ func sshForwards(t *testing.T, s *shop, clients []sshClient) {
 	_ = c.Close()
 }
 
-// Not one byte of the output is missing at the end, on either stream.
+// No byte of the output is missing at the end, on either stream.
 func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 	const size = 1 << 20
 	c := s.dial("cf:" + s.guid + "/0")
@@ -275,7 +276,7 @@ func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 			t.Fatalf("terminal, round %d: %d bytes, %v; want %d", i, out.Len(), err, size+size/8)
 		}
 	}
-	// A client that reads late gets all of it, too.
+	// A client that reads late also gets all of it.
 	ses, err := c.NewSession()
 	if err != nil {
 		t.Fatal(err)
@@ -287,16 +288,16 @@ func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 	if err := ses.Start(fmt.Sprintf("head -c %d /dev/zero", 8*size)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // a client that reads late: containerd waits for a reader for less time
+	time.Sleep(3 * time.Second) // the client reads late: containerd waits for a reader for less time
 	if n, err := io.Copy(io.Discard, out); err != nil || n != 8*size {
 		t.Errorf("a late reader got %d bytes, %v; want %d", n, err, 8*size)
 	}
 	_ = c.Close()
 }
 
-// Files go in and come out as they were, with every program that copies.
+// Files are the same after copying them in and out, with every program that copies.
 func sshFiles(t *testing.T, s *shop, _ []sshClient) {
-	size := int64(rounds(3<<20, 1<<30)) // more than a channel's window
+	size := int64(rounds(3<<20, 1<<30)) // larger than a channel's window
 	big := filepath.Join(s.dir, "big")
 	sum := randomFile(t, big, size)
 	args := func(more ...string) []string { return append(s.openSSHArgs(s.worker, 0), more...) }
@@ -337,7 +338,7 @@ func sshFiles(t *testing.T, s *shop, _ []sshClient) {
 	sshTrees(t, s)
 }
 
-// throughCat copies by the streams of a session alone.
+// throughCat copies only through the streams of a session.
 func throughCat(t *testing.T, s *shop, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
@@ -357,7 +358,7 @@ func throughCat(t *testing.T, s *shop, from, to string) {
 	}
 }
 
-// sshTrees copies folders with what is in them.
+// sshTrees copies folders with their contents.
 func sshTrees(t *testing.T, s *shop) {
 	t.Helper()
 	tree := filepath.Join(s.dir, "tree")

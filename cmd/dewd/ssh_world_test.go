@@ -23,8 +23,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// shopManifest is an app whose program runs behind a shell that exported
-// something, in another folder than it was started in.
+// shopManifest is an app whose program is started by a shell that exported a variable,
+// in another folder than the start folder.
 const shopManifest = `applications:
 - name: shop
   buildpacks: [binary_buildpack]
@@ -45,13 +45,13 @@ const shopManifest = `applications:
     command: ./testapp serve 127.0.0.1:8181
 `
 
-// shop is a cell with that app, and the clients that enter it.
+// shop is a cell with that app, and the clients for it.
 type shop struct {
 	*cell
 	dir    string
 	guid   string
 	worker string
-	home   string // of cf
+	home   string // home folder of cf
 }
 
 func newShop(t *testing.T) *shop {
@@ -86,7 +86,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// output is what a command of dew prints.
+// output returns the output of a dew command.
 func (s *shop) output(args ...string) string {
 	s.t.Helper()
 	out, err := s.dewCommand(args...).Output()
@@ -124,7 +124,7 @@ func (s *shop) up() {
 	})
 }
 
-// code is a one-time password, with where it is good.
+// code returns a one-time password, with its address.
 func (s *shop) code() v3.SSHCode {
 	s.t.Helper()
 	var c v3.SSHCode
@@ -134,7 +134,7 @@ func (s *shop) code() v3.SSHCode {
 	return c
 }
 
-// dial logs in with a library, which is quicker than a program.
+// dial logs in with a library, which is faster than a program.
 func (s *shop) dial(user string) *ssh.Client {
 	s.t.Helper()
 	c, err := s.tryDial(user, s.code())
@@ -157,7 +157,7 @@ func (s *shop) tryDial(user string, code v3.SSHCode) (*ssh.Client, error) {
 	})
 }
 
-// visit is one way to enter.
+// visit is one way to open a session.
 type visit struct {
 	index    int
 	process  string // empty: web
@@ -167,13 +167,13 @@ type visit struct {
 	forwards []string
 }
 
-// client makes the command line of a visit.
+// sshClient creates the command line of a visit.
 type sshClient struct {
 	name string
 	args func(v visit) *exec.Cmd
 }
 
-// clients are dew, OpenSSH and, where CF_BIN names it, the stock cf.
+// clients returns dew, OpenSSH and, if CF_BIN names it, the cf CLI.
 func (s *shop) clients() []sshClient {
 	s.t.Helper()
 	all := []sshClient{{"dew", s.byDew}, {"ssh", s.byOpenSSH}}
@@ -200,7 +200,7 @@ func (s *shop) clients() []sshClient {
 
 func (s *shop) byDew(v visit) *exec.Cmd { return s.dewCommand(s.sshArgs(v)...) }
 
-// sshArgs are the arguments that dew and cf have in common.
+// sshArgs returns the arguments that dew and cf have in common.
 func (s *shop) sshArgs(v visit) []string {
 	args := []string{"ssh", "shop", "-i", strconv.Itoa(v.index)}
 	if v.process != "" {
@@ -221,7 +221,7 @@ func (s *shop) sshArgs(v visit) []string {
 	return args
 }
 
-// openSSHArgs log in with a code and leave nothing behind.
+// openSSHArgs returns arguments that log in with a code and store nothing.
 func (s *shop) openSSHArgs(guid string, index int) []string {
 	return []string{
 		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
@@ -268,7 +268,7 @@ func (s *shop) byOpenSSH(v visit) *exec.Cmd {
 	return s.openSSH("ssh", args...)
 }
 
-// outcome is what a program left.
+// outcome is the result of a program.
 type outcome struct {
 	out, err string
 	code     int
@@ -294,7 +294,7 @@ type screen struct {
 	text   strings.Builder
 }
 
-// onScreen runs a program on a terminal of a size.
+// onScreen runs a program on a terminal of the given size.
 func onScreen(t *testing.T, c *exec.Cmd, columns, rows uint16) *screen {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -357,10 +357,10 @@ func (s *screen) typed(text string) {
 	}
 }
 
-// await reads on until text stands on the screen.
+// await reads until the screen shows text.
 func (s *screen) await(text string) { s.awaitAfter("", text) }
 
-// awaitAfter waits until the screen shows text behind the last place where it shows mark.
+// awaitAfter waits until the screen shows text after the last position of mark.
 func (s *screen) awaitAfter(mark, text string) {
 	s.t.Helper()
 	late := time.After(patience)
@@ -384,12 +384,12 @@ func (s *screen) awaitAfter(mark, text string) {
 	}
 }
 
-// end waits for the program, and reads what it still says.
+// end waits for the program, and reads the rest of its output.
 func (s *screen) end() int {
 	s.t.Helper()
 	for b := range s.seen {
 		s.text.Write(b)
 	}
-	_ = s.cmd.Wait() // its status is asked for below
+	_ = s.cmd.Wait() // its status is checked below
 	return s.cmd.ProcessState.ExitCode()
 }

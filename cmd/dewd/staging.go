@@ -13,14 +13,14 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// staging are the limits of one build.
+// staging holds the limits of one build.
 type staging struct {
 	Memory, Disk size
 	Timeout      time.Duration
-	Insecure     string // registries that are asked without TLS, separated by commas
+	Insecure     string // registries to use without TLS, separated by commas
 }
 
-// parallelBuilds is how many builds of different apps are staged at a time.
+// parallelBuilds is the number of builds of different apps at the same time.
 const parallelBuilds = 4
 
 func defaultStaging() staging {
@@ -60,7 +60,7 @@ func (s *staging) insecure() []string {
 	return strings.FieldsFunc(s.Insecure, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// openStacks makes the stacks that are not the machine's own.
+// openStacks opens the stacks other than the machine's own.
 func (d *daemon) openStacks() (err error) {
 	d.stacks, err = stack.Open(d.db, stack.Options{
 		Host: stack.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID}, Dir: filepath.Join(d.cfg.Root, "stacks"),
@@ -69,14 +69,14 @@ func (d *daemon) openStacks() (err error) {
 	return err
 }
 
-// pruneStacks removes what containerd keeps of stacks that are gone.
+// pruneStacks removes containerd's data of deleted stacks.
 func (d *daemon) pruneStacks(ctx context.Context, keep func(id string) bool) {
 	if err := d.engine.PruneStacks(ctx, keep); err != nil && ctx.Err() == nil {
 		d.log.Warn("cannot prune stacks", "err", err)
 	}
 }
 
-// openBuilds makes what turns packages into droplets.
+// openBuilds creates the builds, which create droplets from packages.
 func (d *daemon) openBuilds() (err error) {
 	if err := d.openStacks(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (d *daemon) openBuilds() (err error) {
 	return nil
 }
 
-// builder is the supervisor's, which is made after the builds.
+// builder is the builder of the supervisor, which is created after the builds.
 type builder struct{ d *daemon }
 
 func (b builder) Build(ctx context.Context, s droplet.Staging, done func(ctx context.Context, code int, f droplet.Files) error) error {

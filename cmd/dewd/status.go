@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The exit statuses of dewd; the numbers in between belong to dew.
+// The exit codes of dewd; the numbers in between belong to dew.
 const (
 	statusFailed         = 1
 	statusUsage          = 2
@@ -18,7 +18,7 @@ const statusHelp = `Exit status:
    2  usage: a flag, its value or a command is wrong
    9  infrastructure: something the machine should give is not there; dewd doctor tells what`
 
-// failure is an error with an exit status of its own.
+// failure is an error with its own exit code.
 type failure struct {
 	status int
 	err    error
@@ -27,7 +27,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// infrastructure marks an error as the machine's.
+// infrastructure marks an error as a missing requirement of the machine.
 func infrastructure(err error) error {
 	if err == nil {
 		return nil
@@ -45,7 +45,7 @@ func statusOf(err error) int {
 	return statusFailed
 }
 
-// oneLine keeps joined errors on the one line that scripts and people read.
+// oneLine puts joined errors on one line for scripts and people.
 func oneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }

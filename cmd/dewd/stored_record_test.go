@@ -29,13 +29,13 @@ import (
 )
 
 // TestRecordStoredRoot records a new root for TestStoredRoot with the binaries of any
-// commit. It is for the commit before a change of what dewd stores:
+// commit. Run it for the commit before a change of dewd's stored data:
 //
 //	make build && cp -r bin "$OLD"     # at that commit
 //	DEW_RECORD=1 DEW_RECORD_BIN="$OLD" DEW_RECORD_NAME=2026-11-16 \
 //	    go test -tags integration -run TestRecordStoredRoot ./cmd/dewd
 //
-// It needs root, cgroup v1 beside v2 or alone, and redis-server.
+// It needs root, cgroup v1 (alone or with v2), and redis-server.
 func TestRecordStoredRoot(t *testing.T) {
 	if os.Getenv("DEW_RECORD") == "" || os.Getenv("DEW_RECORD_BIN") == "" || os.Getenv("DEW_RECORD_NAME") == "" {
 		t.Skip("DEW_RECORD, DEW_RECORD_BIN and DEW_RECORD_NAME are not all set")
@@ -62,17 +62,17 @@ func TestRecordStoredRoot(t *testing.T) {
 // recorder fills a root through the CLI and the API of an old dewd.
 type recorder struct {
 	*cell
-	api    string // where the API listens: the public URL is made up
+	api    string // address of the API, because the public URL is fictitious
 	stored stored
 }
 
-// say runs a command that must succeed and returns what it wrote to stdout.
+// say runs a command that must succeed and returns its stdout.
 func (r *recorder) say(args ...string) string {
 	r.t.Helper()
 	return r.sayTo("", args...)
 }
 
-// sayTo does the same with something on stdin.
+// sayTo does the same with input on stdin.
 func (r *recorder) sayTo(stdin string, args ...string) string {
 	r.t.Helper()
 	cmd := r.dewCommand(args...)
@@ -86,7 +86,7 @@ func (r *recorder) sayTo(stdin string, args ...string) string {
 	return string(out)
 }
 
-// file writes a file beside the root and returns its path.
+// file writes a file next to the root and returns its path.
 func (r *recorder) file(name, text string) string {
 	r.t.Helper()
 	path := filepath.Join(storedDir, "in", name)
@@ -99,7 +99,7 @@ func (r *recorder) file(name, text string) string {
 	return path
 }
 
-// guid is that of the first resource of a list.
+// guid returns the guid of the first resource of a list.
 func (r *recorder) guid(list string) string {
 	r.t.Helper()
 	var page struct {
@@ -150,11 +150,12 @@ func (r *recorder) makePeople() {
 	r.say("curl", "/uaa/Groups", "-X", "POST", "-d", `{"displayName":"readers"}`, "--fail")
 }
 
-// storedCatalog is that of the broker of a stored root, which is gone when it is opened.
+// storedCatalog is the catalog of the broker of a stored root. The broker no longer
+// exists when the root is opened.
 const storedCatalog = `{"services":[{"id":"queue-id","name":"queue","description":"A queue","bindable":true,
 "metadata":{"shareable":true},"plans":[{"id":"short-id","name":"short","description":"A short queue"}]}]}`
 
-// makeServices makes service instances of every kind: of a broker, of the built-in
+// makeServices creates service instances of every kind: of a broker, of the built-in
 // databases and user-provided ones.
 func (r *recorder) makeServices() {
 	broker := servicestest.New(storedCatalog)
@@ -181,8 +182,8 @@ func (r *recorder) makeServices() {
 	r.say("share-service", "line", "-s", "hall")
 }
 
-// storedManifest has apps that are shell scripts: nothing of them is large. Ticker's
-// instance is the one that the test makes again.
+// storedManifest has apps that are shell scripts, so that they are small. The test
+// creates the instance of ticker again.
 const storedManifest = `applications:
 - name: shop
   path: %[1]s
@@ -258,7 +259,7 @@ func (r *recorder) makeApps() {
 	r.say("notify-on-crash", "shop")
 	r.say("push", "faulty", "-f", manifest, "-b", pack, "--no-start")
 	r.say("notify-on-crash", "faulty")
-	_ = r.dewCommand("start", "faulty").Run() // it does not come up: that is what it is for
+	_ = r.dewCommand("start", "faulty").Run() // it does not become healthy, on purpose
 	r.eventually("faulty has crashed twice", func() error { return r.crashes("faulty", 2) })
 	r.eventually("the files of the crash are kept", func() error {
 		if out := r.say("crashes", "faulty", "--json"); !strings.Contains(out, `"kept": true`) {
@@ -270,7 +271,7 @@ func (r *recorder) makeApps() {
 	r.say("delete", "passing", "-f", "-r")
 }
 
-// makeStack adds a stack that nothing runs on.
+// makeStack adds a stack that no app uses.
 func (r *recorder) makeStack() {
 	r.t.Helper()
 	root := filepath.Dir(filepath.Dir(r.file("stack/bin/sh", "#!/nothing\n")))
@@ -302,7 +303,7 @@ func (r *recorder) makeRoutes() {
 	r.say("bind-route-service", "dew.localhost", "-n", "careful", "--path", "/front", "front")
 }
 
-// makeHistory leaves tasks, revisions, deployments and a crash of a sidecar behind.
+// makeHistory creates tasks, revisions, deployments and a crash of a sidecar.
 func (r *recorder) makeHistory() {
 	r.say("run-task", "shop", "--command", "echo migrated", "--name", "migrate", "--wait")
 	if err := r.dewCommand("run-task", "shop", "--command", "exit 4", "--name", "broken", "--wait").Run(); err == nil {
@@ -320,7 +321,7 @@ func (r *recorder) makeHistory() {
 	r.say("delete-service-key", "line", "writer", "-f", "--wait")
 }
 
-// makeMails sends notifications in both versions of the API; with no mail server they
+// makeMails sends notifications in both versions of the API. Without a mail server they
 // are in the inbox.
 func (r *recorder) makeMails() {
 	base := r.api
@@ -372,7 +373,7 @@ func (r *recorder) makeMails() {
 	r.say("inbox", "wait", "--to", "ada@example.com", "--subject", "faulty", "--timeout", "60s")
 }
 
-// tokenID is the id in a token.
+// tokenID returns the ID in a token.
 func tokenID(t testing.TB, token string) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -412,7 +413,7 @@ func (r *recorder) recordRunning() string {
 	return id
 }
 
-// ask asks everything that the test will ask again.
+// ask sends all requests that the test will repeat.
 func (r *recorder) ask() map[string]json.RawMessage {
 	r.t.Helper()
 	answers := map[string]json.RawMessage{}
@@ -456,7 +457,7 @@ func (r *recorder) ask() map[string]json.RawMessage {
 	return answers
 }
 
-// lasting is an answer without the keys that may change.
+// lasting returns a response without the keys that can change.
 func lasting(t testing.TB, b []byte) json.RawMessage {
 	t.Helper()
 	var v any
@@ -508,8 +509,8 @@ func (r *recorder) awaitUnread() {
 	})
 }
 
-// pack writes the root, and of the run folder the files of the running instance, to
-// name.tar.zst, and what is to be found in them to name.json.
+// pack writes the root, and the run files of the running instance, to name.tar.zst. It
+// writes the expected results to name.json.
 func (r *recorder) pack(name string) {
 	r.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -517,7 +518,7 @@ func (r *recorder) pack(name string) {
 	}
 	b, err := json.Marshal(r.stored)
 	if err == nil {
-		b = bytes.ReplaceAll(b, []byte(`,"/`), []byte(",\n\"/")) // a line for each path
+		b = bytes.ReplaceAll(b, []byte(`,"/`), []byte(",\n\"/")) // one line for each path
 		err = os.WriteFile(name+".json", append(b, '\n'), 0o644)
 	}
 	if err != nil {
@@ -592,9 +593,9 @@ func packFile(w *tar.Writer, path, rel string) error {
 		}
 		switch {
 		case isProgram(rel) && !strings.Contains(rel, "dew-init-"):
-			data = nil // nothing runs it: its name is enough
+			data = nil // it is not run, so its name is enough
 		case filepath.Base(rel) == "resolv.conf":
-			data = nil // it is about the machine of the recording
+			data = nil // it describes the machine of the recording
 		}
 		h.Size = int64(len(data))
 	}
@@ -605,5 +606,6 @@ func packFile(w *tar.Writer, path, rel string) error {
 	return err
 }
 
-// isProgram says that a file is one of the programs that dewd keeps for instances.
+// isProgram reports whether a file is one of the programs that dewd stores for
+// instances.
 func isProgram(rel string) bool { return filepath.Dir(rel) == filepath.Join("root", "bin") }

@@ -29,14 +29,14 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// storedDir is the folder in which every stored root was recorded. What dewd stores
-// and its names in containerd, cgroups and the network depend on the path of its
-// root, so the test uses the same one.
+// storedDir is the folder in which every stored root was recorded. dewd's stored data
+// and its names in containerd, cgroups and the network depend on the path of its root.
+// So the test uses the same path.
 const storedDir = "/run/dew-stored"
 
 const (
-	storedSubnet   = "10.202.240.0/20" // no dewd takes it by itself
-	storedPort     = 20087             // of a TCP route
+	storedSubnet   = "10.202.240.0/20" // no dewd chooses it by itself
+	storedPort     = 20087             // port of a TCP route
 	storedUser     = "ada"
 	storedClient   = "mailer"
 	storedPassword = "not-a-real-p4ssword"
@@ -44,16 +44,17 @@ const (
 	maxStored      = 1 << 20
 )
 
-// storedFlags are those of the dewd of a stored root, the old one and the current one.
+// storedFlags returns the flags for the dewd of a stored root, both the old one and the
+// current one.
 func storedFlags(listen string) []string {
 	return []string{"--listen", listen, "--public-url", "http://api.stored.example", "--kill-delay", "1s"}
 }
 
-// notStored are files that are of no use, or that the next dewd makes again.
+// notStored are files that are useless, or that the next dewd creates again.
 var notStored = []string{"root/containerd/containerd.log", "root/containerd/io.containerd.content.v1.content/ingest"}
 
-// The questions that are asked when a root is recorded and when it is opened again:
-// lists, what each of their resources has, and further paths.
+// The requests that are sent when a root is recorded and when it is opened again. They
+// are lists, the subresources of each of their resources, and further paths.
 var (
 	storedLists = []string{
 		"apps", "processes", "packages", "builds", "droplets", "deployments", "tasks", "routes", "domains",
@@ -82,11 +83,11 @@ var (
 	}
 )
 
-// takeStoredDir waits until no other test has the folder of stored roots, clears it,
-// and keeps it until the end of the test.
+// takeStoredDir waits until no other test uses the folder of stored roots, clears it,
+// and reserves it until the end of the test.
 func takeStoredDir(t *testing.T) {
 	t.Helper()
-	// A name that the kernel gives back when the test ends, however it ends.
+	// The kernel releases this name when the test exits, for any reason.
 	testkit.Eventually(t, storedDir+" is free", func() error {
 		turn, err := net.ListenPacket("unixgram", "@dew-stored")
 		if err == nil {
@@ -97,7 +98,7 @@ func takeStoredDir(t *testing.T) {
 	if _, err := os.Stat(storedDir); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	// A test that was killed left it.
+	// A killed test left it.
 	left := &cell{t: t, root: filepath.Join(storedDir, "root"), run: filepath.Join(storedDir, "run"), bin: programs}
 	if out, err := left.command("teardown").CombinedOutput(); err != nil {
 		t.Fatalf("cannot tear down what an earlier test left in %s: %v\n%s", storedDir, err, out)
@@ -107,8 +108,8 @@ func takeStoredDir(t *testing.T) {
 	}
 }
 
-// Roots that older dewds left, each with an instance that runs: the current dewd finds
-// everything in them and adopts the instance.
+// The current dewd opens roots of older dewds, each with a running instance. It finds
+// all stored data and adopts the instance.
 func TestStoredRoot(t *testing.T) {
 	eachStored(t, func(t *testing.T, name string, want stored) {
 		takeStoredDir(t)
@@ -143,13 +144,13 @@ type storedWorld struct {
 	api  string
 }
 
-// at is the world as a part of the test sees it.
+// at returns the world for a subtest.
 func (w *storedWorld) at(t testing.TB) *storedWorld {
 	w.t = t
 	return w
 }
 
-// canRevive tells why this machine cannot run the instance as it was recorded.
+// canRevive returns the reason why this machine cannot run the recorded instance.
 func canRevive() error {
 	if goruntime.GOARCH != "amd64" {
 		return errors.New("its dew-init was recorded on amd64")
@@ -160,11 +161,12 @@ func canRevive() error {
 	return nil
 }
 
-// revive starts the containerd of the root, as the old dewd left it behind, and makes
-// the instance that ran on it.
+// revive starts the containerd of the root, as the old dewd left it, and creates its
+// running instance again.
 func (w *storedWorld) revive() {
 	w.t.Helper()
-	// It outlives the context, as it outlives a dewd; the teardown of the cell stops it.
+	// It outlives the context, as it outlives a dewd. The teardown of the cell stops
+	// it.
 	d, err := containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
 		Binary: "containerd", Root: filepath.Join(w.root, "containerd"), Run: filepath.Join(w.run, "containerd"), Logger: slog.New(slog.DiscardHandler),
 	})
@@ -190,8 +192,8 @@ func (w *storedWorld) ask(path string, into any) {
 	}
 }
 
-// compare asks everything that the old dewd was asked. The answers may say more, and
-// nothing else.
+// compare repeats all requests of the recording. The responses can have additional
+// data, but no other changes.
 func (w *storedWorld) compare() {
 	w.t.Helper()
 	for _, path := range slices.Sorted(maps.Keys(w.want.Answers)) {
@@ -218,8 +220,8 @@ func (w *storedWorld) logIn() {
 	}
 }
 
-// adopted checks that the instance of ticker is the same, that its log goes on without
-// a hole, and that dewd sees the end of its sidecar.
+// adopted checks that the instance of ticker is the same, that its log has no hole, and
+// that dewd sees the exit of its sidecar.
 func (w *storedWorld) adopted(before map[string][]int) {
 	w.t.Helper()
 	app := w.app("ticker")
@@ -248,7 +250,7 @@ func (w *storedWorld) adopted(before map[string][]int) {
 	}
 }
 
-// app is the guid of an app.
+// app returns the guid of an app.
 func (w *storedWorld) app(name string) string {
 	w.t.Helper()
 	var page struct{ Resources []struct{ GUID string } }
@@ -259,7 +261,7 @@ func (w *storedWorld) app(name string) string {
 	return page.Resources[0].GUID
 }
 
-// instances are those of the web process of an app, each as state and id.
+// instances returns those of the web process of an app, each as state and ID.
 func (w *storedWorld) instances(app string) (all []string) {
 	w.t.Helper()
 	var stats struct {
@@ -275,9 +277,9 @@ func (w *storedWorld) instances(app string) (all []string) {
 	return all
 }
 
-// checkTicks waits until the log has n lines of ticker, and checks that its numbers
-// count up twice: once from the process that the old dewd started, once from the one
-// that was made again. It returns how many there are.
+// checkTicks waits until the log has n lines of ticker. It checks that the numbers
+// count up twice: for the process of the old dewd, and for the one that was created
+// again. It returns the number of lines.
 func (w *storedWorld) checkTicks(app string, n int) int {
 	w.t.Helper()
 	var ticks []int

@@ -27,14 +27,14 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// stored is what must be found in a stored root: NAME.json beside NAME.tar.zst in
+// stored is the expected content of a stored root: NAME.json next to NAME.tar.zst in
 // testdata/stored.
 type stored struct {
-	Instance      string                     `json:"instance"`      // of ticker, which ran
-	Running       json.RawMessage            `json:"running"`       // the same as testdata/instance records it
-	Undeliverable string                     `json:"undeliverable"` // a notification
+	Instance      string                     `json:"instance"`      // ID of the running instance of ticker
+	Running       json.RawMessage            `json:"running"`       // the instance as testdata/instance records it
+	Undeliverable string                     `json:"undeliverable"` // ID of a notification
 	Campaign      string                     `json:"campaign"`
-	Answers       map[string]json.RawMessage `json:"answers"` // of the old dewd, by path
+	Answers       map[string]json.RawMessage `json:"answers"` // responses of the old dewd, by path
 }
 
 // eachStored runs a test for every stored root; name is its path without extension.
@@ -114,13 +114,12 @@ func unpackFile(path string, h *tar.Header, r io.Reader) error {
 	return errors.Join(err, os.Chmod(path, mode.Perm()|mode&fs.ModeSticky), os.Chtimes(path, h.ModTime, h.ModTime))
 }
 
-// changing are the keys whose values may differ: they say how things are at the
-// moment, or count what may have been added.
+// changing are the keys whose values can differ: they show a present state, or count
+// resources.
 var changing = []string{"links", "pagination", "updated_at", "total_results", "totalResults"}
 
-// lostIn lists what an old value has and a new one has not, but for the ignored keys.
-// Resources are compared by
-// their guid: a list may have grown.
+// lostIn lists the parts of an old value that a new one lacks, except for the ignored
+// keys. It compares resources by their guid, because a list can have grown.
 func lostIn(at string, want, got any, ignored ...string) (lost []string) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -204,9 +203,9 @@ func TestLostIn(t *testing.T) {
 	}
 }
 
-// Every value that an older dewd stored is decoded into its type of today without a
-// field that the type has not, and is stored again with everything it had. A Go field
-// that was renamed without a tag fails here.
+// Every value of an older dewd is decoded into its present type without unknown fields,
+// and is stored again without loss. A Go field that was renamed without a tag fails
+// here.
 func TestStoredValues(t *testing.T) {
 	db := declareAll(t)
 	eachStored(t, func(t *testing.T, name string, _ stored) {
@@ -247,7 +246,8 @@ func TestStoredValues(t *testing.T) {
 	})
 }
 
-// lostValue lists what a stored value loses when it is read and stored again.
+// lostValue lists the parts of a stored value that are lost when it is read and stored
+// again.
 func lostValue(db *store.DB, bucket string, raw []byte) []string {
 	again, err := db.Recode(bucket, raw)
 	var want, got any
@@ -260,8 +260,8 @@ func lostValue(db *store.DB, bucket string, raw []byte) []string {
 	return lostIn("", want, got)
 }
 
-// declareAll opens all parts of a daemon that store something, on an empty root and
-// without containerd.
+// declareAll opens all parts of a daemon that store data, on an empty root and without
+// containerd.
 func declareAll(t *testing.T) *store.DB {
 	t.Helper()
 	cfg := defaultConfig()

@@ -22,7 +22,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// rounds is how often a test of chance repeats: more in the long proof.
+// rounds is the number of repetitions of a random test, which is larger in the long
+// version.
 func rounds(short, proof int) int {
 	if os.Getenv("DEW_PROOF") != "" {
 		return proof
@@ -32,7 +33,7 @@ func rounds(short, proof int) int {
 
 const idle = "while :; do sleep 1000; done"
 
-// Killing dewd ends nothing: the next one adopts the same processes.
+// Killing dewd stops no instance: the next dewd adopts the same processes.
 func TestKilledDaemonIsReplaced(t *testing.T) {
 	beside(t)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -58,8 +59,8 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 	}
 }
 
-// keeps fails if other processes run than before, for long enough for a wrong restart or a
-// false crash to show.
+// keeps fails if other processes run than before. It watches long enough to see a wrong
+// restart or a false crash.
 func (c *cell) keeps(what string, before map[string]map[string][]int) {
 	c.t.Helper()
 	testkit.Stays(c.t, what, 300*time.Millisecond, func() error {
@@ -70,7 +71,7 @@ func (c *cell) keeps(what string, before map[string]map[string][]int) {
 	})
 }
 
-// A sidecar that died while no dewd was there is a record of the next one.
+// The next dewd records a sidecar's exit that happened while no dewd was running.
 func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 	c := newCell(t)
 	c.wish(idle, idle)
@@ -108,13 +109,13 @@ func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 	})
 }
 
-// dewd is killed again and again at chance moments of starts, crashes and
-// deletions. In the end exactly the wished instance runs, every crash is told
-// once, and nothing half-made is left.
+// dewd is killed repeatedly at random moments of starts, crashes and deletions. In the
+// end exactly the desired instance runs, every crash is recorded once, and no partial
+// files are left.
 func TestKilledAtAnyMoment(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "100ms")
-	// The sidecar ends by itself now and then, so that kills meet every phase.
+	// The sidecar exits repeatedly, so that kills happen in every phase.
 	c.wish(idle, "sleep 0.$((RANDOM % 6)); exit 7")
 	life := c.life()
 	for i := range rounds(8, 300) {
@@ -125,7 +126,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatalf("round %d: %d instances, want at most the one that ends and the next", i, n)
 		}
 	}
-	// Now the sidecar stays, so that what is there can be counted.
+	// Now the sidecar stays, so that the instances can be counted.
 	c.read(func(b books) {
 		_, err := b.reg.UpdateSidecar("s", func(s *app.Sidecar) error { s.Command = idle; return nil })
 		if err != nil {
@@ -139,7 +140,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	c.read(func(b books) { checkRecords(t, b) })
 }
 
-// onlyOne counts what instances leave in the run folder, the logs and the network.
+// onlyOne counts the files and devices of instances in the run folder, the logs and the
+// network.
 func (c *cell) onlyOne() error {
 	for what, pattern := range map[string]string{
 		"folders": filepath.Join(c.run, "instances", "*"), "namespaces": filepath.Join(c.run, "netns", "*"),
@@ -156,12 +158,12 @@ func (c *cell) onlyOne() error {
 	return nil
 }
 
-// shims are the command lines of the cell's living shims.
+// shims returns the command lines of the cell's running shims.
 func (c *cell) shims() []string {
 	var found []string
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range all {
-		b, _ := os.ReadFile(file) // gone: it is none
+		b, _ := os.ReadFile(file) // it has exited
 		if line := strings.ReplaceAll(string(b), "\x00", " "); strings.Contains(line, "containerd-shim-runc-v2 -namespace "+c.names.Namespace+" ") {
 			found = append(found, line)
 		}
@@ -169,8 +171,8 @@ func (c *cell) shims() []string {
 	return found
 }
 
-// life is how long this machine takes from the start of dewd to the end of a
-// first instance: kills within it meet every phase of both.
+// life returns the time of this machine from the start of dewd to the exit of a first
+// instance. Kills within it happen in every phase of both.
 func (c *cell) life() time.Duration {
 	c.t.Helper()
 	begun := time.Now()
@@ -191,8 +193,7 @@ func (c *cell) life() time.Duration {
 	return time.Since(begun)
 }
 
-// checkRecords compares the stored records with their lines: the same deaths,
-// each once.
+// checkRecords compares the stored records with their lines: the same exits, each once.
 func checkRecords(t *testing.T, b books) {
 	t.Helper()
 	rs, err := b.exits.Process(guid)
@@ -201,7 +202,7 @@ func checkRecords(t *testing.T, b books) {
 	}
 	told := recordLines(t, b)
 	if n := len(rs) + 1; len(rs) >= 100 && len(told) > n {
-		told = told[len(told)-n:] // older records were forgotten
+		told = told[len(told)-n:] // older records were dropped
 	}
 	lines := map[string]int{}
 	for _, l := range told {
@@ -221,12 +222,12 @@ func checkRecords(t *testing.T, b books) {
 		}
 		delete(lines, string(r.Instance))
 	}
-	if len(lines) > 1 { // one may have been killed between its line and its store
+	if len(lines) > 1 { // one can be killed between its line and its stored record
 		t.Errorf("lines without a record: %v", lines)
 	}
 }
 
-// killer kills dewd when it says a word.
+// killer kills dewd when it prints a word.
 type killer struct {
 	c    *cell
 	word string
@@ -234,14 +235,14 @@ type killer struct {
 
 func (k killer) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte(k.word)) {
-		_ = k.c.cmd.Process.Signal(syscall.SIGKILL) // it may be dead already
+		_ = k.c.cmd.Process.Signal(syscall.SIGKILL) // it can be dead already
 	}
 	return len(b), nil
 }
 
 // dewd is killed between the exit line of a crash and its stored record, while the
-// other process prints more lines than anyone would look through. The next dewd
-// stores the record and does not write the line again.
+// other process prints very many lines. The next dewd stores the record and does not
+// write the line again.
 func TestExitLineIsWrittenOnce(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "1s")
@@ -249,7 +250,7 @@ func TestExitLineIsWrittenOnce(t *testing.T) {
 	for range rounds(2, 25) {
 		c.hears = killer{c, "instance crashed"}
 		c.launch()
-		_ = c.cmd.Wait() // killed, as it must be
+		_ = c.cmd.Wait() // it was killed on purpose
 		c.hears = nil
 		crashed := c.leaves()
 		before := c.captured()
@@ -273,7 +274,8 @@ func TestExitLineIsWrittenOnce(t *testing.T) {
 	c.read(func(b books) { checkRecords(t, b) })
 }
 
-// captured is how many bytes the main processes of all instances have printed.
+// captured returns the number of bytes that the main processes of all instances have
+// printed.
 func (c *cell) captured() (n int64) {
 	c.t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.root, "logs", "*", "capture", "*", "main.out"))
@@ -288,7 +290,7 @@ func (c *cell) captured() (n int64) {
 	return n
 }
 
-// A killed containerd is no crash of anything, and control works again.
+// Killing containerd causes no crash, and dewd can control the instances again.
 func TestKilledContainerdIsNoCrash(t *testing.T) {
 	beside(t)
 	c := newCell(t)
@@ -307,7 +309,7 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 	c.keeps("the processes under the next containerd", before)
 	leader, _ := leaderOf(t, leaves["sidecar-0"])
 	killPID(t, leader)
-	c.settled(1, id) // a true crash is still seen, and followed by a start
+	c.settled(1, id) // a real crash is still detected, and followed by a start
 	c.kill(syscall.SIGKILL)
 	c.read(func(b books) {
 		if got := recordLines(t, b); len(got) != 1 || !strings.Contains(got[0], "SIDECAR/CONFIG SERVER: Exited with status 137") {
@@ -316,12 +318,12 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 	})
 }
 
-// containerd is killed at chance moments of starts: the instance comes to run,
-// without a false crash and without anything left of the failed tries.
+// containerd is killed at random moments of starts. The instance runs in the end,
+// without a false crash and without remains of the failed attempts.
 func TestContainerdKilledDuringStart(t *testing.T) {
 	beside(t)
 	for range rounds(3, 40) {
-		t.Run("round", killedDuringStart) // a cell each, gone before the next one
+		t.Run("round", killedDuringStart) // each with its own cell, which is removed before the next one
 	}
 }
 
@@ -346,7 +348,7 @@ func killedDuringStart(t *testing.T) {
 	})
 }
 
-// A killed shim takes the statuses with it: a record that says so.
+// The exit statuses are lost if a shim is killed. A record says so.
 func TestKilledShimIsRuntimeLost(t *testing.T) {
 	beside(t)
 	c := newCell(t)
@@ -368,8 +370,9 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 	})
 }
 
-// leaderOf is the process of a leaf whose parent is none of it, and that parent,
-// which is the shim. Numbers tell nothing: they begin anew when the last is used.
+// leaderOf returns the process of a leaf whose parent is not in the leaf, and that
+// parent, which is the shim. The order of PIDs says nothing, because the kernel reuses
+// them.
 func leaderOf(t testing.TB, pids []int) (leader, parent int) {
 	t.Helper()
 	for _, pid := range pids {

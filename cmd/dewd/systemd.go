@@ -8,7 +8,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 )
 
-// service tells systemd how the daemon is. Without systemd it tells nobody.
+// service notifies systemd of the daemon's state. Without systemd it does nothing.
 type service struct {
 	log *slog.Logger
 }
@@ -22,9 +22,8 @@ func (s service) tell(state string) {
 func (s service) ready()    { s.tell(sd.SdNotifyReady) }
 func (s service) stopping() { s.tell(sd.SdNotifyStopping) }
 
-// watch tells systemd's watchdog that the daemon lives for as long as alive
-// returns nil. A daemon that hangs stays silent and is started anew; its apps
-// stay meanwhile.
+// watch notifies systemd's watchdog as long as alive returns nil. A daemon that hangs
+// sends nothing, and systemd restarts it. Its apps keep running.
 func (s service) watch(ctx context.Context, alive func() error) {
 	limit, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
@@ -34,7 +33,7 @@ func (s service) watch(ctx context.Context, alive func() error) {
 	if limit == 0 {
 		return
 	}
-	// Three times per limit: one late tick is not the end.
+	// Three times per limit, so that one late tick is no problem.
 	tick := time.NewTicker(limit / 3)
 	defer tick.Stop()
 	for {

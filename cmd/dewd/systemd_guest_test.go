@@ -29,16 +29,15 @@ const (
 	socketUnit = "dew.socket"
 	dropIn     = "/run/systemd/system/dew.service.d/test.conf"
 	defaults   = "/etc/default/dew"
-	// forever is a command with a child, by which settled knows it.
+	// forever is a command with a child, which settled expects.
 	forever = "while :; do sleep 1000; done"
-	// showTime is how long a wrong start or end is waited for.
+	// showTime is how long a test waits for a wrong start or exit to happen.
 	showTime = 2 * time.Second
-	// systemdTries is how often systemd starts a unit within 10 s unless told otherwise.
+	// systemdTries is how often systemd starts a unit within 10 s by default.
 	systemdTries = 5
 )
 
-// unit is dew as a machine with systemd has it: the installed unit on the
-// default folders.
+// unit is dew on a machine with systemd: the installed unit with the default folders.
 type unit struct{ *cell }
 
 // newUnit gives the unit an empty root. Nothing runs.
@@ -63,7 +62,7 @@ func newUnit(t *testing.T) unit {
 	return u
 }
 
-// clear ends everything and forgets all state.
+// clear stops everything and deletes all state.
 func (u unit) clear() {
 	u.t.Helper()
 	u.systemctl("stop", socketUnit, unitName)
@@ -74,10 +73,10 @@ func (u unit) clear() {
 		}
 	}
 	u.systemctl("daemon-reload")
-	u.systemctl("reset-failed") // forgets also how often it was started just now
+	u.systemctl("reset-failed") // also resets the start counter
 }
 
-// tearDown ends all apps; no dewd may run.
+// tearDown stops all apps. dewd must not be running.
 func (u unit) tearDown() {
 	u.t.Helper()
 	if out, err := u.command("teardown").CombinedOutput(); err != nil {
@@ -104,7 +103,7 @@ func trySystemctl(args ...string) ([]byte, error) {
 	return exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 }
 
-// property reads what systemd knows of the unit.
+// property returns a property of the unit in systemd.
 func (u unit) property(name string) string {
 	u.t.Helper()
 	out, err := trySystemctl("show", "--property", name, "--value", unitName)
@@ -123,7 +122,7 @@ func (u unit) number(name string) int {
 	return n
 }
 
-// check compares what systemd knows of the unit with pairs of name and value.
+// check compares properties of the unit with pairs of name and value.
 func (u unit) check(when string, pairs ...string) {
 	u.t.Helper()
 	for p := range slices.Chunk(pairs, 2) {
@@ -144,7 +143,7 @@ func (u unit) same(when string, before map[string]map[string][]int) {
 	})
 }
 
-// restarted waits until systemd has started dewd anew, for the nth time.
+// restarted waits until systemd has restarted dewd for the nth time.
 func (u unit) restarted(n, old int) {
 	u.t.Helper()
 	u.eventually(fmt.Sprintf("restart %d of dewd", n), func() error {
@@ -156,7 +155,7 @@ func (u unit) restarted(n, old int) {
 	})
 }
 
-// ask calls dewd by its local socket.
+// ask sends a request to dewd's local socket.
 func (u unit) ask() (string, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(u.run, socketName))
@@ -178,8 +177,8 @@ func (u unit) mustAnswer(when string) {
 	}
 }
 
-// Stopping, restarting and killing the unit ends dewd alone. The apps stay, and
-// the next dewd takes them over; what ended in between is a record.
+// Stopping, restarting and killing the unit stops only dewd. The apps keep running, and
+// the next dewd adopts them. Exits in between are recorded.
 func TestUnitEndsAndAppsStay(t *testing.T) {
 	for _, kind := range []string{"containerd of the machine", "private containerd"} {
 		t.Run(kind, func(t *testing.T) {
@@ -212,8 +211,8 @@ func TestUnitEndsAndAppsStay(t *testing.T) {
 	}
 }
 
-// checkOOMScore looks that apps did not inherit how hard it is to end the services
-// that start them when the machine is short of memory.
+// checkOOMScore checks that apps did not inherit the OOM score adjustment of the
+// services that start them.
 func (u unit) checkOOMScore(instances map[string]map[string][]int) {
 	u.t.Helper()
 	_, leaves := only(u.t, instances)
@@ -249,8 +248,8 @@ func (u unit) checkMissedExit(before map[string]map[string][]int) {
 	})
 }
 
-// A dewd that hangs is started anew by systemd's watchdog, one that works is
-// not; the apps stay.
+// systemd's watchdog restarts a dewd that hangs, but not one that works. The apps keep
+// running.
 func TestUnitWatchdog(t *testing.T) {
 	u := newUnit(t)
 	if err := os.MkdirAll(filepath.Dir(dropIn), 0o755); err != nil {
@@ -279,7 +278,7 @@ func TestUnitWatchdog(t *testing.T) {
 	u.same("after the watchdog", before)
 }
 
-// The first call on the socket starts dewd, also after a stop.
+// The first connection to the socket starts dewd, even after a stop.
 func TestUnitSocket(t *testing.T) {
 	u := newUnit(t)
 	u.systemctl("start", socketUnit)
@@ -294,7 +293,7 @@ func TestUnitSocket(t *testing.T) {
 	}
 }
 
-// A wrong flag is told once: starting again would not make it right.
+// A wrong flag is reported once, because a restart would not fix it.
 func TestUnitWithAWrongFlag(t *testing.T) {
 	u := newUnit(t)
 	if err := os.WriteFile(defaults, []byte("DEW_LOG_LEVEL=loud\n"), 0o644); err != nil {
@@ -312,8 +311,8 @@ func TestUnitWithAWrongFlag(t *testing.T) {
 	u.check("with a wrong flag", "ActiveState", "failed", "ExecMainStatus", strconv.Itoa(statusUsage), "NRestarts", "0")
 }
 
-// What the machine lacks may come: the unit tries on, longer than systemd would
-// by itself, and its first success counts.
+// A missing requirement of the machine can appear later. The unit keeps trying, longer
+// than systemd would by default, and recovers at the first success.
 func TestUnitTriesOn(t *testing.T) {
 	u := newUnit(t)
 	if err := os.WriteFile(defaults, []byte("DEW_CONTAINERD=/nowhere/containerd.sock\n"), 0o644); err != nil {

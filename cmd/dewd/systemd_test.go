@@ -52,7 +52,7 @@ func TestSystemdIsTold(t *testing.T) {
 	}
 }
 
-// The watchdog hears of a daemon that is well, and nothing of one that is not.
+// The watchdog gets notifications of a healthy daemon, and none of an unhealthy one.
 func TestWatchdog(t *testing.T) {
 	next := listenAsSystemd(t)
 	t.Setenv("WATCHDOG_USEC", strconv.FormatInt((30*time.Millisecond).Microseconds(), 10))

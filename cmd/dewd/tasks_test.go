@@ -16,8 +16,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// pushForTasks pushes an app that is never started, with a sidecar that no task
-// may have.
+// pushForTasks pushes an app that is never started, with a sidecar that must not run in
+// tasks.
 func (c *cell) pushForTasks() {
 	c.t.Helper()
 	dir := filepath.Join(filepath.Dir(c.root), "tasks")
@@ -49,7 +49,7 @@ func (c *cell) noLeaves() {
 	})
 }
 
-// containers waits until so many tasks run, and returns their leaves.
+// containers waits until this number of tasks run, and returns their leaves.
 func (c *cell) containers(n int) map[string]map[string][]int {
 	c.t.Helper()
 	var got map[string]map[string][]int
@@ -83,7 +83,7 @@ func (c *cell) taskOf(id string) v3.Task {
 	return t
 }
 
-// ended waits for the end of a task.
+// ended waits until a task has finished.
 func (c *cell) ended(id string) (state, why string) {
 	c.t.Helper()
 	c.eventually("task "+id+" ends", func() error {
@@ -100,7 +100,7 @@ func (c *cell) ended(id string) (state, why string) {
 	return state, why
 }
 
-// exitCode runs a command and wants its status.
+// exitCode runs a command and checks its exit code.
 func (c *cell) exitCode(want int, args ...string) string {
 	c.t.Helper()
 	out, err := c.outcome(args...)
@@ -114,7 +114,7 @@ func (c *cell) exitCode(want int, args ...string) string {
 	return out
 }
 
-// recent are the newest lines of the app.
+// recent returns the newest lines of the app.
 func (c *cell) recent() string {
 	c.t.Helper()
 	out, err := c.outcome("logs", "shop", "--recent")
@@ -124,7 +124,7 @@ func (c *cell) recent() string {
 	return out
 }
 
-// Tasks run once in real containers, and what comes of them is told.
+// Tasks run once in real containers, and their results are reported.
 func TestTasks(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--kill-delay", "1s")
@@ -155,7 +155,8 @@ func TestTasks(t *testing.T) {
 	c.cancelsTasks()
 }
 
-// cancelsTasks ends one that listens, one that does not, and one with its app.
+// cancelsTasks cancels a task that handles SIGTERM, one that ignores it, and one by
+// deleting its app.
 func (c *cell) cancelsTasks() {
 	c.t.Helper()
 	c.dew("run-task", "shop", "--command", "sleep 1000")
@@ -192,8 +193,8 @@ func (c *cell) cancelsTasks() {
 	c.noLeaves()
 }
 
-// dewd may be killed while tasks run, end and begin: each runs once, goes on
-// meanwhile, and its end is found.
+// dewd can be killed while tasks run, finish and start. Each task runs once, keeps
+// running, and its exit is recorded.
 func TestTasksOutliveDaemon(t *testing.T) {
 	beside(t)
 	c := newCell(t, "--kill-delay", "1s")
@@ -229,7 +230,7 @@ func TestTasksOutliveDaemon(t *testing.T) {
 			t.Errorf("the log has %q %d times, want %d:\n%s", text, got, want, lines)
 		}
 	}
-	// Killed while one begins: it begins once.
+	// Killed while a task starts: it starts once.
 	c.dew("run-task", "shop", "--name", "third", "--command", "echo third begins; sleep 1")
 	c.kill(syscall.SIGKILL)
 	c.start()

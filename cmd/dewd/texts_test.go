@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The texts of Cloud Foundry that clients and people know stay in the source word for
-// word, whatever else is reworded.
+// The texts of Cloud Foundry that clients and users know stay in the source word for
+// word.
 func TestPlatformTexts(t *testing.T) {
 	inSource := map[string]bool{}
 	for pkg := range storeys {

@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// step is a command of dew, how it must end, and what it must say.
+// step is a command of dew, its exit code, and its output.
 type step struct {
 	status int
-	args   string // words with spaces between; ~ stands for a space inside of one
+	args   string // separated by spaces; ~ stands for a space inside a word
 	says   []string
 }
 
-// The commands of dew do with a real daemon what they say: one family after the
-// other makes something, sees it, is refused, and takes it away again.
+// The commands of dew work with a real daemon. One group after the other creates a
+// resource, shows it, is refused, and deletes it.
 func TestVerbs(t *testing.T) {
 	beside(t)
 	c := newCell(t)
@@ -50,7 +50,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// take runs a step; in its words RULES is a file of rules, APP a folder with an app.
+// take runs a step. In its arguments, RULES is a file of rules, and APP a folder with
+// an app.
 func (c *cell) take(t *testing.T, s step) {
 	t.Helper()
 	dir := filepath.Dir(c.root)

@@ -32,23 +32,23 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// storeFormat is the number of the store's format that this dewd writes.
+// storeFormat is the version of the store's format that this dewd writes.
 const storeFormat = 1
 
-// maxPIDs is how many processes and threads one instance may have.
+// maxPIDs is the maximum number of processes and threads of one instance.
 const maxPIDs = 1024
 
-// teardownLimit is far more than it takes: what hangs shall be told.
+// teardownLimit is far more than a teardown needs, so that a hang is reported.
 const teardownLimit = 2 * time.Minute
 
-// daemon is everything that runs, bottom up.
+// daemon holds all parts of the daemon, bottom up.
 type daemon struct {
 	cfg       config
 	log       *slog.Logger
 	holder    *folders.Holder
 	cell      string
-	init      string // dew-init as instances bind it
-	sftp      string // dew-sftp likewise; empty: there is none
+	init      string // path of dew-init that instances bind
+	sftp      string // path of dew-sftp; empty: not installed
 	db        *store.DB
 	registry  *registry.Registry
 	apps      appQueries
@@ -62,7 +62,7 @@ type daemon struct {
 	logs      *logstream.Logs
 	appLogs   appLogs
 	subnet    netip.Prefix
-	private   *containerd.Daemon // nil where the machine's own containerd serves
+	private   *containerd.Daemon // nil if the machine's own containerd is used
 	engine    *containerd.Engine
 	sup       *supervisor.Supervisor
 	router    *route.Router
@@ -80,16 +80,15 @@ type daemon struct {
 	ssh       *sshd.Server
 	leave     context.CancelFunc
 	endApps   atomic.Bool   // a client asked to stop the apps when dewd exits
-	sweep     trigger       // there may be logs of deleted apps
-	stale     trigger       // containerd may keep images that were deleted
+	sweep     trigger       // there can be logs of deleted apps
+	stale     trigger       // containerd can have data of deleted images
 	ready     chan struct{} // closed when the instances of an earlier dewd are adopted
 	aside     *setAside
 
 	closers []func() error // in the order of opening
 }
 
-// open opens what the daemon stands on, from the ground up. When a step fails
-// the ones before it are undone.
+// open opens the parts of the daemon, bottom up. A step that fails undoes the others.
 func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
@@ -118,7 +117,7 @@ func (d *daemon) openRoot(ctx context.Context) (err error) {
 	return nil
 }
 
-// openCell names the cell and places the programs that its instances run.
+// openCell reads the ID of the cell and copies the programs of its instances.
 func (d *daemon) openCell(context.Context) (err error) {
 	if d.cell, err = d.holder.CellID(); err != nil {
 		return err
@@ -146,8 +145,8 @@ func (d *daemon) openStore(context.Context) (err error) {
 	return nil
 }
 
-// keptSubnet is the network of --subnet, otherwise the one of the last time, otherwise a free
-// one. It is kept: instances that are adopted have addresses in it.
+// keptSubnet returns the network of --subnet, otherwise the last one, otherwise a free
+// one. It stores the network, because adopted instances have addresses in it.
 func (d *daemon) keptSubnet(ctx context.Context) (netip.Prefix, error) {
 	settings, p := store.In[netip.Prefix](d.db, "settings"), d.cfg.Subnet
 	if !p.IsValid() {
@@ -206,8 +205,8 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 	return d.openBuilds()
 }
 
-// openContainerd finds the machine's containerd, or takes a private one. A root
-// that once had a private one keeps it: its instances are there.
+// openContainerd finds the machine's containerd, or uses a private one. A root that
+// once had a private one keeps it, because its instances are there.
 func (d *daemon) openContainerd(ctx context.Context) error {
 	own := filepath.Join(d.cfg.Root, "containerd")
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
@@ -245,7 +244,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Images: d.shelf.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
-		// Nobody watches the private containerd yet.
+		// The private containerd is not watched yet.
 		revived, rerr := d.private.Revive(ctx)
 		if rerr == nil && revived {
 			d.engine, rerr = containerd.New(ctx, cfg)
@@ -290,7 +289,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	return err
 }
 
-// openAuth makes keys and the first administrator at the first start.
+// openAuth creates the keys and the first administrator at the first start.
 func (d *daemon) openAuth() (err error) {
 	d.roles = auth.NewRoles(d.db)
 	d.auth, err = auth.Open(auth.Config{
@@ -300,7 +299,7 @@ func (d *daemon) openAuth() (err error) {
 	return err
 }
 
-// openAPI makes the API with the parts that only it needs.
+// openAPI creates the API with the parts that only it needs.
 func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err := d.openAuth(); err != nil {
 		return err
@@ -332,7 +331,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	return err
 }
 
-// shutdown is what somebody asked for over the socket.
+// shutdown stops the daemon when a client requests that over the socket.
 func (d *daemon) shutdown(ctx context.Context, apps bool) {
 	if apps {
 		d.endApps.Store(true)
@@ -345,7 +344,7 @@ func (d *daemon) shutdown(ctx context.Context, apps bool) {
 	d.leave()
 }
 
-// close lets go in the opposite order. Apps stay.
+// close closes the parts in reverse order. Apps keep running.
 func (d *daemon) close() error {
 	var errs []error
 	for i := len(d.closers) - 1; i >= 0; i-- {

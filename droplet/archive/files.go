@@ -7,10 +7,10 @@ import (
 	"regexp"
 )
 
-// Unfinished is the end of the name of an image that is not complete yet.
+// Unfinished is the suffix of the name of an image that is not complete yet.
 const Unfinished = ".half"
 
-// UntilDone returns a reader of r that fails once ctx ends: it ends a long copy.
+// UntilDone returns a reader of r that fails once ctx is done. It stops a long copy.
 func UntilDone(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
 
 type contextReader struct {
@@ -25,7 +25,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// TarEnd is how many zero bytes end a tar.
+// TarEnd is the number of zero bytes at the end of a tar.
 const TarEnd = 1024
 
 // WriteAll writes b, for a list of calls whose errors are joined.
@@ -34,7 +34,7 @@ func WriteAll(w io.Writer, b []byte) error {
 	return err
 }
 
-// Size writes a size as the platform's CLI does: 12.3M.
+// Size formats a size as the cf CLI does: 12.3M.
 func Size(n int64) string {
 	units := []string{"B", "K", "M", "G", "T"}
 	f, i := float64(n), 0
@@ -47,5 +47,5 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f%s", f, units[i])
 }
 
-// ValidSHA is the form of a SHA-256 in hex.
+// ValidSHA matches a SHA-256 in hex.
 var ValidSHA = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -14,8 +14,8 @@ func file(name string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 600}
 }
 
-// pack makes a tar; files are filled with zeros, so that a cut one is easily
-// taken for a whole one.
+// pack creates a tar. Files are filled with zeros, so that a truncated tar is easily
+// mistaken for a complete one.
 func pack(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var buf bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Error says which entry of an image cannot be had and why.
+// Error says which entry of an image is refused and why.
 type Error struct {
 	Entry  string // empty: the archive as a whole
 	Reason string
@@ -23,17 +23,18 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("image entry %q %s", e.Entry, e.Reason)
 }
 
-// imageDirs are the folders of an image, as the platform has them.
+// imageDirs are the folders of an image, as in Cloud Foundry.
 var imageDirs = []string{"app", "deps", "profile.d", "logs", "tmp"}
 
-// StagingInfo is the one file beside them.
+// StagingInfo is the only file next to these folders.
 const StagingInfo = "staging_info.yml"
 
-// maxNames bounds the names of an image together: they are kept while it is read.
+// maxNames limits the total length of the names in an image, because they are in memory
+// while it is read.
 const maxNames = 64 << 20
 
-// CheckImage reads a tar to its end and refuses what would not unpack to exactly
-// what it says, inside the folders of an image.
+// CheckImage reads a tar to its end. It refuses a tar that does not unpack exactly as
+// listed, inside the folders of an image.
 func CheckImage(r io.Reader) error {
 	src := &endReader{r: r}
 	tr := tar.NewReader(src)
@@ -61,9 +62,9 @@ func CheckImage(r io.Reader) error {
 	}
 }
 
-// checkEnd reads what follows the last entry. The reader of the library takes
-// the end of the stream for the end of the archive: then an image that was cut
-// between two entries would look whole.
+// checkEnd reads the bytes after the last entry. The library treats the end of the
+// stream as the end of the archive. Without this check, an image that was cut between
+// two entries would look complete.
 func checkEnd(src *endReader) error {
 	if src.ended {
 		return &Error{Reason: "is cut off: its end marker is missing, send it again"}
@@ -83,7 +84,7 @@ func checkEnd(src *endReader) error {
 	}
 }
 
-// endReader remembers whether the end, or an error, was met.
+// endReader remembers whether it has reached the end or an error.
 type endReader struct {
 	r     io.Reader
 	ended bool
@@ -96,7 +97,7 @@ func (e *endReader) Read(p []byte) (int, error) {
 	}
 	n, err := e.r.Read(p)
 	if errors.Is(err, io.EOF) && n > 0 {
-		return n, nil // the end is met by the read that gets nothing
+		return n, nil // the next read, with no bytes, reaches the end
 	}
 	if errors.Is(err, io.EOF) {
 		e.ended = true
@@ -108,12 +109,12 @@ func (e *endReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// imageTree has the type of every entry so far by its path.
+// imageTree holds the type of every entry so far by its path.
 type imageTree map[string]byte
 
 func (t imageTree) add(h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
-		return nil // says nothing that is unpacked
+		return nil // it describes nothing that is unpacked
 	}
 	name := h.Name
 	if h.Typeflag == tar.TypeDir {
@@ -125,12 +126,12 @@ func (t imageTree) add(h *tar.Header) error {
 	}
 	t[name] = h.Typeflag
 	for dir := path.Dir(name); dir != "." && t[dir] == 0; dir = path.Dir(dir) {
-		t[dir] = tar.TypeDir // unpacking makes it
+		t[dir] = tar.TypeDir // unpacking creates it
 	}
 	return nil
 }
 
-// refuse returns why an entry cannot be in the tree, or nothing.
+// refuse returns the reason why an entry cannot be in the tree, or nothing.
 func (t imageTree) refuse(h *tar.Header, name string) string {
 	if reason := refusePath(name); reason != "" {
 		return reason
@@ -187,13 +188,13 @@ func refusePath(name string) string {
 	return fmt.Sprintf("must be in one of %s or be %s", strings.Join(imageDirs, ", "), StagingInfo)
 }
 
-// refuseParents keeps an entry from being written through a link, to somewhere
-// else than its path says, or below a file.
+// refuseParents refuses an entry that would be written through a link to another place,
+// or below a file.
 func (t imageTree) refuseParents(name string) string {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		switch kind, ok := t[dir]; {
 		case ok && kind == tar.TypeDir:
-			return "" // so are those above it
+			return "" // so are the folders above it
 		case ok:
 			return fmt.Sprintf("is below %q, which is not a folder", dir)
 		}
@@ -201,8 +202,8 @@ func (t imageTree) refuseParents(name string) string {
 	return ""
 }
 
-// refuseSymlink: a symbolic link may point anywhere, because it is followed in
-// the container only.
+// refuseSymlink checks a symbolic link. It can point anywhere, because it is only
+// followed in the container.
 func refuseSymlink(h *tar.Header) string {
 	if h.Linkname == "" || strings.ContainsRune(h.Linkname, 0) {
 		return "links to nothing"
@@ -210,8 +211,8 @@ func refuseSymlink(h *tar.Header) string {
 	return ""
 }
 
-// refuseLink: a hard link is followed while unpacking, so it must be to a file
-// that the image itself has brought.
+// refuseLink checks a hard link. It is followed while unpacking, so it must point to a
+// file of the image itself.
 func (t imageTree) refuseLink(h *tar.Header) string {
 	kind, ok := t[h.Linkname]
 	if !ok || (kind != tar.TypeReg && kind != tar.TypeLink) {
@@ -220,6 +221,6 @@ func (t imageTree) refuseLink(h *tar.Header) string {
 	return ""
 }
 
-// Whiteout is how the names of files begin that layers of images use to remove
-// others: unpacking would not make but remove something.
+// Whiteout is the prefix of file names by which layers of images remove other files.
+// Unpacking such an entry would remove a file instead of creating one.
 const Whiteout = ".wh."

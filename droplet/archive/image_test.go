@@ -94,11 +94,11 @@ func TestCheckImageRefuses(t *testing.T) {
 	}
 }
 
-// A sparse file of the old GNU form: the writer of the library cannot make one.
+// A sparse file of the old GNU format is refused. The library cannot write one.
 func TestCheckImageRefusesSparse(t *testing.T) {
 	image := pack(t, tar.Header{Typeflag: tar.TypeReg, Name: "app/sparse", Mode: 0o644, Format: tar.FormatGNU})
 	image[156] = tar.TypeGNUSparse
-	copy(image[483:], "00000000000\x00") // the size of what it stands for
+	copy(image[483:], "00000000000\x00") // the size of the expanded file
 	checksum(image[:512])
 	err := CheckImage(bytes.NewReader(image))
 	var bad *Error
@@ -107,7 +107,7 @@ func TestCheckImageRefusesSparse(t *testing.T) {
 	}
 }
 
-// checksum writes the sum of a header block into it.
+// checksum writes the checksum into a header block.
 func checksum(block []byte) {
 	copy(block[148:156], "        ")
 	sum := 0
@@ -122,8 +122,8 @@ func checksum(block []byte) {
 	copy(block[154:156], "\x00 ")
 }
 
-// Cut anywhere, also between two entries or inside the end marker, an image is
-// refused; so is one with something behind it.
+// An image that is cut anywhere is refused, even between two entries or inside the end
+// marker. So is an image with bytes after its end.
 func TestCheckImageRefusesACutImage(t *testing.T) {
 	image := pack(t, dir("app/"), file("app/a"), file("app/b"))
 	for n := range len(image) {
@@ -145,8 +145,8 @@ func TestCheckImageRefusesACutImage(t *testing.T) {
 	}
 }
 
-// Whatever is accepted unpacks without leaving its folder, by an unpacker that
-// trusts every name. One line is one entry: type, name, what it links to.
+// Every accepted image unpacks without leaving its folder, even with an unpacker that
+// trusts every name. One line is one entry: type, name, link target.
 func FuzzImageEntries(f *testing.F) {
 	f.Add("5 app/\n0 app/a\n1 app/b app/a\n2 app/s a")
 	f.Add("2 app/l /tmp\n0 app/l/x")
@@ -173,7 +173,7 @@ func FuzzImageEntries(f *testing.F) {
 	})
 }
 
-// The same for bytes that are hardly an archive.
+// The same holds for bytes that are hardly an archive.
 func FuzzCheckImage(f *testing.F) {
 	f.Add(pack(f, dir("app/"), file("app/a"), hardlink("app/b", "app/a"), symlink("app/s", "a")))
 	f.Add(pack(f, file("../x")))
@@ -210,7 +210,7 @@ func unpack(t *testing.T, root string, h *tar.Header) {
 		t.Skip("longer than a file system allows")
 	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
-		t.Skip(err) // a part of the path may be too long
+		t.Skip(err) // a part of the path can be too long
 	}
 	if real, err := filepath.EvalSymlinks(parent); err != nil || real != parent && real != filepath.Clean(parent) {
 		t.Fatalf("%q is unpacked into %q (%v)", h.Name, real, err)

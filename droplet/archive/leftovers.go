@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Leftovers are files and folders that could not be removed. None of them keeps
-// dewd from starting: they stay where they are until a retry removes them.
+// Leftovers are files and folders that could not be removed. They do not prevent dewd
+// from starting. They stay until a retry removes them.
 type Leftovers struct {
 	mu    sync.Mutex
 	paths []leftover // guarded by mu
@@ -22,7 +22,7 @@ type leftover struct {
 	remove func(path string) error
 }
 
-// Find removes what an earlier daemon left unfinished in a folder, and remembers the
+// Find removes unfinished files of an earlier daemon from a folder, and remembers the
 // entries that it cannot remove.
 func (l *Leftovers) Find(dir string, remove func(path string) error) error {
 	entries, err := os.ReadDir(dir)
@@ -47,7 +47,7 @@ func (l *Leftovers) Remove(path string, remove func(path string) error) {
 	l.paths = append(l.paths, leftover{path, remove})
 }
 
-// Retry tries again to remove all of them. It returns an error for each that stays.
+// Retry tries again to remove all of them. It returns an error for each that remains.
 func (l *Leftovers) Retry() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// ErrNotDir is what the system says of a path below a file.
+// ErrNotDir is the system's error for a path below a file.
 var ErrNotDir error = syscall.ENOTDIR
 
-// MaxLinks is the kernel's own limit.
+// MaxLinks is the kernel's limit of symbolic links in a path.
 const MaxLinks = 40
 
-// Resolve follows the symbolic links of p as if root were the root directory, and
-// returns the path of what is there, without root.
+// Resolve follows the symbolic links of p as if root were the root directory. It
+// returns the path of the target without root.
 func Resolve(root, p string) (string, error) {
 	todo := strings.Split(strings.Trim(path.Clean("/"+p), "/"), "/")
 	done := "/"

@@ -1,15 +1,15 @@
-# Runs buildpacks as the platform does: detect, supply, finalize or compile, release.
-# Every other word of it is the platform's: buildpacks are written for these paths.
+# Runs buildpacks as Cloud Foundry does: detect, supply, finalize or compile, release.
+# The paths are those of Cloud Foundry, because buildpacks are written for them.
 #
-#   /tmp/app          the app as it was pushed, and as it is to run
-#   /tmp/cache        kept for the next build of the app
-#   /tmp/deps/<n>     what the n-th buildpack brings
-#   /tmp/profile.d    what is sourced before the app starts
-#   /tmp/buildpacks   <n>/, and plan, or all that are to be tried: <n> <how it gets here> <name>
-#   /tmp/result       what the daemon reads: detected, used, release.yml, Procfile, launch-<n>.yml, failed,
-#                     and of the built-in buildpacks: missing, reason
+#   /tmp/app          the pushed app, and the app to run
+#   /tmp/cache        stored for the next build of the app
+#   /tmp/deps/<n>     the files of the n-th buildpack
+#   /tmp/profile.d    scripts that are sourced before the app starts
+#   /tmp/buildpacks   <n>/, and the file plan or all (to try): <n> <how to fetch it> <name>
+#   /tmp/result       the results for dewd: detected, used, release.yml, Procfile, launch-<n>.yml, failed,
+#                     and from the built-in buildpacks: missing, reason
 #
-# An argument takes the place of /tmp.
+# An argument replaces /tmp.
 set -u
 top=${1:-/tmp}
 build=$top/app cache=$top/cache deps=$top/deps profile=$top/profile.d packs=$top/buildpacks result=$top/result
@@ -23,7 +23,7 @@ fail() {
 	exit "$1"
 }
 
-# download URL FILE and extract FILE FOLDER use what the stack has; 127: nothing.
+# download URL FILE and extract FILE FOLDER use the programs of the stack, or return 127 if there is none.
 download() {
 	if command -v curl >/dev/null; then
 		curl --fail --silent --show-error --location --proto '=http,https' --retry 2 --output "$2" -- "$1"
@@ -48,9 +48,9 @@ extract() {
 	fi
 }
 
-# unpack N NAME: a buildpack that is a zip somewhere else.
+# unpack N NAME downloads and unpacks a buildpack that is a zip.
 unpack() {
-	read -r url <"$packs/$1.url" # with its secrets, which the name is without
+	read -r url <"$packs/$1.url" # with its secrets, which the name does not have
 	said=$(download "${url%%#*}" "$packs/$1.zip" 2>&1 </dev/null)
 	code=$?
 	[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/]*@,//,g' >&2
@@ -64,10 +64,10 @@ unpack() {
 	rm -f "$packs/$1.zip"
 }
 
-# fetch N HOW NAME: gets what is not here yet, and makes its scripts executable.
+# fetch N HOW NAME fetches a buildpack if necessary, and makes its scripts executable.
 fetch() {
 	if [ "$2" = git ]; then
-		read -r url <"$packs/$1.url" # with its secrets, which the name is without
+		read -r url <"$packs/$1.url" # with its secrets, which the name does not have
 		branch=
 		case $url in *'#'*) branch=${url#*#} url=${url%%#*} ;; esac
 		command -v git >/dev/null || fail $no_buildpack "cannot fetch buildpack $3: the stack has no git"
@@ -78,7 +78,7 @@ fetch() {
 		[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $3: git clone ended with status $code"
 	fi
 	[ "$2" != zip ] || unpack "$1" "$3"
-	# A zip may know of no modes, and may have one folder around everything.
+	# A zip can lack file modes, and can have one top folder.
 	if [ ! -d "$packs/$1/bin" ]; then
 		for inner in "$packs/$1"/*/bin; do
 			[ -d "$inner" ] && mv "${inner%/bin}" "$packs/$1.inner" && rm -rf "$packs/$1" && mv "$packs/$1.inner" "$packs/$1"
@@ -89,7 +89,7 @@ fetch() {
 	chmod -R u+rwX "$packs/$1" && chmod u+x "$packs/$1"/bin/*
 }
 
-# keep N NAME: its own part of the cache. Two versions of a buildpack share it.
+# keep N NAME sets own to the buildpack's part of the cache. Two versions of a buildpack share it.
 keep() {
 	own=$cache/$(printf '%s' "$2" | md5sum | cut -d ' ' -f 1)
 	mkdir -p "$own" "$deps/$1"
@@ -104,7 +104,7 @@ step() {
 	[ $code -eq 0 ] || fail $no_compile "buildpack $what: bin/$phase ended with status $code"
 }
 
-# knows SCRIPT: tells whether this script of the current buildpack detects the app.
+# knows SCRIPT checks whether this script of the current buildpack detects the app.
 knows() {
 	[ -f "$packs/$n/bin/$1" ] || return 1
 	found=$("$packs/$n/bin/$1" "$build" </dev/null) || return 1
@@ -113,7 +113,7 @@ knows() {
 	printf '%s %s %s\n' "$n" "$how" "$name" >"$packs/plan"
 }
 
-# detect: finds the first buildpack that detects the app, otherwise the first whose
+# detect finds the first buildpack that detects the app, otherwise the first whose
 # detect-last does.
 detect() {
 	while read -r n how name; do

@@ -4,7 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"crypto/sha1" // the sum that clients send
+	"crypto/sha1" // clients send SHA-1 checksums
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,12 +18,12 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// Upload is an upload that was found good, before any file of it is read: every
-// entry once, parents before what is in them.
+// Upload is an upload that passed the checks, before any file of it is read. It has
+// every entry once, and parents before their contents.
 type Upload struct {
 	Entries []entry // by path
 	Size    int64   // bytes of all files
-	src     *source // behind the zip; nil without one
+	src     *source // reader below the zip; nil without a zip
 }
 
 // entry is one file, folder or symbolic link of an upload.
@@ -33,31 +33,31 @@ type entry struct {
 	mode int64
 	size int64
 	link string    // target of a symbolic link
-	sum  Content   // of a file, if it is known before it is read
-	file *zip.File // nil: nothing to read, or from the pool
+	sum  Content   // content of a file, if it is known before it is read
+	file *zip.File // nil: there is nothing to read, or it comes from the pool
 }
 
-// known tells whether the content of e need not be read to be known.
+// known reports whether the content of e is known without reading it.
 func (e entry) known() bool { return e.file == nil }
 
-// What the names in an archive must keep to, so that they can be unpacked: the
-// system's own limits, with room for the folder that they are unpacked into.
+// The limits of names in an archive, so that they can be unpacked. They are the limits
+// of the system, with room for the target folder.
 const (
 	MaxName = 255
 	maxPath = 3072
 	maxLink = 4095
 )
 
-// bitsReader collects the entries of an upload and refuses what cannot be had.
+// bitsReader collects the entries of an upload and refuses invalid ones.
 type bitsReader struct {
 	o    Limits
 	at   map[string]*entry
-	made map[string]bool // folders that no entry named so far
+	made map[string]bool // folders that no entry has named so far
 	size int64
 }
 
-// ReadUpload checks an upload as a whole: all that can be said without reading
-// files. What it refuses is a *PackageError.
+// ReadUpload checks an upload as far as possible without reading files. A refusal is an
+// *Error.
 func ReadUpload(matched []Resource, zipped io.ReaderAt, size int64, o Limits) (*Upload, error) {
 	r := &bitsReader{o: o, at: make(map[string]*entry, len(matched)), made: map[string]bool{}}
 	for _, m := range matched {
@@ -116,7 +116,7 @@ func (r *bitsReader) addZip(src *source) error {
 	if src.err != nil {
 		return src.err
 	}
-	// Names that leave the tree are refused one by one below.
+	// Names outside the tree are refused one by one below.
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		return &Error{Reason: "is not a whole zip archive: send it again"}
 	}
@@ -160,9 +160,9 @@ func (r *bitsReader) addFile(f *zip.File) error {
 	return r.add(f.Name, e)
 }
 
-// Folders and links have one mode, whatever was sent: whether a client sends
-// folders at all must not make another tree. A file keeps its mode, without
-// setuid and the like; its owner can always read and write it.
+// Folders and links always have the same mode, because a client need not send folders,
+// and the tree must be the same. A file keeps its mode, without setuid and similar
+// bits; its owner can always read and write it.
 const (
 	DirMode  = 0o755
 	linkMode = 0o777
@@ -185,7 +185,7 @@ func readLink(f *zip.File) (string, error) {
 	return target.String(), nil
 }
 
-// add puts an entry, and the folders above it, into the tree.
+// add adds an entry, and the folders above it, to the tree.
 func (r *bitsReader) add(name string, e entry) error {
 	if reason := refuseName(name); reason != "" {
 		return &Error{name, reason}
@@ -213,8 +213,8 @@ func (r *bitsReader) add(name string, e entry) error {
 	return r.addParents(e.Path)
 }
 
-// addParents makes the folders above p that no entry named so far, and refuses p
-// if something else is in their place: it would be unpacked through a link.
+// addParents adds the folders above p that no entry has named so far. It refuses p if
+// another entry has the path of a folder: p would be unpacked through a link.
 func (r *bitsReader) addParents(p string) error {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		up := r.at[dir]
@@ -222,7 +222,7 @@ func (r *bitsReader) addParents(p string) error {
 			return &Error{p, fmt.Sprintf("is below %q, which is not a folder", dir)}
 		}
 		if up != nil {
-			return nil // so are those above it
+			return nil // so are the folders above it
 		}
 		r.made[dir] = true
 		if err := r.count(entry{Path: dir, kind: tar.TypeDir, mode: DirMode}); err != nil {
@@ -232,8 +232,8 @@ func (r *bitsReader) addParents(p string) error {
 	return nil
 }
 
-// count keeps e within the limits. Sizes are as the upload says; that they are
-// true is checked when the files are read.
+// count refuses e if it exceeds the limits. It uses the sizes in the upload, which are
+// verified when the files are read.
 func (r *bitsReader) count(e entry) error {
 	if e.size > r.o.MaxFileBytes {
 		return &Error{e.Path, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
@@ -252,7 +252,7 @@ func tooMany(most int64) error {
 	return &Error{Reason: fmt.Sprintf("has more than %d entries: leave out what the app does not need with a .cfignore", most)}
 }
 
-// refuseName says why a name cannot be in a package, or nothing.
+// refuseName returns the reason why a name cannot be in a package, or nothing.
 func refuseName(name string) string {
 	if name == "" {
 		return "has no name"
@@ -279,7 +279,7 @@ func refuseName(name string) string {
 	return ""
 }
 
-// checkLinks refuses symbolic links that lead out of the tree, also by way of
+// checkLinks refuses symbolic links that lead out of the tree, directly or through
 // other links.
 func (r *bitsReader) checkLinks() error {
 	links := map[string]string{}
@@ -297,12 +297,12 @@ func (r *bitsReader) checkLinks() error {
 	if len(bad) == 0 {
 		return nil
 	}
-	p, target, _ := strings.Cut(slices.Min(bad), "\x00") // always the same one
+	p, target, _ := strings.Cut(slices.Min(bad), "\x00") // always report the same one
 	return &Error{p, fmt.Sprintf("is a symbolic link to %q, out of the app: link to what is in it, or copy it", target)}
 }
 
-// leavesTree follows a link as the kernel would if the tree were all there is. A
-// path that only looks as if it stayed inside may leave it through another link.
+// leavesTree follows a link as the kernel would if the tree were the whole file system.
+// A path that seems to stay inside can leave the tree through another link.
 func leavesTree(links map[string]string, link string) bool {
 	at := strings.Split(path.Dir(link), "/")
 	if at[0] == "." {
@@ -334,7 +334,7 @@ func leavesTree(links map[string]string, link string) bool {
 			return true
 		}
 		if hops++; hops > archive.MaxLinks {
-			return false // the kernel gives up here, too
+			return false // the kernel stops here as well
 		}
 		at = at[:len(at)-1]
 		todo = append(strings.Split(target, "/"), todo...)
@@ -342,8 +342,8 @@ func leavesTree(links map[string]string, link string) bool {
 	return false
 }
 
-// copyZip writes the content of f to w. What is wrong with f is a *PackageError;
-// other errors are those of w.
+// copyZip writes the content of f to w. An error in f is an *Error; other errors are
+// those of w.
 func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 	r, err := f.Open()
 	if errors.Is(err, zip.ErrAlgorithm) {
@@ -358,7 +358,7 @@ func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 	for {
 		n, err := r.Read(buf)
 		if left -= int64(n); left < 0 {
-			return damaged // more than it says
+			return damaged // more than it declares
 		}
 		if _, err := w.Write(buf[:n]); err != nil {
 			return err
@@ -375,31 +375,31 @@ func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 	}
 }
 
-// sourceSlack is how many headers may be read twice while the end is looked for.
+// sourceSlack is how many headers can be read twice while the library searches for the
+// end.
 const sourceSlack = 4096
 
-// header is how every entry in the directory of a zip begins.
+// header is the start of every entry in the directory of a zip.
 var header = []byte("PK\x01\x02")
 
-// source is the upload below a zip. It remembers its own errors, which are not
-// the archive's. While the directory is read it counts headers and ends the
-// reading when there are far too many: the library would keep them all in memory
-// before anybody could ask how many they are.
+// source reads the upload below a zip. It remembers its own errors, which are not the
+// archive's. While the directory is read, it counts headers and stops at far too many.
+// Otherwise the library would hold all of them in memory before dew can count them.
 type source struct {
 	r    io.ReaderAt
 	size int64
-	most int64 // entries that are allowed
+	most int64 // maximum number of entries
 	err  error
 
 	counted bool   // the directory has been read
-	headers int64  // seen so far
-	next    int64  // where the read before ended
-	tail    []byte // what it ended with: a header may be cut by two reads
+	headers int64  // headers so far
+	next    int64  // where the previous read ended
+	tail    []byte // the end of the previous read, because two reads can split a header
 }
 
 func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off >= s.size {
-		return 0, io.EOF // a forged place: the archive's fault, not that of what it is read from
+		return 0, io.EOF // a forged offset is an error of the archive, not of its source
 	}
 	n, err := s.r.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -416,7 +416,8 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// because prefers what the upload itself failed with to what came of that.
+// because returns the error of the upload itself, if there is one, instead of err,
+// which is only its consequence.
 func (s *source) because(err error) error {
 	if s != nil && s.err != nil {
 		return s.err
@@ -437,11 +438,11 @@ func (s *source) count(p []byte, off int64) {
 	s.tail = bytes.Clone(joint[max(0, len(joint)-len(header)+1):])
 }
 
-// Limits are how large an upload may be.
+// Limits are the limits of an upload.
 type Limits struct {
-	MaxBytes     int64 // of all files, unpacked
+	MaxBytes     int64 // bytes of all files, unpacked
 	MaxFiles     int64 // entries
-	MaxFileBytes int64 // of one file, unpacked
+	MaxFileBytes int64 // bytes of one file, unpacked
 }
 
 // Resource is a file that a client could send.
@@ -452,7 +453,7 @@ type Resource struct {
 	Size int64
 }
 
-// Error says which entry of an upload cannot be had and why.
+// Error says which entry of an upload is refused and why.
 type Error struct {
 	Entry  string // empty: the upload as a whole
 	Reason string

@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// Cut or changed anywhere, a zip is refused or gives exactly the same tree.
+// A zip that is cut or changed anywhere is refused, or gives exactly the same tree.
 func TestUploadRefusesDamagedZips(t *testing.T) {
 	good := zipOf(t, member{name: "a", text: strings.Repeat("hello ", 20)}, member{name: "d/l", link: "../a"}, member{name: "d/"})
 	for n := range len(good) {
@@ -35,7 +35,7 @@ func TestUploadRefusesDamagedZips(t *testing.T) {
 	}
 }
 
-// readAll reads an upload without keeping it.
+// readAll reads an upload without storing it.
 func readAll(t testing.TB, zipped []byte) (*Upload, error) {
 	t.Helper()
 	o := Limits{MaxBytes: 1 << 20, MaxFiles: 50, MaxFileBytes: 1 << 20}
@@ -54,7 +54,7 @@ func readAll(t testing.TB, zipped []byte) (*Upload, error) {
 	return b, nil
 }
 
-// A directory with millions of entries is given up early, not read into memory.
+// A directory with millions of entries is refused early, and not read into memory.
 func TestUploadRefusesAHugeDirectoryEarly(t *testing.T) {
 	z := zipOf(t, member{name: "a", text: "x"})
 	start := bytes.LastIndex(z, header)
@@ -77,7 +77,7 @@ func TestUploadRefusesAHugeDirectoryEarly(t *testing.T) {
 	}
 }
 
-// A header that is cut by two reads is counted, and counted once.
+// A header that two reads split is counted exactly once.
 func TestSourceCountsHeadersAcrossReads(t *testing.T) {
 	data := []byte("xxPK\x01\x02yyPK\x01\x02PK\x01\x02zPK\x01")
 	for step := 1; step <= len(data); step++ {
@@ -93,8 +93,8 @@ func TestSourceCountsHeadersAcrossReads(t *testing.T) {
 	}
 }
 
-// Whatever is accepted unpacks inside its folder, and no link of it leads out.
-// One line is one entry: type, name, content or target.
+// Every accepted upload unpacks inside its folder, and none of its links leads out. One
+// line is one entry: type, name, content or target.
 func FuzzUploadEntries(f *testing.F) {
 	f.Add("5 a/\n0 a/b text\n2 a/l b")
 	f.Add("2 a/b/back ..\n2 a/l b/back/../..")
@@ -123,7 +123,7 @@ func FuzzUploadEntries(f *testing.F) {
 	})
 }
 
-// The same for bytes that are hardly an archive.
+// The same holds for bytes that are hardly an archive.
 func FuzzUploadZip(f *testing.F) {
 	f.Add(zipOf(f, member{name: "a", text: "hello hello hello"}, member{name: "d/"}, member{name: "d/l", link: "../a"}))
 	f.Add(zipOf(f, member{name: "../a", text: "x"}))
@@ -164,8 +164,7 @@ func unpackUpload(t *testing.T, zipped []byte) {
 	}
 }
 
-// Links that were found to stay in the tree do so on a real file system, however
-// they are chained.
+// Links that pass the check stay in the tree on a real file system, even in chains.
 func TestLinksStayInTheTree(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"..", "..", ".", "a", "b", "l0", "l1", "l2"}
@@ -204,7 +203,7 @@ func TestLinksStayInTheTree(t *testing.T) {
 	}
 }
 
-// An index gives back what it was made of; anything else is refused.
+// An index that is written and read again is the same; anything else is refused.
 func FuzzIndex(f *testing.F) {
 	x := index{list: sha256.Sum256([]byte("list")), contents: []contentAt{
 		{Content{sha1.Sum([]byte("a")), 1}, 1024}, {Content{sha1.Sum([]byte("b")), 1 << 40}, 1 << 50},

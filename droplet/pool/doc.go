@@ -1,4 +1,4 @@
-// Package pool keeps the files that users push: it reads uploads and stores them as
-// trees that are named after their content. Files that are already in the pool need
-// not be sent again.
+// Package pool stores the files that users push: it reads uploads and stores them as
+// trees that are named after their content. Clients need not send files again that are
+// already in the pool.
 package pool

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// member is one entry of a zip: a name that ends with / is a folder, one with
-// a link is a symbolic link.
+// member is one entry of a zip. A name that ends with / is a folder; an entry with a
+// link is a symbolic link.
 type member struct {
 	name, text, link string
 	mode             fs.FileMode

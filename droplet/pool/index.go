@@ -1,27 +1,27 @@
 package pool
 
 import (
-	"crypto/sha1" // the sum that clients send
+	"crypto/sha1" // clients send SHA-1 checksums
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
 )
 
-// IndexEnd is the end of the name of an index.
+// IndexEnd is the suffix of the name of an index.
 const IndexEnd = ".index"
 
-// indexMagic begins an index; its number is that of the format.
+// indexMagic is the start of an index; its number is the version of the format.
 const indexMagic = "dewidx1\n"
 
-// contentAt is a content and where in the tar it is.
+// contentAt is a content and its offset in the tar.
 type contentAt struct {
 	Content
 	offset int64
 }
 
-// index tells what is where in the tar of a tree. On disk: magic, hash of the
-// listing, (sha1, size, offset) of every content, checksum of it all.
+// index lists the contents in the tar of a tree with their offsets. On disk: magic,
+// hash of the listing, (sha1, size, offset) of every content, checksum of everything.
 type index struct {
 	list     [sha256.Size]byte
 	contents []contentAt
@@ -65,8 +65,8 @@ func parseIndex(raw []byte) (x index, err error) {
 	return x, nil
 }
 
-// fill notes the tree as the place of everything wanted that has none yet, and
-// returns how much that was.
+// fill sets the tree as the place of every wanted content that has none yet, and
+// returns the number of contents found.
 func (x index) fill(want map[Content]Place, tree string) (found int) {
 	for _, c := range x.contents {
 		if at, ok := want[c.Content]; ok && at.Tree == "" {

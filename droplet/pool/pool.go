@@ -5,7 +5,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha1" // the sum that clients send
+	"crypto/sha1" // clients send SHA-1 checksums
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -27,11 +27,11 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Lease is how long a tree stays after Match has promised files of it to a
-// client that is going to upload the rest.
+// Lease is how long a tree stays after Match has promised files of it to a client that
+// will upload the rest.
 const Lease = 15 * time.Minute
 
-// Content names what is in a file, as clients do.
+// Content identifies the content of a file, as clients do.
 type Content struct {
 	sha1 [sha1.Size]byte
 	size int64
@@ -39,7 +39,7 @@ type Content struct {
 
 var emptyContent = Content{sha1: sha1.Sum(nil)}
 
-// ContentOf returns the content of a resource that can be asked for.
+// ContentOf returns the content of a resource, if the resource can be matched.
 func ContentOf(r Resource) (c Content, ok bool) {
 	b, err := hex.DecodeString(r.SHA1)
 	if err != nil || len(b) != sha1.Size || r.Size <= 0 {
@@ -48,15 +48,15 @@ func ContentOf(r Resource) (c Content, ok bool) {
 	return Content{sha1: [sha1.Size]byte(b), size: r.Size}, true
 }
 
-// Place is where a content is; no tree: nowhere.
+// Place is the location of a content. An empty tree means that it is not in the pool.
 type Place struct {
 	Tree   string
 	offset int64
 }
 
-// Pool keeps trees, each as one tar under the sha256 of its bytes, with an index
-// beside it that tells where in it which content is. The trees together are the
-// pool of resources: nothing is kept twice for it.
+// Pool stores trees, each as one tar under the sha256 of its bytes. The index next to
+// it has the offset of each content. The trees together are the pool of resources, so
+// no file is stored twice for it.
 //
 //	<sha256>.tar    app/ app/a app/b …   sorted, one time, no owner
 //	<sha256>.index  sha1, size, offset of every content
@@ -73,13 +73,13 @@ type Pool struct {
 
 type tree struct {
 	sha   string
-	list  [sha256.Size]byte // of its listing: equal listing, equal tree
+	list  [sha256.Size]byte // hash of its listing: equal listing, equal tree
 	added time.Time
-	users int       // who would miss it
-	lent  time.Time // when Match last promised something of it
+	users int       // number of present users
+	lent  time.Time // when Match last promised a file of it
 }
 
-// Open opens the pool in dir, which it makes if need be.
+// Open opens the pool in dir, and creates dir if necessary.
 func Open(db *store.DB, dir string, log *slog.Logger) (*Pool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for packages: %w", err)
@@ -95,7 +95,7 @@ func Open(db *store.DB, dir string, log *slog.Logger) (*Pool, error) {
 	return p, nil
 }
 
-// meet takes in what an earlier daemon has left.
+// meet adds a file of an earlier daemon to the pool, or removes it if it is unfinished.
 func (p *Pool) meet(e fs.DirEntry) {
 	name := filepath.Join(p.dir, e.Name())
 	if sha, ok := strings.CutSuffix(e.Name(), IndexEnd); ok {
@@ -103,7 +103,7 @@ func (p *Pool) meet(e fs.DirEntry) {
 			if _, err := os.Stat(p.Tar(sha)); !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			return os.Remove(name) // it comes before its tar
+			return os.Remove(name) // the index is created before its tar
 		})
 		return
 	}
@@ -130,10 +130,10 @@ func (p *Pool) meet(e fs.DirEntry) {
 	p.trees[sha] = t
 }
 
-// Tar is the file of a tree.
+// Tar returns the path of a tree's tar.
 func (p *Pool) Tar(sha string) string { return filepath.Join(p.dir, sha+".tar") }
 
-// Index is the file with the contents of a tree.
+// Index returns the path of a tree's index.
 func (p *Pool) Index(sha string) string { return filepath.Join(p.dir, sha+IndexEnd) }
 
 func (p *Pool) readIndex(sha string) (index, error) {
@@ -144,8 +144,8 @@ func (p *Pool) readIndex(sha string) (index, error) {
 	return parseIndex(raw)
 }
 
-// Find fills in the places of what is wanted, newest trees first. They stay for
-// a while.
+// Find fills in the places of the wanted contents, newest trees first. The trees stay
+// for the time of Lease.
 func (p *Pool) Find(want map[Content]Place) error {
 	missing := 0
 	for _, at := range want {
@@ -161,7 +161,7 @@ func (p *Pool) Find(want map[Content]Place) error {
 		}
 		x, err := p.readIndex(t.sha)
 		if err != nil {
-			continue // said when the pool was opened
+			continue // reported when the pool was opened
 		}
 		found := x.fill(want, t.sha)
 		if missing -= found; found > 0 {
@@ -171,7 +171,7 @@ func (p *Pool) Find(want map[Content]Place) error {
 	return nil
 }
 
-// hold keeps all trees from being collected, and returns them newest first.
+// hold protects all trees from collection, and returns them newest first.
 func (p *Pool) hold() []*tree {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *Pool) lend(t *tree) {
 	t.lent = time.Now()
 }
 
-// Open opens the tar of a tree, which is kept until done is called.
+// Open opens the tar of a tree, which stays until done is called.
 func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 	p.mu.Lock()
 	t := p.trees[sha]
@@ -219,8 +219,8 @@ func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 	}, nil
 }
 
-// Add makes the tree of an upload, unless it is there, and returns its sha256.
-// The tree is kept until done is called.
+// Add stores the tree of an upload, unless it exists, and returns its sha256. The tree
+// stays until done is called.
 func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err error) {
 	if t := p.same(b); t != nil {
 		return t.sha, func() { p.release([]*tree{t}) }, nil
@@ -246,8 +246,8 @@ func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err
 	return t.sha, func() { p.release([]*tree{t}) }, nil
 }
 
-// same finds the tree of an upload whose every content is known, without reading
-// or writing a file of it.
+// same finds the tree of an upload whose contents are all known, without reading or
+// writing a file of it.
 func (p *Pool) same(b *Upload) *tree {
 	if slices.ContainsFunc(b.Entries, func(e entry) bool { return !e.known() }) {
 		return nil
@@ -264,8 +264,8 @@ func (p *Pool) same(b *Upload) *tree {
 	return nil
 }
 
-// listing is the hash of all that makes a tree what it is. No path or target has
-// a zero byte, so no two trees are written alike.
+// listing returns the hash of everything that identifies a tree. Paths and targets have
+// no zero byte, so two different trees have different listings.
 func listing(entries []entry) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	var b []byte
@@ -282,8 +282,8 @@ func listing(entries []entry) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// write writes tar and index under names that mean nothing, and gives them their
-// own ones when they are whole and on disk.
+// write writes the tar and the index under temporary names. It renames them when they
+// are complete and on disk.
 func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (t *tree, err error) {
 	var files [2]*os.File // tar, index
 	defer func() {
@@ -291,7 +291,7 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 			if f == nil {
 				continue
 			}
-			_ = f.Close() // synced, or given up
+			_ = f.Close() // already synced, or abandoned
 			if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
 				err = errors.Join(err, e)
 			}
@@ -309,7 +309,7 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 	}
 	sha := hex.EncodeToString(k.sum.Sum(nil))
 	if t := p.take(sha); t != nil {
-		return t, nil // pushed before: what was written is dropped
+		return t, nil // pushed before, so the written files are dropped
 	}
 	x := index{list: listing(b.Entries), contents: k.contents}
 	if _, err := files[1].Write(x.bytes()); err != nil {
@@ -323,7 +323,7 @@ func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (
 	return p.name(sha, x.list, files)
 }
 
-// take uses a tree if it is there.
+// take uses a tree if it exists.
 func (p *Pool) take(sha string) *tree {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,8 +334,8 @@ func (p *Pool) take(sha string) *tree {
 	return t
 }
 
-// name makes a tree of two whole files. The index comes first: so a tar that has
-// its name always has its index.
+// name creates a tree from two complete files. It renames the index first, so that a
+// tar with its final name always has an index.
 func (p *Pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tree, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -357,18 +357,18 @@ func (p *Pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tre
 	return t, nil
 }
 
-// Time is when every file of a package was changed: old enough to be no
-// news, young enough for archives that know no year before 1980.
+// Time is the modification time of every file in a package. It is old enough not to
+// look recent, but not before 1980, the first year that some archive formats support.
 var Time = time.Date(1980, 1, 1, 0, 0, 1, 0, time.UTC)
 
-// Top is the folder of an image that a package is.
+// Top is the folder of a package in an image.
 const Top = "app"
 
 // packer writes the tar of a tree: the same entries give the same bytes.
 type packer struct {
 	Pool     *Pool
 	places   map[Content]Place
-	open     map[string]*os.File // trees that are copied from
+	open     map[string]*os.File // trees that contents are copied from
 	done     []func()
 	out      *bufio.Writer
 	n        int64 // bytes written
@@ -389,7 +389,7 @@ func newPacker(p *Pool, f *os.File, places map[Content]Place) *packer {
 	return k
 }
 
-// Write counts what the tar has, to know where in it a file is.
+// Write counts the bytes of the tar, to know the offset of each file.
 func (k *packer) Write(b []byte) (int, error) {
 	k.n += int64(len(b))
 	return k.out.Write(b)
@@ -401,7 +401,7 @@ func (k *packer) close() {
 	}
 }
 
-// pack writes all entries, and fills in what they contain.
+// pack writes all entries, and fills in their contents.
 func (k *packer) pack(ctx context.Context, b *Upload) error {
 	if err := k.head(entry{kind: tar.TypeDir, mode: DirMode}); err != nil {
 		return err

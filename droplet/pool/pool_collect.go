@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Collect removes the trees that nobody names or uses. One that it cannot remove
-// does not keep the others.
+// Collect removes the trees that have no name and no user. A tree that it cannot remove
+// does not stop it from removing the others.
 func (p *Pool) Collect(named func(sha string) (bool, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -22,7 +22,7 @@ func (p *Pool) Collect(named func(sha string) (bool, error)) error {
 		if err == nil && !keep {
 			err = p.drop(sha)
 		}
-		if err != nil { // the others are none of its business
+		if err != nil { // the other trees do not depend on it
 			errs = append(errs, fmt.Errorf("cannot collect package %.12s: %w", sha, err))
 		}
 	}
@@ -31,7 +31,7 @@ func (p *Pool) Collect(named func(sha string) (bool, error)) error {
 
 // drop removes a tree. If it cannot, the next collection tries again.
 func (p *Pool) drop(sha string) error {
-	// The index goes last: alone it is swept at the next start.
+	// The index is removed last: an index alone is removed at the next start.
 	for _, name := range []string{p.Tar(sha), p.Index(sha)} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -42,7 +42,7 @@ func (p *Pool) drop(sha string) error {
 	return nil
 }
 
-// Sweep removes what an earlier daemon left unfinished and what nobody names. It
+// Sweep removes unfinished files of an earlier daemon, and trees without a name. It
 // returns an error for each file that it cannot remove.
 func (p *Pool) Sweep(named func(sha string) (bool, error)) error {
 	return errors.Join(p.unfinished.Retry(), p.Collect(named))

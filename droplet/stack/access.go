@@ -8,24 +8,24 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// The states of a stack: who may still stage with it.
+// The states of a stack, which decide which apps can be staged with it.
 const (
-	AccessActive     = "ACTIVE"     // everybody
-	AccessDeprecated = "DEPRECATED" // everybody, who is told
-	AccessRestricted = "RESTRICTED" // apps that have a droplet already
-	AccessDisabled   = "DISABLED"   // nobody; what runs goes on
+	AccessActive     = "ACTIVE"     // all apps
+	AccessDeprecated = "DEPRECATED" // all apps, with a warning
+	AccessRestricted = "RESTRICTED" // only apps that already have a droplet
+	AccessDisabled   = "DISABLED"   // no apps; running instances keep running
 )
 
 // ErrState is the error for an unknown state.
 var ErrState = errors.New("state must be ACTIVE, DEPRECATED, RESTRICTED or DISABLED")
 
-// Access is the state of a stack, which decides who may use it, and the reason.
+// Access is the state of a stack, which decides which apps can use it, and the reason.
 type Access struct {
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// Access returns that of the stack with guid.
+// Access returns the access of the stack with guid.
 func (s *Stacks) Access(guid string) (Access, error) {
 	if s.standings == nil {
 		return Access{State: AccessActive}, nil
@@ -40,7 +40,7 @@ func (s *Stacks) Access(guid string) (Access, error) {
 	return is, nil
 }
 
-// SetAccess says who may use a stack from now on.
+// SetAccess sets the access of a stack.
 func (s *Stacks) SetAccess(guid string, is Access) error {
 	if !slices.Contains([]string{AccessActive, AccessDeprecated, AccessRestricted, AccessDisabled}, is.State) {
 		return fmt.Errorf("%w, not %q", ErrState, is.State)
@@ -54,8 +54,8 @@ func (s *Stacks) SetAccess(guid string, is Access) error {
 	return nil
 }
 
-// MayStage refuses to stage with a stack that is not for everybody any more; staged
-// says that the app has a droplet already. The text is what there is to tell.
+// MayStage refuses to stage with a stack if its state does not allow that. staged means
+// that the app already has a droplet. The returned text is a warning.
 func (is Access) MayStage(stack string, staged bool) (warning string, err error) {
 	because := ""
 	if is.Reason != "" {

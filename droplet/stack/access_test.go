@@ -30,7 +30,7 @@ func TestMayStage(t *testing.T) {
 	}
 }
 
-// The state of a stack is kept, also for the next daemon.
+// The state of a stack is stored, and the next daemon has it.
 func TestStanding(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

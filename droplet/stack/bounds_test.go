@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// sizedConfig is an image that says how large its configuration is.
+// sizedConfig is an image that declares the size of its configuration.
 type sizedConfig struct {
 	v1.Image
 	size int64
@@ -26,7 +26,8 @@ func (s sizedConfig) Manifest() (*v1.Manifest, error) {
 	return m, err
 }
 
-// A configuration is read into memory: nobody may leave open how much comes.
+// A configuration is read into memory, so an image must declare a size within the
+// limit.
 func TestImageConfigIsBounded(t *testing.T) {
 	s, image := stackWorld(t), anImage(t, rootTar(t, smallRoot...))
 	for _, size := range []int64{-1, -2, maxImageConfig + 1} {
@@ -40,7 +41,7 @@ func TestImageConfigIsBounded(t *testing.T) {
 	}
 }
 
-// Files with holes count with their holes: they are written out.
+// A sparse file counts with its full size, because its holes are written to disk.
 func TestSparseFilesCount(t *testing.T) {
 	var facts layerFacts
 	h := &tar.Header{Name: "a", Typeflag: tar.TypeGNUSparse, Size: maxTreeBytes/2 + 1}
@@ -52,7 +53,7 @@ func TestSparseFilesCount(t *testing.T) {
 	}
 }
 
-// A layer that something came to name while others are collected stays.
+// A layer that gets a name while other layers are collected stays.
 func TestCollectAsksUnderLock(t *testing.T) {
 	s := stackWorld(t)
 	sha, _, done, err := s.layers.add(t.Context(), bytes.NewReader(rootTar(t, smallRoot...)))

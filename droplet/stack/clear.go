@@ -34,7 +34,7 @@ func clearTree(dir string) error {
 	if !info.IsDir() {
 		return os.Remove(dir)
 	}
-	path, err := filepath.EvalSymlinks(dir) // as the kernel lists it
+	path, err := filepath.EvalSymlinks(dir) // the path as the kernel lists it
 	if err != nil {
 		return fmt.Errorf("cannot resolve the folder to remove: %w", err)
 	}
@@ -72,10 +72,10 @@ func unmountBelow(dir string) error {
 	return err
 }
 
-// build is a build of a stack in a folder of its own.
+// build is a build of a stack in its own folder.
 type build struct {
-	path string // of the folder, without symbolic links
-	tmp  string // the folder as TMPDIR names it
+	path string // path of the folder, without symbolic links
+	tmp  string // the folder as in TMPDIR
 }
 
 // killBuild kills the processes that a build left behind.
@@ -93,10 +93,10 @@ func killBuild(b build) error {
 	return errors.Join(errs...)
 }
 
-// has reports whether a process belongs to the build: its root is below the folder,
-// or it was started with the folder as TMPDIR. The name of the folder is random, so
-// no other program has it. A working directory proves nothing: an administrator's
-// shell may be there.
+// has reports whether a process belongs to the build: its root is below the folder, or
+// it was started with the folder as TMPDIR. The name of the folder is random, so no
+// other program has it. The working directory proves nothing, because an
+// administrator's shell can be there.
 func (b build) has(pid int) bool {
 	at := filepath.Join("/proc", strconv.Itoa(pid))
 	if root, err := os.Readlink(filepath.Join(at, "root")); err == nil && strings.HasPrefix(root+"/", b.path+"/") {
@@ -108,7 +108,7 @@ func (b build) has(pid int) bool {
 	})
 }
 
-// kill kills a process of the build and waits until it has ended.
+// kill kills a process of the build and waits until it has exited.
 func (b build) kill(pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -119,7 +119,7 @@ func (b build) kill(pid int) error {
 	}
 	defer unix.Close(fd)
 	if !b.has(pid) {
-		return nil // another process has the number now
+		return nil // another process has the PID now
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cannot kill process %d: %w", pid, err)

@@ -19,11 +19,11 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// A dewd that ran mmdebstrap among the mounts of the machine was killed. The next one
-// starts, ends the processes, unmounts, and removes the folder: nothing else.
+// A dewd that ran mmdebstrap was killed, and mounts of the machine were bound into its
+// folder. The next dewd kills the processes, unmounts, and removes only this folder.
 func TestOpenStacksClearsAKilledBuild(t *testing.T) {
 	stacks, precious := t.TempDir(), t.TempDir()
-	link := filepath.Join(t.TempDir(), "link") // the root may be given as a link
+	link := filepath.Join(t.TempDir(), "link") // the root can be a symbolic link
 	dir := filepath.Join(link, "debian-1"+archive.Unfinished)
 	at := func(name string) string { return filepath.Join(stacks, "debian-1"+archive.Unfinished, name) }
 	check := func(err error) {
@@ -81,8 +81,8 @@ func TestOpenStacksClearsAKilledBuild(t *testing.T) {
 	}
 }
 
-// A stack that was built for a service alone is abandoned with it, while it is built
-// and before its turn. Others stay.
+// A stack that was built only for a service is abandoned with it, while it is built or
+// before its build starts. Other stacks stay.
 func TestAbandonStopsTheStackOfAService(t *testing.T) {
 	db := testkit.Open(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1}))(t)
 	bin := t.TempDir()

@@ -17,15 +17,15 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// DebianPackages are in every Debian stack beside the essential ones: what the
-// built-in buildpacks, certificates and sessions need.
+// DebianPackages are in every Debian stack in addition to the essential packages. The
+// built-in buildpacks, certificates and SSH sessions need them.
 var DebianPackages = []string{"ca-certificates", "curl", "git", "procps", "unzip", "xz-utils", "zip"}
 
-// debianPackage is a name that apt takes for a package, and mmdebstrap for no
-// option.
+// debianPackage matches a package name that neither apt nor mmdebstrap can mistake for
+// an option.
 var debianPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?$`)
 
-// maxInclude is how many packages may be asked for.
+// maxInclude is the maximum number of additional packages.
 const maxInclude = 500
 
 func (d DebianSource) check() error {
@@ -40,7 +40,7 @@ func (d DebianSource) check() error {
 	return nil
 }
 
-// makeDebian installs a Debian of the machine's own release into a tree.
+// makeDebian installs a Debian system of the machine's own release into a tree.
 func (s *sources) makeDebian(ctx context.Context, d DebianSource, say func(string)) (Made, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *sources) makeDebian(ctx context.Context, d DebianSource, say func(strin
 		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
 	defer s.layers.discard(dir)
-	// The tree is made by the user that apt downloads as, too.
+	// apt downloads as another user, which needs access to the tree.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
@@ -77,7 +77,8 @@ func (s *sources) makeDebian(ctx context.Context, d DebianSource, say func(strin
 	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindDebian, source: strings.Join(packages, ","), Done: done}, nil
 }
 
-// runDebian takes in the tar that mmdebstrap writes, and shows what it says.
+// runDebian adds the tar that mmdebstrap writes as a layer, and reports the output of
+// mmdebstrap.
 func (s *sources) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)) (sha string, facts layerFacts, done func(), err error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *sources) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)
 	}
 	sha, facts, done, err = s.layers.add(ctx, out)
 	if err != nil {
-		_, _ = io.Copy(io.Discard, out) // it is to end by itself, and to say why
+		_, _ = io.Copy(io.Discard, out) // let the program exit by itself, so that it reports its error
 	}
 	if werr := cmd.Wait(); werr != nil {
 		if done != nil {
@@ -104,14 +105,14 @@ func (s *sources) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)
 	return sha, facts, done, err
 }
 
-// progressWriter passes lines on, and keeps the last ones.
+// progressWriter passes lines on, and stores the last ones.
 type progressWriter struct {
 	say  func(string)
 	part []byte
 	last []string
 }
 
-// maxToldLine and keepTold bound what is kept of what a program says.
+// Limits of the stored output of a program.
 const (
 	maxProgressLine   = 4 << 10
 	keepProgressLines = 8
@@ -135,7 +136,7 @@ func (t *progressWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// why is what a program that failed said at last: its errors, or just its end.
+// why returns the last errors in the output of a failed program, or its last lines.
 func (t *progressWriter) why() string {
 	var errs []string
 	for _, line := range t.last {
@@ -149,7 +150,7 @@ func (t *progressWriter) why() string {
 	return strings.Join(errs, "; ")
 }
 
-// aptSources are the files in which the machine names where its packages are from.
+// aptSources returns the files with the machine's package sources.
 func aptSources(dir string) ([]string, error) {
 	var found []string
 	for _, pattern := range []string{"sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"} {
@@ -173,7 +174,7 @@ func aptSources(dir string) ([]string, error) {
 	return found, nil
 }
 
-// hasSource tells whether a file names a source, and not only in a comment.
+// hasSource reports whether a file has a source outside comments.
 func hasSource(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -184,11 +185,11 @@ func hasSource(text string) bool {
 	return false
 }
 
-// aptProxies are the options by which the machine's own apt reaches its sources.
+// aptProxies returns the options with which the machine's own apt reaches its sources.
 func aptProxies(ctx context.Context) []string {
 	out, err := exec.CommandContext(ctx, "apt-config", "dump", "Acquire").Output()
 	if err != nil {
-		return nil // then there is nothing special
+		return nil // no special settings then
 	}
 	var options []string
 	lines := bufio.NewScanner(strings.NewReader(string(out)))

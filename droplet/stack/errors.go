@@ -2,7 +2,7 @@ package stack
 
 import "errors"
 
-// What a caller may decide on.
+// Errors that callers can check for.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrNoImage  = errors.New("image is not on the shelf")

@@ -18,20 +18,20 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// HostName is the name of the stack that the machine itself gives.
+// HostName is the name of the stack that consists of the machine's own files.
 const HostName = "host"
 
-// DefaultAppID is the user and group id of apps unless the machine needs another.
+// DefaultAppID is the default user and group ID of apps.
 const DefaultAppID = 2000
 
-// HostOptions tells which machine to make a stack of, and for whom.
+// HostOptions describes the machine to create a stack from, and the user of apps.
 type HostOptions struct {
-	Root     string // where the machine's root is; "": /
-	UID, GID int    // of the app's user vcap; 0: DefaultAppID
+	Root     string // path of the machine's root (empty: /)
+	UID, GID int    // IDs of the app's user vcap (0: DefaultAppID)
 }
 
-// FromHost returns the stack that is the machine's own /usr, read-only, with a
-// minimal /etc: nothing of the machine is in it that is not named here.
+// FromHost returns the stack of the machine's own /usr, read-only, with a minimal /etc.
+// It contains no other files of the machine than those listed in this file.
 func FromHost(o HostOptions) (Stack, error) {
 	o.Root = cmp.Or(o.Root, "/")
 	o.UID = cmp.Or(o.UID, DefaultAppID)
@@ -48,8 +48,8 @@ func FromHost(o HostOptions) (Stack, error) {
 		return Stack{}, fmt.Errorf("cannot make the host stack: %w", err)
 	}
 	h.Mounts = append(h.Mounts, Mount{
-		// Programs unpack libraries here and load them, so it is not noexec. What is
-		// written is charged to the memory of the process that writes it.
+		// Programs unpack libraries here and load them, so it is not noexec. The kernel
+		// charges the written data to the memory of the writing process.
 		Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"},
 	})
 	if err := h.setID(); err != nil {
@@ -61,10 +61,10 @@ func FromHost(o HostOptions) (Stack, error) {
 // usrDirs are the folders at the root that are links into /usr on most machines.
 var usrDirs = []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"}
 
-// etcPatterns are what programs in /usr need of /etc: certificates, the choice
-// between alternatives, the linker's and the languages' settings. No secrets: of
-// folders that have private keys beside public ones only the parts are named. Every
-// one costs time at every start, so what programs do well without is not here.
+// etcPatterns are the files in /etc that programs in /usr need: certificates,
+// alternatives, and settings of the linker and of languages. They contain no secrets:
+// of folders with private keys, only the public parts are listed. Every entry costs
+// time at every start, so the list has only necessary files.
 var etcPatterns = []string{
 	"/etc/alternatives",
 	"/etc/ca-certificates",
@@ -93,14 +93,14 @@ var etcPatterns = []string{
 	"/etc/ssl/openssl.cnf",
 }
 
-// hostStack is a stack in the making.
+// hostStack is a stack that is being created.
 type hostStack struct {
 	Stack
-	root  string   // of the machine
-	bound []string // paths that are the machine's in the stack
+	root  string   // root of the machine
+	bound []string // paths that are bound from the machine
 }
 
-// findShell takes bash where the machine has it.
+// findShell selects bash if the machine has it.
 func (h *hostStack) findShell() error {
 	for _, sh := range []string{"/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh"} {
 		dest, err := archive.Resolve(h.root, sh)
@@ -115,7 +115,7 @@ func (h *hostStack) findShell() error {
 	return fmt.Errorf("cannot make the host stack: there is no bash and no sh in %s: install bash or choose another stack", h.root)
 }
 
-// addBase adds what is the same on every machine.
+// addBase adds the files that are the same on every machine.
 func (h *hostStack) addBase(uid, gid int) {
 	root := func(mode uint32, paths ...string) {
 		for _, p := range paths {
@@ -143,7 +143,7 @@ func (h *hostStack) addBase(uid, gid int) {
 		Link{Path: "/var/run", Target: "../run"})
 }
 
-// nsswitch has no sources but files and DNS: the machine's others need its own
+// nsswitch has only files and DNS as sources. Other sources of the machine need its
 // daemons and their sockets.
 const nsswitch = `passwd: files
 group: files
@@ -170,7 +170,7 @@ func groupFile(gid int) string {
 	var b strings.Builder
 	b.WriteString("root:x:0:\n")
 	if gid != 5 {
-		b.WriteString("tty:x:5:\n") // owns the terminals of ssh sessions
+		b.WriteString("tty:x:5:\n") // group of the terminals of SSH sessions
 	}
 	if gid != 65534 {
 		b.WriteString("nogroup:x:65534:\n")
@@ -179,8 +179,8 @@ func groupFile(gid int) string {
 	return b.String()
 }
 
-// addMachine adds what the machine has of the paths above. Links come last: what
-// they lead to may be bound already, and then they stay links.
+// addMachine adds those of the paths above that exist on the machine. Links come last:
+// if their target is bound already, they stay links.
 func (h *hostStack) addMachine() error {
 	paths := append([]string{"/usr"}, usrDirs...)
 	for _, pattern := range etcPatterns {
@@ -211,9 +211,8 @@ func (h *hostStack) addMachine() error {
 	return nil
 }
 
-// addLink adds what the machine has as a symbolic link: as a link when it leads
-// to something of the stack, else as a bind of what it leads to. A link that
-// leads nowhere is left out.
+// addLink adds a symbolic link of the machine. If its target is in the stack, it stays
+// a link; otherwise the target is bound. A link without a target is left out.
 func (h *hostStack) addLink(p string) error {
 	dest, err := archive.Resolve(h.root, p)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, archive.ErrNotDir) {
@@ -231,7 +230,7 @@ func (h *hostStack) addLink(p string) error {
 		h.bind(p, dest, fi)
 		return nil
 	}
-	// Relative, so that it means the same when the base is looked at from outside.
+	// Relative, so that it has the same target when the base is read from outside.
 	target, err := filepath.Rel(path.Dir(p), dest)
 	if err != nil {
 		return err
@@ -241,15 +240,15 @@ func (h *hostStack) addLink(p string) error {
 	return nil
 }
 
-// bind adds a read-only bind of the machine's path dest to p, with its mount
-// point. What is neither file nor folder is left out.
+// bind adds a read-only bind of the machine's path dest to p, with its mount point. It
+// leaves out everything except files and folders.
 func (h *hostStack) bind(p, dest string, fi fs.FileInfo) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}
 	switch {
 	case fi.IsDir():
 		h.addParents(p)
 		h.addDir(p)
-		options[0] = "rbind" // with what is mounted below
+		options[0] = "rbind" // including mounts below it
 	case fi.Mode().IsRegular():
 		h.addParents(p)
 		h.Files = append(h.Files, File{Path: p, Mode: 0o644})
@@ -273,11 +272,11 @@ func (h *hostStack) addDir(p string) {
 	}
 }
 
-// source is where the machine's path p is for us.
+// source returns the path of the machine's path p as dewd sees it.
 func (h *hostStack) source(p string) string { return filepath.Join(h.root, p) }
 
-// setID makes the id from the stack as data and from what tells the machine's
-// software apart. The kernel is no part of it.
+// setID derives the ID from the stack as data and from the version of the machine's
+// software. The kernel version is not part of it.
 func (h *hostStack) setID() error {
 	data, err := json.Marshal(h.Stack)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Installing something on the machine makes another stack of it, without a restart:
-// what was staged before is staged anew.
+// Installing a package on the machine changes its stack, without a restart. Apps that
+// were staged before are staged again.
 func TestStacksSeeInstalledPackages(t *testing.T) {
 	root := machine(t, debian...)
 	s, err := Open(openDB(t, filepath.Join(t.TempDir(), "dew.db")), Options{Host: HostOptions{Root: root}, Dir: t.TempDir()})

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine makes a root from lines "path", "path -> target" and "path/" and
-// returns it.
+// machine creates a root from lines "path", "path -> target" and "path/" and returns
+// it.
 func machine(t *testing.T, lines ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -59,9 +59,8 @@ func hostStack0(t *testing.T, root string) Stack {
 	return s
 }
 
-// checkStack checks what every stack must keep to be made by an engine: parents
-// before children, a mount point of the right kind for every mount, one thing per
-// path.
+// checkStack checks the requirements of an engine: parents before children, a mount
+// point of the right kind for every mount, one entry per path.
 func checkStack(t *testing.T, s Stack) {
 	t.Helper()
 	seen := map[string]string{}
@@ -147,7 +146,7 @@ func TestHostStackOfMergedUsr(t *testing.T) {
 func TestHostStackOfOddMachines(t *testing.T) {
 	tests := map[string]struct {
 		lines  []string
-		mounts map[string]string // path -> source; "" = none
+		mounts map[string]string // path -> source; "": none
 		links  map[string]string
 		shell  string
 	}{
@@ -257,7 +256,7 @@ func TestHostStackBase(t *testing.T) {
 	}
 }
 
-// No id is in passwd or group twice, whichever the app's user has.
+// No ID appears twice in passwd or group, whatever the ID of the app's user is.
 func TestGeneratedIDsAreUnique(t *testing.T) {
 	for _, id := range []int{5, 2000, 65534} {
 		for name, text := range map[string]string{"passwd": passwdFile(id, id, "/bin/sh"), "group": groupFile(id)} {
@@ -284,8 +283,8 @@ func TestHostStackRefuses(t *testing.T) {
 	}
 }
 
-// The id is the same for the same machine and another one for every change that
-// an app could notice.
+// The ID is the same for the same machine, and different for every change that an app
+// could notice.
 func TestHostStackID(t *testing.T) {
 	root := machine(t, debian...)
 	first := hostStack0(t, root).ID
@@ -326,7 +325,7 @@ func TestHostStackID(t *testing.T) {
 	}
 }
 
-// This machine, whatever it is, gives a stack that an engine can make.
+// The machine that runs the test gives a stack that an engine can create.
 func TestHostStackOfThisMachine(t *testing.T) {
 	s := hostStack0(t, "")
 	if s.Mounts[0].Path != "/usr" || s.Mounts[0].Source != "/usr" {

@@ -26,40 +26,40 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// What the tree of a stack may be at most.
+// Limits of the tree of a stack.
 const (
 	maxTreeBytes = 16 << 30
 	maxTreeFiles = 2_000_000
-	// maxUserFile bounds /etc/passwd and /etc/group, which are kept.
+	// maxUserFile limits /etc/passwd and /etc/group, which are stored in the database.
 	maxUserFile = 256 << 10
-	// spaceEvery is how much may come between two looks at how full the disk is.
+	// spaceEvery is the number of bytes between two checks of the free disk space.
 	spaceEvery = 64 << 20
-	// maxWindow bounds what undoing the compression takes of memory.
+	// maxWindow limits the memory for decompression.
 	maxWindow = 128 << 20
 )
 
-// layers keeps the trees of stacks and images as files named after their content,
-// compressed or not as they came.
+// layers stores the trees of stacks and images as files named after their content. It
+// does not change their compression.
 type layers struct {
 	dir   string
 	db    *store.DB
 	space func() error
 	facts *store.Bucket[layerFacts]
 
-	// mu is held while a layer gets or loses its name.
+	// mu is held while a layer is renamed or removed.
 	mu   sync.Mutex
-	pins map[string]int // layers that nobody may remove yet; guarded by mu
+	pins map[string]int // layers that must not be removed yet; guarded by mu
 
 	unfinished archive.Leftovers
 }
 
-// discard removes the folder of a build that has ended.
+// discard removes the folder of a finished build.
 func (l *layers) discard(dir string) { l.unfinished.Remove(dir, clearTree) }
 
-// layerFacts is what was seen in a layer when it came.
+// layerFacts holds facts about a layer, collected when it was added.
 type layerFacts struct {
-	Size   int64   `json:"size"`             // of its files
-	Passwd *string `json:"passwd,omitempty"` // its /etc/passwd; "": it removes the one before
+	Size   int64   `json:"size"`             // bytes of its files
+	Passwd *string `json:"passwd,omitempty"` // its /etc/passwd; empty: it removes the file of the layers below
 	Group  *string `json:"group,omitempty"`
 }
 
@@ -74,7 +74,7 @@ func openLayers(db *store.DB, o Options) (*layers, error) {
 
 func (l *layers) path(sha string) string { return filepath.Join(l.dir, sha+".layer") }
 
-// open opens a layer, its compression undone.
+// open opens a layer and decompresses it.
 func (l *layers) open(sha string) (io.ReadCloser, error) {
 	f, err := os.Open(l.path(sha))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func (l *layers) open(sha string) (io.ReadCloser, error) {
 	return &decompressedFile{r, f}, nil
 }
 
-// decompressedFile closes what was decompressed and its file.
+// decompressedFile closes the decompressor and its file.
 type decompressedFile struct {
 	io.ReadCloser
 	file io.Closer
@@ -98,7 +98,7 @@ type decompressedFile struct {
 
 func (b *decompressedFile) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
 
-// plain undoes gzip and zstd, whose first bytes tell them.
+// plain decompresses gzip and zstd, which it detects by their first bytes.
 func plain(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 128<<10)
 	head, err := b.Peek(4)
@@ -122,7 +122,7 @@ func plain(r io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// pin keeps a layer from being collected until the function is called.
+// pin protects a layer from collection until done is called.
 func (l *layers) pin(sha string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *layers) pin(sha string) (done func()) {
 	}
 }
 
-// has tells what is known of a layer that is here.
+// has returns the facts about a layer, and whether it is stored.
 func (l *layers) has(sha string) (layerFacts, bool) {
 	if _, err := os.Stat(l.path(sha)); err != nil {
 		return layerFacts{}, false
@@ -145,8 +145,8 @@ func (l *layers) has(sha string) (layerFacts, bool) {
 	return facts, err == nil
 }
 
-// add takes a layer in: it is checked while it comes, and on disk before it gets
-// its name. The layer is pinned until done is called.
+// add stores a layer. It checks the layer while reading, and renames it when it is
+// complete on disk. The layer is pinned until done is called.
 func (l *layers) add(ctx context.Context, r io.Reader) (sha string, facts layerFacts, done func(), err error) {
 	f, err := os.CreateTemp(l.dir, "layer-*"+archive.Unfinished)
 	if err != nil {
@@ -157,10 +157,10 @@ func (l *layers) add(ctx context.Context, r io.Reader) (sha string, facts layerF
 	in := io.TeeReader(raw, io.MultiWriter(f, sum))
 	facts, err = scanLayer(in)
 	if err == nil {
-		_, err = io.Copy(io.Discard, in) // what follows the archive belongs to its digest
+		_, err = io.Copy(io.Discard, in) // bytes after the archive belong to the digest
 	}
 	if raw.err != nil {
-		err = raw.err // what came of it is only a consequence
+		err = raw.err // the other error is only a consequence
 	}
 	err = errors.Join(err, l.db.SyncFile(f), f.Close())
 	if err != nil {
@@ -176,8 +176,8 @@ func (l *layers) add(ctx context.Context, r io.Reader) (sha string, facts layerF
 	return sha, facts, done, nil
 }
 
-// spaceReader looks now and then how full the disk is, and remembers the error
-// that ended it.
+// spaceReader checks the free disk space regularly, and remembers the error that
+// stopped it.
 type spaceReader struct {
 	r     io.Reader
 	space func() error
@@ -200,7 +200,7 @@ func (s *spaceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// scanLayer reads a tar to its end and refuses what does not belong into a stack.
+// scanLayer reads a tar to its end and refuses a tar that cannot be part of a stack.
 func scanLayer(r io.Reader) (layerFacts, error) {
 	var facts layerFacts
 	p, err := plain(r)
@@ -215,7 +215,7 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 		case errors.Is(err, io.EOF) && files == 0:
 			return facts, &archive.Error{Reason: "is an empty archive"}
 		case errors.Is(err, io.EOF):
-			_, err := io.Copy(io.Discard, io.LimitReader(p, maxTreeBytes)) // the checksum of the compression
+			_, err := io.Copy(io.Discard, io.LimitReader(p, maxTreeBytes)) // reads up to the checksum of the compression
 			return facts, err
 		case errors.Is(err, io.ErrUnexpectedEOF) && files > 0:
 			return facts, &archive.Error{Reason: "is cut off: send it again"}
@@ -230,9 +230,8 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 	}
 }
 
-// see notes what one entry tells, or refuses it. Devices, sockets and the bits by
-// which programs run as somebody else are left out when a stack is unpacked:
-// nothing of a stack may use them.
+// see stores the facts of one entry, or refuses the entry. Unpacking a stack leaves out
+// devices, sockets and setuid bits: nothing in a stack can use them.
 func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	switch {
@@ -253,7 +252,7 @@ func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
 	case "etc/.wh.group":
 		l.Group = cmp.Or(l.Group, &none)
 	case "etc/.wh..wh..opq", ".wh.etc", ".wh..wh..opq":
-		// What the layer itself brings stays, wherever it stands in it.
+		// Files of the layer itself stay, before or after the whiteout.
 		l.Passwd, l.Group = cmp.Or(l.Passwd, &none), cmp.Or(l.Group, &none)
 	case "etc/passwd":
 		return readUserFile(h, r, &l.Passwd)
@@ -265,7 +264,7 @@ func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
 
 func readUserFile(h *tar.Header, r io.Reader, into **string) error {
 	if h.Typeflag != tar.TypeReg || h.Size > maxUserFile {
-		return nil // then users have numbers
+		return nil // then users have only IDs
 	}
 	raw, err := io.ReadAll(r)
 	if err != nil {
@@ -276,8 +275,8 @@ func readUserFile(h *tar.Header, r io.Reader, into **string) error {
 	return nil
 }
 
-// collect removes the layers that nobody names. It asks for the names under the
-// lock: a layer is let go after something that names it is kept, so none is missed.
+// collect removes the layers without a name. It reads the names under the lock. A layer
+// is unpinned only after a record that names it is stored, so none is missed.
 func (l *layers) collect(names func() (map[string]bool, error)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,19 +16,19 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// makeTimeout is how long the making of one stack may take.
+// makeTimeout is the time limit for creating one stack.
 const makeTimeout = time.Hour
 
-// Made is what came of the making of a stack.
+// Made is the result of creating a stack.
 type Made struct {
 	Tree   []string
 	Size   int64
 	kind   Kind
 	source string
-	Done   func() // lets the layers go
+	Done   func() // unpins the layers
 }
 
-// Begin remembers a stack that Run makes. Its progress is in what Kept returns.
+// Begin stores a stack that Run will create. Kept returns its progress.
 func (s *Stacks) Begin(name string, from Source) (Record, error) {
 	kind, source := KindDebian, ""
 	switch {
@@ -53,20 +53,20 @@ func (s *Stacks) Begin(name string, from Source) (Record, error) {
 	return k, err
 }
 
-// MaxUpload is how large the file of a stack may be.
+// MaxUpload is the maximum size of the file of a stack.
 const MaxUpload = 8 << 30
 
-// Upload takes in a file as Add does, from a stream.
+// Upload adds a stack from a stream, as Add does from a file.
 func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, error) {
 	if err := s.free(name); err != nil {
-		return Record{}, err // before all of it came for nothing
+		return Record{}, err // before the whole upload is read
 	}
 	f, err := os.CreateTemp(s.o.Dir, "upload-*"+archive.Unfinished)
 	if err != nil {
 		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
 	}
 	defer f.Close()
-	// Without a name it goes with the daemon, whatever ends it.
+	// Without a name, the file disappears when the daemon stops for any reason.
 	if err := os.Remove(f.Name()); err != nil {
 		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
 	}
@@ -77,9 +77,9 @@ func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, 
 	return s.Add(ctx, name, f)
 }
 
-// Add makes a stack of a file: a tar of a root file system, or an image as docker
-// and others save it, either of them perhaps compressed with gzip or zstd. What is
-// refused is an *archive.Error.
+// Add creates a stack from a file: a tar of a root file system, or an image as docker
+// and others save it. Both can be compressed with gzip or zstd. A refusal is an
+// *archive.Error.
 func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (Record, error) {
 	if err := s.free(name); err != nil {
 		return Record{}, err
@@ -96,7 +96,7 @@ func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (Record, erro
 	return s.put(k)
 }
 
-// finish writes down what came of the making.
+// finish stores the result of creating a stack.
 func (s *Stacks) finish(k *Record, m Made) error {
 	st, err := s.ofTree(k.Name, m.Tree)
 	if err != nil {
@@ -118,7 +118,7 @@ func describe(k Record) string {
 	return "A root file system that was added"
 }
 
-// free tells whether a new stack may have the name.
+// free refuses a name that a new stack cannot have.
 func (s *Stacks) free(name string) error {
 	switch {
 	case s.stacks == nil:
@@ -140,7 +140,7 @@ func (s *Stacks) free(name string) error {
 	return fmt.Errorf("%w: '%s' (remove it with 'dew stack remove %s' first)", ErrTaken, name, name)
 }
 
-// put keeps a new stack. It takes the place of one that could not be made.
+// put stores a new stack. It replaces a stack of the same name that failed.
 func (s *Stacks) put(k Record) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Stacks) put(k Record) (Record, error) {
 	return k, nil
 }
 
-// Remove forgets a stack. That no app needs it is for the caller to know.
+// Remove deletes a stack. The caller must check that no app needs it.
 func (s *Stacks) Remove(guid string) error {
 	k, err := s.Kept(guid)
 	if err != nil {
@@ -175,21 +175,21 @@ func (s *Stacks) Remove(guid string) error {
 	if err := s.stacks.Delete(guid); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
 	}
-	s.wakeRun() // to collect
+	s.wakeRun() // to collect its layers
 	return nil
 }
 
-// errAbandoned cancels the making of a stack that nobody needs any more.
+// errAbandoned cancels the creation of a stack that is no longer needed.
 var errAbandoned = errors.New("the stack is no longer needed")
 
-// underWayStack is a stack that is being made.
+// underWayStack is a stack that is being created.
 type underWayStack struct {
 	guid   string
 	cancel context.CancelCauseFunc
 }
 
-// Abandon stops the making of a stack that dew builds for service instances, and
-// forgets the stack. A stack that a user asked for stays, and so does one that is
+// Abandon stops the creation of a stack that dew builds for service instances, and
+// deletes the stack. A stack that a user requested stays, and so does one that is
 // ready.
 func (s *Stacks) Abandon(name string) error {
 	s.mu.Lock()
@@ -217,14 +217,13 @@ func (s *Stacks) Abandon(name string) error {
 func (s *Stacks) wakeRun() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake
+	default: // Run is awake already
 	}
 }
 
-// Run makes the stacks that Begin remembers, one after the other, until ctx ends;
-// first those that an earlier daemon has not finished. Then it removes what no
-// stack and no image needs any more. It returns an error only when the stacks cannot
-// be read.
+// Run creates the stacks that Begin stored, one after the other, until ctx is done. It
+// starts with those that an earlier daemon did not finish. Then it removes layers that
+// no stack and no image needs. It returns an error only if the stacks cannot be read.
 func (s *Stacks) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := s.makeAll(ctx); err != nil {
@@ -249,14 +248,14 @@ func (s *Stacks) makeAll(ctx context.Context) error {
 	all = slices.DeleteFunc(all, func(k Record) bool { return k.State != StateMaking })
 	slices.SortFunc(all, func(a, b Record) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	for _, k := range all {
-		if err := s.makeOne(ctx, k); err != nil { // the others are none of its business
+		if err := s.makeOne(ctx, k); err != nil { // the other stacks do not depend on it
 			s.o.Logger.Error("cannot write down what came of a stack: the next start makes it again", "stack", k.Name, "err", err)
 		}
 	}
 	return nil
 }
 
-// begin notes which stack is being made, unless it was abandoned before its turn.
+// begin notes which stack is being created, unless it was abandoned before.
 func (s *Stacks) begin(guid string, cancel context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +266,8 @@ func (s *Stacks) begin(guid string, cancel context.CancelCauseFunc) bool {
 	return true
 }
 
-// makeOne makes one stack and writes down what came of it. One that ctx interrupts
-// is left to the next daemon.
+// makeOne creates one stack and stores the result. If ctx interrupts it, the next
+// daemon creates it.
 func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 	limited, stop := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
 	defer stop()
@@ -294,7 +293,7 @@ func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 	k.UpdatedAt = time.Now().UTC()
 	_, err = s.stacks.Update(k.GUID, func(kept *Record) error { *kept = k; return nil })
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // abandoned
+		return nil // it was abandoned
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
@@ -317,7 +316,7 @@ func (s *Stacks) make(ctx context.Context, k Record, say func(string)) (Made, er
 	return s.takeImage(ctx, i, say)
 }
 
-// say shows the newest line of who makes a stack; empty: nobody does any more.
+// say sets the newest progress line of a stack. An empty line removes it.
 func (s *Stacks) say(guid, line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,23 +327,23 @@ func (s *Stacks) say(guid, line string) {
 	s.progress[guid] = line
 }
 
-// now shows how far a stack has come. It is not stored.
+// now returns the stack with its progress, which is not stored.
 func (s *Stacks) now(k Record) Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.State == StateMaking {
 		k.Progress = s.progress[k.GUID]
 	}
-	k.Requested = nil // it may hold a password
+	k.Requested = nil // it can contain a password
 	return k
 }
 
-// KeepsImages tells whether stacks and images other than the host's are kept.
+// KeepsImages reports whether stacks and images other than the host's can be stored.
 func (s *Stacks) KeepsImages() bool { return s.layers != nil }
 
-// DropUnusedImages forgets the images that no droplet stands on. It asks for the stacks
-// of all droplets under the lock: a build lets go of its image after its droplet is
-// kept, so none is missed.
+// DropUnusedImages deletes the images that no droplet uses. It reads the stacks of all
+// droplets under the lock. A build releases its image after its droplet is stored, so
+// none is missed.
 func (s *Stacks) DropUnusedImages(standing func() (map[string]bool, error)) error {
 	all, err := s.images.All()
 	if err != nil {
@@ -366,13 +365,13 @@ func (s *Stacks) DropUnusedImages(standing func() (map[string]bool, error)) erro
 		if err := s.images.Delete(k.Digest); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("cannot remove image %.12s: %w", k.Digest, err)
 		}
-		s.wakeRun() // to collect
+		s.wakeRun() // to collect their layers
 	}
 	return nil
 }
 
-// collect removes the layers that no stack and no image needs, and what the
-// engine has made of them.
+// collect removes the layers that no stack and no image needs, and the engine's data
+// for them.
 func (s *Stacks) collect(ctx context.Context) error {
 	own, err := s.fromHost()
 	if err != nil {
@@ -389,8 +388,8 @@ func (s *Stacks) collect(ctx context.Context) error {
 	return nil
 }
 
-// named returns the layers that stacks and images need, and notes the ids of
-// those.
+// named returns the layers that stacks and images need, and adds the IDs of these
+// stacks and images to ids.
 func (s *Stacks) named(ids map[string]bool) (map[string]bool, error) {
 	stacks, err := s.stacks.All()
 	if err != nil {
@@ -418,7 +417,7 @@ func (s *Stacks) named(ids map[string]bool) (map[string]bool, error) {
 	return named, nil
 }
 
-// HoldImage keeps an image, and keeps it from being forgotten until releaseImage.
+// HoldImage stores an image, and protects it from deletion until ReleaseImage.
 func (s *Stacks) HoldImage(k ImageRecord, build string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -430,7 +429,7 @@ func (s *Stacks) HoldImage(k ImageRecord, build string) error {
 	return nil
 }
 
-// ReleaseImage lets go what a build has held.
+// ReleaseImage releases the image that a build has held.
 func (s *Stacks) ReleaseImage(build string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

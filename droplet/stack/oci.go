@@ -23,18 +23,17 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// RegistryError says why an image cannot be had from a registry.
+// RegistryError is the reason why an image cannot be fetched from a registry.
 type RegistryError struct {
 	Ref    string // without secrets
-	Reason string // a sentence, with the remedy
+	Reason string // a sentence that says what to do
 }
 
 func (e *RegistryError) Error() string {
 	return fmt.Sprintf("cannot get image %s: %s", e.Ref, e.Reason)
 }
 
-// How long a registry may take to answer, and how much of an image is looked at
-// before its layers.
+// Time limits for a registry, and the maximum size of an image's metadata.
 const (
 	registryDial    = 10 * time.Second
 	registryAnswer  = 30 * time.Second
@@ -45,16 +44,16 @@ const (
 	registryRetries = 2
 )
 
-// Image is an image that was found: its layers are fetched one by one.
+// Image is an image that was found. Its layers are fetched one by one.
 type Image struct {
-	source string // where it is from, without secrets
-	ref    string // empty: a file
+	source string // its origin, without secrets
+	ref    string // empty: it is from a file
 	Digest v1.Hash
 	image  v1.Image
 	config v1.ConfigFile
 }
 
-// parseRef reads the name of an image.
+// parseRef parses an image reference.
 func parseRef(ref string) (name.Reference, error) {
 	if len(ref) > maxRefLength || strings.Contains(ref, "://") {
 		return nil, fmt.Errorf("image %q must be written as [host[:port]/]repository[:tag] or with @sha256:…", shorten(ref))
@@ -68,13 +67,13 @@ func parseRef(ref string) (name.Reference, error) {
 
 func shorten(s string) string { return s[:min(len(s), maxRefLength)] }
 
-// CheckImageRef refuses what cannot be the name of an image.
+// CheckImageRef refuses an invalid image reference.
 func CheckImageRef(ref string) error {
 	_, err := parseRef(ref)
 	return err
 }
 
-// Pull finds an image in its registry. Its layers are not fetched yet.
+// Pull finds an image in its registry. It does not fetch the layers yet.
 func (s *sources) Pull(ctx context.Context, from ImageSource, say func(string)) (Image, error) {
 	ref, err := parseRef(from.Ref)
 	if err != nil {
@@ -105,8 +104,8 @@ func (s *sources) Pull(ctx context.Context, from ImageSource, say func(string)) 
 	return i, nil
 }
 
-// registryTransport reaches registries, and no registry of other machines without
-// TLS: passwords and programs would come over the wire as anybody likes.
+// registryTransport connects to registries. It refuses registries of other machines
+// without TLS, because anyone on the network could read passwords or change programs.
 func (s *sources) registryTransport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: registryDial}
 	return &guardedTransport{insecure: s.o.Insecure, base: &http.Transport{
@@ -135,7 +134,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// registryError says in one sentence what a registry, or the way to it, meant.
+// registryError describes an error of a registry or of the connection in one sentence.
 func registryError(from ImageSource, host string, err error) error {
 	out := &RegistryError{Ref: from.Ref}
 	var answer *transport.Error
@@ -179,14 +178,14 @@ func answerReason(answer *transport.Error, from ImageSource, host string) string
 	return fmt.Sprintf("the registry %s answers %d", host, answer.StatusCode)
 }
 
-// errDigest says that bytes are not those that a digest names.
+// errDigest says that the bytes do not match the digest.
 var errDigest = errors.New("wrong digest")
 
 func isWrongDigest(err error) bool {
 	return errors.Is(err, errDigest) || strings.Contains(err.Error(), "error verifying")
 }
 
-// openImage reads what an image says about itself.
+// openImage reads the manifest and the configuration of an image.
 func (s *sources) openImage(image v1.Image) (Image, error) {
 	i := Image{image: image}
 	m, err := image.Manifest()
@@ -196,7 +195,7 @@ func (s *sources) openImage(image v1.Image) (Image, error) {
 	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
 		return i, &archive.Error{Reason: fmt.Sprintf("has %d layers: 1 to %d can be run", len(m.Layers), maxLayers)}
 	}
-	if m.Config.Size < 0 || m.Config.Size > maxImageConfig { // below zero: nobody would count what comes
+	if m.Config.Size < 0 || m.Config.Size > maxImageConfig { // a negative size would disable the limit
 		return i, &archive.Error{Reason: fmt.Sprintf("has a configuration of more than %s", archive.Size(maxImageConfig))}
 	}
 	config, err := image.ConfigFile()
@@ -213,13 +212,13 @@ func (s *sources) openImage(image v1.Image) (Image, error) {
 	return i, nil
 }
 
-// takeImage takes in the layers of an image, those that are here already excepted.
+// takeImage stores the layers of an image that are not stored yet.
 func (s *sources) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
 	m, _, err := s.TakeLayers(ctx, i, say)
 	return m, err
 }
 
-// TakeLayers also tells which users the image knows.
+// TakeLayers stores the layers of an image, and also returns the users in the image.
 func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
@@ -242,7 +241,7 @@ func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Ma
 			if i.ref == "" {
 				return Made{}, who, err
 			}
-			ref, _ := parseRef(i.ref) // it was read before
+			ref, _ := parseRef(i.ref) // it was parsed before
 			return Made{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
 		}
 		pins = append(pins, done)
@@ -256,13 +255,13 @@ func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Ma
 	return m, who, nil
 }
 
-// takeLayer takes in one layer, and tries again when it is cut off on its way.
+// takeLayer stores one layer, and retries if the connection breaks.
 func (s *sources) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
 	want, err := l.Digest()
 	if err != nil {
 		return "", facts, nil, err
 	}
-	done = s.layers.pin(want.Hex) // first: it may be collected meanwhile
+	done = s.layers.pin(want.Hex) // pin it first, because it can be collected at any time
 	if facts, ok := s.layers.has(want.Hex); ok {
 		return want.Hex, facts, done, nil
 	}
@@ -294,7 +293,7 @@ func (s *sources) fetchLayer(ctx context.Context, l v1.Layer, want v1.Hash) (str
 	if err != nil {
 		return "", facts, err
 	}
-	defer done() // whoever asked has pinned it
+	defer done() // the caller has pinned it
 	if want.Algorithm != "sha256" || sha != want.Hex {
 		return "", facts, fmt.Errorf("%w: %s was asked for, sha256:%s came", errDigest, want, sha)
 	}

@@ -20,14 +20,14 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// The files by which an archive is known to be an image.
+// The files that mark an archive as an image.
 const (
 	dockerManifest = "manifest.json"
 	layoutMark     = "oci-layout"
 	layoutIndex    = "index.json"
 )
 
-// readFile takes in a file that somebody added as a stack.
+// readFile reads a file that a user added as a stack.
 func (s *sources) readFile(ctx context.Context, f *os.File) (Made, error) {
 	kind, err := archiveKind(f)
 	if err != nil {
@@ -54,11 +54,11 @@ func (s *sources) readFile(ctx context.Context, f *os.File) (Made, error) {
 	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindTarball, source: "sha256:" + sha, Done: done}, nil
 }
 
-// fromStart reads the file anew, its compression undone. Readers do not disturb
-// each other.
+// fromStart reads the file from its start and decompresses it. Several readers can be
+// used at the same time.
 func fromStart(f *os.File) (io.ReadCloser, error) { return plain(io.NewSectionReader(f, 0, 1<<62)) }
 
-// archiveKind tells images from root file systems by the files at the top.
+// archiveKind distinguishes images from root file systems by the files at the top.
 func archiveKind(f *os.File) (string, error) {
 	r, err := fromStart(f)
 	if err != nil {
@@ -70,11 +70,11 @@ func archiveKind(f *os.File) (string, error) {
 	for files := 0; files < maxTreeFiles; files++ {
 		h, err := tr.Next()
 		if err != nil {
-			return kind, nil // whoever reads it says what is wrong
+			return kind, nil // the code that reads the archive reports the error
 		}
 		switch path.Clean(h.Name) {
 		case dockerManifest:
-			return dockerManifest, nil // newer ones are layouts as well
+			return dockerManifest, nil // newer ones are also OCI layouts
 		case layoutMark:
 			kind = layoutMark
 		case "etc", "usr", "bin":
@@ -84,7 +84,7 @@ func archiveKind(f *os.File) (string, error) {
 	return kind, nil
 }
 
-// takeFile takes in the image of a file.
+// takeFile stores the layers of an image from a file.
 func (s *sources) takeFile(ctx context.Context, image v1.Image, say func(string)) (Made, error) {
 	i, err := s.openImage(image)
 	if bad := (*archive.Error)(nil); err != nil && !errors.As(err, &bad) {
@@ -97,13 +97,13 @@ func (s *sources) takeFile(ctx context.Context, image v1.Image, say func(string)
 	return s.takeImage(ctx, i, say)
 }
 
-// layoutFile is what an OCI layout is made of.
+// layoutFile matches the files of an OCI layout.
 var layoutFile = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a-f]{64})$`)
 
-// maxLayoutFiles is far more than an image has.
+// maxLayoutFiles is far more than any image has.
 const maxLayoutFiles = 4096
 
-// readLayout unpacks an OCI layout beside the layers and takes in its image.
+// readLayout unpacks an OCI layout next to the layers and stores its image.
 func (s *sources) readLayout(ctx context.Context, f *os.File) (Made, error) {
 	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+archive.Unfinished)
 	if err != nil {
@@ -165,10 +165,10 @@ func copyTo(name string, r io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// maxIndexDepth is how deep indexes may be in each other.
+// maxIndexDepth is the maximum depth of nested indexes.
 const maxIndexDepth = 3
 
-// imageIn finds the image for this machine among those of an index.
+// imageIn finds the image for this machine in an index.
 func imageIn(index v1.ImageIndex, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil {

@@ -23,22 +23,22 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// registry is Debian's docker-registry on a port of the loopback.
+// registry is Debian's docker-registry on a loopback port.
 type registry struct {
 	t    *testing.T
 	addr string
-	dir  string // of what it keeps
+	dir  string // folder with its data
 }
 
-// startRegistry starts one; with a password it lets nobody in but clerk.
+// startRegistry starts a registry. With a password, only the user clerk has access.
 func startRegistry(t *testing.T, password string) *registry {
 	t.Helper()
 	if _, err := exec.LookPath("docker-registry"); err != nil {
 		t.Fatal("docker-registry is not installed: make setup-test")
 	}
 	r := &registry{t: t, dir: filepath.Join(t.TempDir(), "data")}
-	// It takes a free port itself and says which: one that was found free for it could
-	// be somebody else's by then.
+	// The registry chooses a free port itself and prints it. Another program could take
+	// a port that the test finds free.
 	config := fmt.Sprintf("version: 0.1\nlog: {level: info}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: '127.0.0.1:0'}\n", r.dir)
 	if password != "" {
 		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -70,17 +70,17 @@ func startRegistry(t *testing.T, password string) *registry {
 		}
 	})
 	select {
-	case r.addr = <-listening: // from here on the kernel lets clients in
+	case r.addr = <-listening: // now the kernel accepts connections
 	case <-time.After(time.Minute):
 		t.Fatal("the registry does not say where it listens")
 	}
 	return r
 }
 
-// saying is what a registry says. One goroutine writes it, until Wait returns.
+// saying is the output of a registry. One goroutine writes it, until Wait returns.
 type saying struct {
 	text      bytes.Buffer
-	listening chan<- string // gets its address; nil: it has
+	listening chan<- string // gets its address; nil: the address was sent
 }
 
 var listeningOn = regexp.MustCompile(`listening on (127\.0\.0\.1:[0-9]+)"`)
@@ -94,7 +94,7 @@ func (s *saying) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// push puts an image into the registry and returns how it is called there.
+// push pushes an image to the registry and returns its reference.
 func (r *registry) push(repository string, image v1.Image, auth authn.Authenticator) string {
 	r.t.Helper()
 	ref, err := name.ParseReference(r.addr + "/" + repository)
@@ -121,8 +121,8 @@ func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, Made, error) {
 	return i, m, err
 }
 
-// Images come from a registry by tag and by digest, with and without a password.
-// Whatever goes wrong is told in a sentence that has no secrets.
+// Images are pulled by tag and by digest, with and without a password. Every error is a
+// sentence without secrets.
 func TestRegistry(t *testing.T) {
 	image := anImage(t, rootTar(t, smallRoot...), rootTar(t, smallRoot[:2]...))
 	open := startRegistry(t, "")
@@ -140,7 +140,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s: %s with %d layers, %v, want %s with 2", from.Ref, i.Digest, len(m.Tree), err, digest)
 		}
 	}
-	const nobody = "127.0.0.1:1" // no test is ever given that port
+	const nobody = "127.0.0.1:1" // no test ever gets that port
 	other := "sha256:" + strings.Repeat("0", 64)
 	for want, from := range map[string]ImageSource{
 		"has no such image: check its name":              {Ref: open.addr + "/none:1"},
@@ -162,8 +162,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// plainRegistry is the registry on an address of this machine that is not the
-// loopback.
+// plainRegistry makes the registry available on an address of this machine that is not
+// the loopback.
 func plainRegistry(t *testing.T, addr string) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -187,8 +187,8 @@ func plainRegistry(t *testing.T, addr string) string {
 	return ""
 }
 
-// A registry whose bytes are not what their digest says is not believed, and
-// nothing of them is kept.
+// Bytes from a registry that do not match their digest are refused, and none of them
+// are stored.
 func TestRegistryWrongDigest(t *testing.T) {
 	r := startRegistry(t, "")
 	ref := r.push("shop:1", anImage(t, rootTar(t, smallRoot...)), authn.Anonymous)

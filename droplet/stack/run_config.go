@@ -12,10 +12,10 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// Users are those that a tree knows.
+// Users holds the users and groups of a tree.
 type Users struct{ passwd, group string }
 
-// lay puts those of one more layer over them.
+// lay adds the users and groups of one more layer.
 func (u *Users) lay(l layerFacts) {
 	if l.Passwd != nil {
 		u.passwd = *l.Passwd
@@ -25,16 +25,16 @@ func (u *Users) lay(l layerFacts) {
 	}
 }
 
-// user is who a program runs as.
+// user is the user and group that a program runs as.
 type user struct {
 	uid, gid   int
 	name, home string
 }
 
-// maxID is the largest number that a user or group can have.
+// maxID is the largest possible user or group ID.
 const maxID = 1<<31 - 1
 
-// find reads the user of an image: a name or a number, and perhaps a group.
+// find parses the user of an image: a name or an ID, with an optional group.
 func (u Users) find(text string) (user, error) {
 	name, group, grouped := strings.Cut(text, ":")
 	name = cmp.Or(name, "0")
@@ -88,10 +88,10 @@ func (u Users) findGroup(name string) (int, error) {
 	return 0, &archive.Error{Reason: fmt.Sprintf("wants to run in group %q, which its /etc/group does not know", name)}
 }
 
-// RunConfig is how the program of an image wants to be run.
+// RunConfig describes how to run the program of an image.
 type RunConfig struct {
 	Ref    string   `json:"ref"`    // as the user wrote it
-	Digest string   `json:"digest"` // what it stood for when it was fetched
+	Digest string   `json:"digest"` // its digest when it was fetched
 	Args   []string `json:"args,omitempty"`
 	Env    []string `json:"env,omitempty"`
 	Dir    string   `json:"dir"`
@@ -99,10 +99,10 @@ type RunConfig struct {
 	GID    int      `json:"gid"`
 	Home   string   `json:"home"`
 	User   string   `json:"user"`
-	Ports  []int    `json:"ports,omitempty"` // TCP, in order
+	Ports  []int    `json:"ports,omitempty"` // TCP ports, in order
 }
 
-// ImageRunConfig reads how an image wants to be run.
+// ImageRunConfig reads the run configuration of an image.
 func ImageRunConfig(i Image, who Users) (RunConfig, error) {
 	c := i.config.Config
 	u, err := who.find(c.User)

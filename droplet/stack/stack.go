@@ -2,32 +2,31 @@ package stack
 
 import "io"
 
-// Stack is the root file system that a droplet runs on, as data: the engine
-// makes what it says.
+// Stack is the root file system of a droplet, as data. The engine creates it.
 type Stack struct {
 	Name   string  `json:"name"`
-	ID     string  `json:"id"` // changes when what it gives changes
+	ID     string  `json:"id"` // changes with the content
 	Shell  string  `json:"shell"`
-	Tree   []Tree  `json:"tree,omitempty"` // laid over each other first; none: only what follows
+	Tree   []Tree  `json:"tree,omitempty"` // laid over each other first; empty: only the files below
 	Dirs   []Dir   `json:"dirs"`           // in order, parents first
-	Files  []File  `json:"files"`          // generated
+	Files  []File  `json:"files"`          // generated files
 	Lines  []Line  `json:"lines,omitempty"`
-	Links  []Link  `json:"links"`  // symbolic
-	Mounts []Mount `json:"mounts"` // made for every instance
+	Links  []Link  `json:"links"`  // symbolic links
+	Mounts []Mount `json:"mounts"` // created for every instance
 }
 
-// Tree is a tar with files of a stack. As the layers of images do, a later one
-// replaces files of those before it, and removes them by names with .wh. in front.
+// Tree is a tar with files of a stack. As in image layers, a later tree replaces files
+// of earlier ones, and removes files by names that start with .wh.
 type Tree struct {
 	SHA256 string                        `json:"sha256"`
-	Open   func() (io.ReadCloser, error) `json:"-"` // not compressed any more
+	Open   func() (io.ReadCloser, error) `json:"-"` // returns it decompressed
 }
 
-// Line is a line of a file such as /etc/passwd, in place of the one that begins
-// with the same name.
+// Line is a line of a file such as /etc/passwd. It replaces the line that starts with
+// the same name.
 type Line struct {
 	Path string `json:"path"`
-	Name string `json:"name"` // before the first colon
+	Name string `json:"name"` // the text before the first colon
 	Text string `json:"text"`
 }
 

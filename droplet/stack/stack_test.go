@@ -25,7 +25,7 @@ import (
 	"github.com/dewrun/dew/droplet/archive"
 )
 
-// stackWorld is a folder of stacks.
+// stackWorld opens an empty folder of stacks.
 func stackWorld(t testing.TB) *Stacks {
 	t.Helper()
 	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
@@ -36,7 +36,7 @@ func stackWorld(t testing.TB) *Stacks {
 	return s
 }
 
-// rootTar packs entries; a name that ends with / is a folder.
+// rootTar packs entries. A name that ends with / is a folder.
 func rootTar(t testing.TB, files ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -86,7 +86,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// anImage has a layer and says how it wants to be run.
+// anImage returns an image with layers and a run configuration.
 func anImage(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
 	image := v1.Image(empty.Image)
@@ -127,7 +127,7 @@ var smallRoot = []tar.Header{
 	{Name: "./serve", Linkname: "#!/bin/sh\n"},
 }
 
-// A file becomes a stack whatever it is: a tar, compressed or not, or an image.
+// A file becomes a stack if it is a tar, compressed or not, or an image.
 func TestAddStack(t *testing.T) {
 	raw := rootTar(t, smallRoot...)
 	enc, err := zstd.NewWriter(nil)
@@ -168,7 +168,7 @@ func TestAddStack(t *testing.T) {
 	}
 }
 
-// names reads the trees of a stack.
+// names returns the file names in the trees of a stack.
 func names(t testing.TB, st Stack) (out []string) {
 	t.Helper()
 	for _, tree := range st.Tree {
@@ -212,7 +212,7 @@ func layoutTar(t testing.TB, image v1.Image) []byte {
 	return b.Bytes()
 }
 
-// What is no stack is refused with a reason, and nothing of it stays.
+// A file that is not a stack is refused with a reason, and none of it is stored.
 func TestAddRefuses(t *testing.T) {
 	raw := rootTar(t, smallRoot...)
 	for want, data := range map[string][]byte{
@@ -234,7 +234,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// Names are taken once; the machine's own and the platform's are nobody's.
+// Names are unique. The names of the host stack and of Cloud Foundry's stacks are
+// reserved.
 func TestStackNames(t *testing.T) {
 	s := stackWorld(t)
 	for name, want := range map[string]error{
@@ -256,8 +257,8 @@ func TestStackNames(t *testing.T) {
 	}
 }
 
-// Two stacks of the same content share it, and it goes with the last of them. A
-// layer that is missing is told.
+// Two stacks with the same content share it, and it is removed with the last of them. A
+// missing layer is reported.
 func TestStacksShareLayers(t *testing.T) {
 	s := stackWorld(t)
 	var all []Record
@@ -295,7 +296,7 @@ func TestStacksShareLayers(t *testing.T) {
 	}
 }
 
-// The tree gets the app's user and its folders; its id says which tree it is.
+// The tree gets the app's user and its folders. Its ID identifies the tree.
 func TestStackOfTree(t *testing.T) {
 	s := stackWorld(t)
 	a, err := s.ofTree("a", []string{"1"})
@@ -402,8 +403,7 @@ func FuzzImageRef(f *testing.F) {
 	})
 }
 
-// Whatever a layer is: it is read to its end or refused, and what it tells is
-// within bounds.
+// Every layer is read to its end or refused, and its facts are within the limits.
 func FuzzScanLayer(f *testing.F) {
 	f.Add(rootTar(f, smallRoot...))
 	f.Add(gzipped(f, rootTar(f, smallRoot...)))
@@ -426,7 +426,7 @@ func FuzzImageUser(f *testing.F) {
 	})
 }
 
-// Debian packages are names, never options; sources are read where they are.
+// Debian packages are names, never options. The sources come from the machine's files.
 func TestDebianSource(t *testing.T) {
 	for name, ok := range map[string]bool{"ruby": true, "g++": true, "libc6:amd64": true, "--setup-hook=x": false, "a b": false, "": false, "x,y": false, "~n": false} {
 		if err := (DebianSource{Include: []string{name}}).check(); (err == nil) != ok {

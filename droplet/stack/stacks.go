@@ -22,21 +22,21 @@ import (
 // Default is the stack of apps that name none.
 const Default = "host"
 
-// packageDB changes whenever something is installed on a Debian machine.
+// packageDB changes whenever a package is installed on a Debian machine.
 const packageDB = "/var/lib/dpkg/status"
 
-// Kind is where the files of a stack come from.
+// Kind is the origin of the files of a stack.
 type Kind string
 
 // The kinds of stacks.
 const (
 	KindHost    Kind = "host"    // the machine's own
 	KindDebian  Kind = "debian"  // installed from the machine's apt sources
-	KindTarball Kind = "tarball" // a root file system that somebody has packed
+	KindTarball Kind = "tarball" // a root file system that a user packed
 	KindImage   Kind = "image"   // pulled from a registry or imported
 )
 
-// State is how far a stack has come.
+// State is the state of a stack's creation.
 type State string
 
 // The states of a stack.
@@ -46,45 +46,46 @@ const (
 	StateFailed State = "FAILED"
 )
 
-// What a caller may decide on.
+// Errors that callers can check for.
 var (
 	ErrTaken = errors.New("there is a stack with that name")
 	ErrOwn   = errors.New("the stack '" + Default + "' is the machine's own: it cannot be removed or replaced")
 	ErrBusy  = errors.New("the stack is being made")
-	// ErrStackRefused is what is wrong with what was asked for.
+	// ErrRefused says that the request for a stack is not valid.
 	ErrRefused = errors.New("cannot add stack")
 )
 
-// Record is a stack as it is remembered.
+// Record is a stored stack.
 type Record struct {
 	GUID        string    `json:"guid"`
 	Name        string    `json:"name"`
 	Kind        Kind      `json:"kind"`
 	State       State     `json:"state"`
-	ID          string    `json:"id,omitempty"`       // changes with its content; empty until it is READY
+	ID          string    `json:"id,omitempty"`       // changes with the content, empty until READY
 	Size        int64     `json:"size,omitempty"`     // bytes of its files, unpacked
-	Source      string    `json:"source,omitempty"`   // what it was made of, without secrets
-	Progress    string    `json:"progress,omitempty"` // the newest line of who makes it
-	Error       string    `json:"error,omitempty"`    // why it is FAILED
+	Source      string    `json:"source,omitempty"`   // its origin, without secrets
+	Progress    string    `json:"progress,omitempty"` // the newest progress line of its creation
+	Error       string    `json:"error,omitempty"`    // reason why it is FAILED
 	CreatedAt   time.Time `json:"created_at"`
 	UpdatedAt   time.Time `json:"updated_at"`
 	Description string    `json:"description,omitempty"`
 
 	Tree      []string `json:"tree,omitempty"` // sha256 of its layers
-	Requested *Source  `json:"wish,omitempty"` // what is to be done; gone when it is done
+	Requested *Source  `json:"wish,omitempty"` // what to create (nil after that)
 }
 
-// Source says what a stack is to be made of: one of these.
+// Source is the origin of a new stack: one of these.
 type Source struct {
 	Debian *DebianSource `json:"debian,omitempty"`
 	Image  *ImageSource  `json:"image,omitempty"`
-	// Service marks a stack that dew builds for service instances. No user asked for it.
+	// Service marks a stack that dew builds for service instances, without a user's
+	// request.
 	Service bool `json:"service,omitempty"`
 }
 
-// DebianSource asks for a Debian of the machine's own release.
+// DebianSource requests a Debian system of the machine's own release.
 type DebianSource struct {
-	Include []string `json:"include,omitempty"` // packages beside the essential ones
+	Include []string `json:"include,omitempty"` // packages in addition to the essential ones
 }
 
 // ImageSource names an image in a registry.
@@ -94,50 +95,50 @@ type ImageSource struct {
 	Password string `json:"password,omitempty"`
 }
 
-// Options tells where stacks are kept and whom they are for.
+// Options says where stacks are stored, and which user apps run as.
 type Options struct {
 	Host HostOptions
-	// Dir is where trees are kept. Empty: there is the machine's own stack alone.
+	// Dir is the folder of trees. If it is empty, only the machine's own stack exists.
 	Dir   string
-	Space func() error // refuses to fill the disk; nil: never
-	// Insecure are registries, as host:port, that may be asked without TLS. Those on
-	// this machine's loopback may be anyway.
+	Space func() error // fails when the disk is almost full; nil: no check
+	// Insecure are registries, as host:port, that can be used without TLS. Registries
+	// on this machine's loopback always can.
 	Insecure []string
-	// Prune removes what the engine keeps of stacks that are gone; nil: it keeps nothing.
+	// Prune removes the engine's data of stacks that no longer exist. Nil means that
+	// the engine has none.
 	Prune  func(ctx context.Context, keep func(id string) bool)
 	Logger *slog.Logger
 }
 
-// Stacks gives stacks by name, and keeps the trees of those that are not the
-// machine's own. The machine's is read again when its packages have changed: a
-// toolchain that was installed meanwhile brings folders that instances need.
-// It may be used by many goroutines.
+// Stacks returns stacks by name, and stores the trees of all but the machine's own. It
+// reads the machine's stack again when packages change, because a new toolchain can
+// bring folders that instances need. Many goroutines can use it.
 type Stacks struct {
 	sources
 	stacks *store.Bucket[Record]
 	images *store.Bucket[ImageRecord]
-	// standings has the access to the stacks, by guid.
+	// standings holds the access of the stacks, by guid.
 	standings *store.Bucket[Access]
 
-	wake chan struct{} // of Run
+	wake chan struct{} // wakes Run
 
 	mu       sync.Mutex        // guards the fields below
-	read     time.Time         // of the package database when have was made
-	have     Stack             // the machine's
-	progress map[string]string // by guid of a stack that is being made
-	making   underWayStack     // what Run makes now
+	read     time.Time         // time of the package database when have was created
+	have     Stack             // the machine's stack
+	progress map[string]string // by guid of a stack that is being created
+	making   underWayStack     // the stack that Run creates now
 	inUse    map[string]int    // images by digest that builds work with
-	held     map[string]string // their digests by build
+	held     map[string]string // digests of these images by build
 }
 
 // sources reads the files of stacks into layers: from registries, from files of users, and
 // from the machine's apt sources.
 type sources struct {
 	o      Options
-	layers *layers // nil: there is the machine's own stack alone
+	layers *layers // nil: only the machine's own stack exists
 }
 
-// New makes the machine's own stack and no others.
+// New returns Stacks with only the machine's own stack.
 func New(host HostOptions) *Stacks {
 	return &Stacks{
 		sources:  sources{o: Options{Host: host, Logger: slog.New(slog.DiscardHandler)}},
@@ -145,8 +146,8 @@ func New(host HostOptions) *Stacks {
 	}
 }
 
-// Open opens the stacks that are kept in o.Dir, which it makes if need be.
-// There is one per folder. Run makes those that take a while.
+// Open opens the stacks in o.Dir, and creates the folder if necessary. A folder must
+// have only one Stacks. Run creates the stacks that take a while.
 func Open(db *store.DB, o Options) (*Stacks, error) {
 	if o.Space == nil {
 		o.Space = func() error { return nil }
@@ -167,8 +168,8 @@ func Open(db *store.DB, o Options) (*Stacks, error) {
 	return s, nil
 }
 
-// Sweep tries again to remove what unfinished stacks left. It returns an error for
-// each file or folder that it cannot remove.
+// Sweep tries again to remove files of unfinished stacks. It returns an error for each
+// file or folder that it cannot remove.
 func (s *Stacks) Sweep() error {
 	if s.layers == nil {
 		return nil
@@ -176,12 +177,12 @@ func (s *Stacks) Sweep() error {
 	return s.layers.unfinished.Retry()
 }
 
-// GUID is the guid of a built-in stack by its name; it is the same for ever.
+// GUID returns the guid of a built-in stack by its name. It never changes.
 func GUID(name string) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/stack/"+name)).String()
 }
 
-// Check tells whether a name stands for the default stack.
+// Check refuses a name that does not stand for the default stack.
 func Check(name string) error {
 	if name == "" || name == Default || PlatformName.MatchString(name) {
 		return nil
@@ -189,13 +190,14 @@ func Check(name string) error {
 	return fmt.Errorf("there is no stack '%s' (use '%s')", name, Default)
 }
 
-// PlatformName is a name that stands for the default stack.
+// PlatformName matches the names of Cloud Foundry's stacks, which are aliases of the
+// default stack.
 var PlatformName = regexp.MustCompile(`^cflinuxfs[0-9]+$`)
 
-// stackName is a name that a stack may have.
+// stackName matches valid names of stacks.
 var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Check tells whether an app may name a stack; the error lists those that it may.
+// Check refuses a stack that an app cannot use. The error lists the usable ones.
 func (s *Stacks) Check(name string) error {
 	if Check(name) == nil {
 		return nil
@@ -220,7 +222,7 @@ func notReady(k Record) error {
 	return nil
 }
 
-// unknown lists the stacks that there are.
+// unknown returns the error for an unknown stack, with a list of the existing ones.
 func (s *Stacks) unknown(name string) error {
 	all, err := s.All()
 	if err != nil {
@@ -235,8 +237,8 @@ func (s *Stacks) unknown(name string) error {
 	return fmt.Errorf("there is no stack '%s' (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
 }
 
-// Get finds a stack. The platform's own stacks stand for the default here, so
-// that a manifest that names one runs unchanged.
+// Get finds a stack. The stacks of Cloud Foundry are aliases of the default stack, so
+// that a manifest with one of them runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
 	if Check(name) == nil {
 		return s.fromHost()
@@ -289,7 +291,7 @@ func (s *Stacks) Kept(guid string) (Record, error) {
 	return s.now(k), nil
 }
 
-// own is the machine's stack among the others.
+// own returns the record of the machine's stack.
 func (s *Stacks) own() (Record, error) {
 	st, err := s.fromHost()
 	return Record{

@@ -14,16 +14,16 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ImagePrefix begins the name of the stack that an image app brings along; what
-// follows is the digest of its image.
+// ImagePrefix is the start of the name of the stack of an image app. The digest of its
+// image follows.
 const ImagePrefix = "image:sha256:"
 
-// treeShell is asked for first on every stack; dew-init takes /bin/sh where it is
-// missing, and none where there is no shell at all.
+// treeShell is the preferred shell on every stack. dew-init uses /bin/sh if it is
+// missing, and no shell if there is none.
 const treeShell = "/bin/bash"
 
-// ofTree makes the stack of trees that came from elsewhere. What they lack of the
-// platform is generated.
+// ofTree creates a stack from trees of another origin. It generates the files that dew
+// needs and the trees lack.
 func (s *Stacks) ofTree(name string, trees []string) (Stack, error) {
 	uid, gid := cmp.Or(s.o.Host.UID, DefaultAppID), cmp.Or(s.o.Host.GID, DefaultAppID)
 	st := Stack{Name: name, Shell: treeShell, Tree: s.trees(trees)}
@@ -41,20 +41,19 @@ func (s *Stacks) ofTree(name string, trees []string) (Stack, error) {
 	return st, st.setTreeID()
 }
 
-// addSystem adds what every container needs to stand on a tree.
+// addSystem adds the files that every container needs to run on a tree.
 func (st *Stack) addSystem() {
 	for _, p := range []string{"/.dew", "/dev", "/etc", "/home", "/proc", "/run", "/sys", "/var"} {
 		st.Dirs = append(st.Dirs, Dir{Path: p, Mode: 0o755})
 	}
 	st.Dirs = append(st.Dirs, Dir{Path: "/tmp", Mode: 0o1777}, Dir{Path: "/var/tmp", Mode: 0o1777})
-	// Something is bound over each of them.
+	// Another file is bound over each of them.
 	for _, p := range []string{"/.dew/init", "/.dew/sftp", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"} {
 		st.Files = append(st.Files, File{Path: p, Mode: 0o644})
 	}
 }
 
-// setTreeID makes the id from the stack as data, in which its trees have the
-// digests of their content.
+// setTreeID derives the ID from the stack as data, which has the digests of its trees.
 func (st *Stack) setTreeID() error {
 	data, err := json.Marshal(st)
 	if err != nil {
@@ -73,15 +72,15 @@ func (s *Stacks) trees(shas []string) []Tree {
 	return out
 }
 
-// ImageRecord is an image that an app brought along.
+// ImageRecord is the image of an app.
 type ImageRecord struct {
 	Digest string   `json:"digest"` // sha256 of its manifest, in hex
 	Tree   []string `json:"tree"`   // sha256 of its layers
-	Dir    string   `json:"dir"`    // where its program starts
+	Dir    string   `json:"dir"`    // working directory of its program
 }
 
-// ofImage makes the stack of an image app: the image as it is, nothing of ours
-// beside what a container needs.
+// ofImage creates the stack of an image app: the unchanged image, plus the files that a
+// container needs.
 func (s *Stacks) ofImage(digest string) (Stack, error) {
 	if s.images == nil {
 		return Stack{}, fmt.Errorf("image %.12s: %w", digest, ErrNoImage)
@@ -99,5 +98,5 @@ func (s *Stacks) ofImage(digest string) (Stack, error) {
 	return st, st.setTreeID()
 }
 
-// IsImage tells whether a droplet's stack is an image that its app brought.
+// IsImage reports whether a droplet's stack is the image of its app.
 func IsImage(name string) bool { return strings.HasPrefix(name, ImagePrefix) }

@@ -61,7 +61,7 @@ func extract(source, out string) error {
 	})
 }
 
-// fixedTexts reads the texts of Cloud Foundry, which are not dew's to change.
+// fixedTexts reads the texts of Cloud Foundry, which dew must not change.
 func fixedTexts(path string) (map[string]bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// lockPatience bounds the wait for the lock of a dewd that is not running any
-	// more. SIGKILL does not release a lock at once: a thread that waits for the disk
-	// first finishes its write, and a child holds the lock until it has called exec.
+	// lockPatience limits the wait for the lock of a dewd that no longer runs. SIGKILL
+	// does not release a lock at once: a thread that waits for the disk first finishes
+	// its write. A child holds the lock until it has called exec.
 	lockPatience = 10 * time.Second
 	// lockInterval is the time between two attempts.
 	lockInterval = 50 * time.Millisecond
-	// lockLooks is how often in a row the holder must be seen running before the
-	// lock is refused. The kernel shows a process that is being killed as running for
-	// a moment: after it took the signal, before it begins to exit.
+	// lockLooks is how often in a row the holder must be seen running before the lock
+	// is refused. The kernel shows a process that is being killed as running for a
+	// moment: after it received the signal, before it starts to exit.
 	lockLooks = 3
 )
 
-// errHeld says that another daemon has a folder.
+// errHeld says that another daemon holds a folder.
 var errHeld = errors.New("has it")
 
-// lockFile takes the lock of a file and writes the pid into it. The lock goes
-// with the process, however it ends. It waits for a holder that is exiting, and
-// refuses at once if the holder runs.
+// lockFile locks a file and writes the PID into it. The kernel releases the lock when
+// the process exits, for any reason. lockFile waits for a holder that is exiting, and
+// fails at once if the holder is running.
 func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -42,7 +42,7 @@ func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, err
 	}
 	err = waitLock(ctx, f, log)
 	if err == nil && !isAt(path, f) {
-		err = fmt.Errorf("the holder of %s removed it: %w", path, os.ErrNotExist) // its lock keeps nobody out
+		err = fmt.Errorf("the holder of %s removed it: %w", path, os.ErrNotExist) // a lock on a removed file has no effect
 	}
 	if err == nil {
 		err = f.Truncate(0)
@@ -57,7 +57,7 @@ func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, err
 	return f, nil
 }
 
-// isAt tells whether the path leads to the open file.
+// isAt reports whether the path leads to the open file.
 func isAt(path string, f *os.File) bool {
 	mine, err := f.Stat()
 	if err != nil {
@@ -95,8 +95,8 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 	}
 }
 
-// Runs tells whether the process has the file open and is not being killed. The pid
-// alone is not enough: another process may have got the number since.
+// Runs reports whether the process has the file open and is not being killed. The PID
+// alone is not enough, because another process can have got it since.
 func Runs(pid string, f *os.File) bool {
 	proc := filepath.Join("/proc", pid)
 	mine, err := f.Stat()
@@ -115,8 +115,8 @@ func Runs(pid string, f *os.File) bool {
 	return false
 }
 
-// exiting reads the status file of a process: a zombie, or one that SIGKILL is
-// pending for, does not come back. One that cannot be read is gone.
+// exiting checks the status file of a process. A zombie, or a process with a pending
+// SIGKILL, is exiting. A process without a readable status file has exited.
 func exiting(status string) bool {
 	const kill = 1 << (unix.SIGKILL - 1)
 	file, err := os.Open(status)
@@ -150,14 +150,15 @@ func readPID(r io.Reader) string {
 	return "unknown"
 }
 
-// HolderOf is the pid of the daemon that has the lock, empty if the lock is free.
+// HolderOf returns the PID of the daemon that holds the lock, or nothing if the lock is
+// free.
 func HolderOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	// A shared lock is enough to ask, and two who ask do not see each other.
+	// A shared lock is enough for the check, and two checks do not block each other.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 		return ""
 	}

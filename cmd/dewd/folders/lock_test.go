@@ -24,8 +24,9 @@ func (w signalWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// orphan makes a lock that a killed process left to a child: the file names the dead
-// process, and the child has the lock. It returns the path and the child's end.
+// orphan creates a lock that a killed process left to a child. The file has the PID of
+// the dead process, and the child holds the lock. It returns the path and a function
+// that stops the child.
 func orphan(t *testing.T) (path string, end func()) {
 	t.Helper()
 	dead := exec.Command("true")
@@ -66,7 +67,8 @@ func orphan(t *testing.T) (path string, end func()) {
 	return path, end
 }
 
-// A lock that outlives its dewd for a moment is waited for, with one line in the log.
+// dewd waits for a lock that is held for a moment after its dewd was killed, and logs
+// one line.
 func TestLockWaitsForADeadHolder(t *testing.T) {
 	path, end := orphan(t)
 	lines := make(signalWriter, 8)
@@ -98,7 +100,7 @@ func TestLockWaitsForADeadHolder(t *testing.T) {
 	}
 }
 
-// A dewd that is told to stop while it waits stops.
+// A dewd that is stopped while it waits for the lock stops.
 func TestLockWaitEnds(t *testing.T) {
 	path, _ := orphan(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -125,7 +127,7 @@ func TestRuns(t *testing.T) {
 	if !Runs(strconv.Itoa(os.Getpid()), f) {
 		t.Error("this process has the file, and is said not to run")
 	}
-	stranger := exec.Command("cat") // it got the number of a dewd that is gone
+	stranger := exec.Command("cat") // another process that got the PID of a former dewd
 	in, err := stranger.StdinPipe()
 	if err == nil {
 		err = stranger.Start()
@@ -137,7 +139,7 @@ func TestRuns(t *testing.T) {
 	if Runs(pid, f) {
 		t.Error("a process without the file is said to hold it")
 	}
-	// A zombie: it has exited and nobody has waited for it.
+	// A zombie is a process that has exited and was not waited for.
 	zombie := exec.Command("true")
 	out, err := zombie.StdoutPipe()
 	if err == nil {
@@ -146,7 +148,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.ReadAll(out) // it ends when the process does
+	_, _ = io.ReadAll(out) // this returns when the process exits
 	if err := unix.Waitid(unix.P_PID, zombie.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package folders holds the root folder and the run folder of a daemon: their locks, the
-// id of the cell, and the programs of instances.
+// Package folders manages the root folder and the run folder of a daemon. It holds
+// their locks, the ID of the cell, and the programs of instances.
 package folders
 
 import (
@@ -19,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder holds the folders of one daemon, so that no other has them.
+// Holder holds the folders of one daemon, so that no other daemon can use them.
 type Holder struct {
 	root, run  string
 	lock, pids *os.File
-	made       []string // folders that it made, outer ones first
+	made       []string // folders that it created, outer ones first
 }
 
-// The files whose locks are held: of the root and of the run folder.
+// The lock files of the root folder and of the run folder.
 const (
 	RootLock = "lock"
 	pidFile  = "dewd.pid"
@@ -35,15 +35,15 @@ const (
 // SocketName is the file of the local socket in the run folder.
 const SocketName = "dew.sock"
 
-// runFolders are the folders that dewd makes in the run folder. They are empty when
+// runFolders are the folders that dewd creates in the run folder. They are empty when
 // no instance runs.
 var runFolders = []string{"instances", "netns", "mnt"}
 
-// Hold makes the folders and takes their locks: of the root, because two
-// daemons on one store would undo each other's work; of the run folder, because
-// two daemons with different roots may have been given the same.
+// Hold creates the folders and takes their locks. The root needs a lock, because two
+// daemons on one store would undo each other's work. The run folder needs one, because
+// two daemons with different roots can have the same run folder.
 func Hold(ctx context.Context, root, run string, log *slog.Logger) (*Holder, error) {
-	// Nobody but root has business among the state; the sockets are for users.
+	// Only root needs access to the state; the sockets are for users.
 	h := &Holder{root: root, run: run}
 	var err error
 	if h.lock, err = h.take(ctx, root, 0o700, RootLock, log); err != nil {
@@ -59,8 +59,8 @@ func Hold(ctx context.Context, root, run string, log *slog.Logger) (*Holder, err
 	return h, nil
 }
 
-// take makes a folder, if it is not there, and takes the lock of a file in it. A
-// daemon that leaves at this moment may remove either.
+// take creates a folder, if it does not exist, and locks a file in it. A daemon that is
+// stopping can remove either at this moment.
 func (h *Holder) take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := h.mkdir(dir, mode); err != nil {
@@ -73,7 +73,7 @@ func (h *Holder) take(ctx context.Context, dir string, mode os.FileMode, file st
 	return nil, ctx.Err()
 }
 
-// mkdir makes a folder with those above it, and remembers which it made.
+// mkdir creates a folder and its parents, and remembers which ones it created.
 func (h *Holder) mkdir(dir string, mode os.FileMode) error {
 	err := os.Mkdir(dir, mode)
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,10 +91,9 @@ func (h *Holder) mkdir(dir string, mode os.FileMode) error {
 	return err
 }
 
-// Release gives the folders back. It removes the pid file, so that nobody sends a
-// signal to the next process with that number, and the empty folders: those in the
-// run folder, and those that Hold made. The lock of a root with anything else in it
-// stays.
+// Release releases the folders. It removes the PID file, so that no signal goes to the
+// next process with that PID. It also removes the empty folders: those in the run
+// folder, and those that Hold created. The lock file of a root with other files stays.
 func (h *Holder) Release() error {
 	var errs error
 	if h.pids != nil {
@@ -117,7 +116,7 @@ func (h *Holder) Release() error {
 	return errs
 }
 
-// remove removes a file, if it is there.
+// remove removes a file, if it exists.
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -125,7 +124,7 @@ func remove(path string) error {
 	return nil
 }
 
-// removeEmpty removes a folder, if it is there, empty, and not a mount point.
+// removeEmpty removes a folder, if it exists, is empty, and is not a mount point.
 func removeEmpty(dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) {
@@ -134,9 +133,9 @@ func removeEmpty(dir string) error {
 	return fmt.Errorf("cannot remove %s: %w", dir, err)
 }
 
-// ClearRun removes from the run folder what a daemon and its containerd leave there. It
-// must have no mounts by now. Release then removes the folder. A file that dewd does not
-// know stays, and with it the folder: --run may be wrong.
+// ClearRun removes the files of a daemon and its containerd from the run folder. The
+// run folder must not contain mounts any more. Release then removes the folder. A file
+// that dewd does not know stays, and the folder with it, because --run can be wrong.
 func (h *Holder) ClearRun(more ...string) error {
 	for _, name := range append(more, runFolders...) {
 		if err := os.RemoveAll(filepath.Join(h.run, name)); err != nil {
@@ -145,7 +144,7 @@ func (h *Holder) ClearRun(more ...string) error {
 	}
 	socket := filepath.Join(h.run, SocketName)
 	if served, err := IsServed(socket); err != nil || served {
-		return err // systemd's, which starts dewd again when somebody calls
+		return err // the socket belongs to systemd, which starts dewd at the next connection
 	}
 	if err := remove(socket); err != nil {
 		return fmt.Errorf("cannot clear run folder: %w", err)
@@ -153,11 +152,11 @@ func (h *Holder) ClearRun(more ...string) error {
 	return nil
 }
 
-// IsServed tells whether somebody listens on a socket, without calling: a call
-// could start whom it looks for.
+// IsServed reports whether a process listens on a socket. It does not connect, because
+// a connection could start the daemon.
 func IsServed(socket string) (bool, error) {
-	// The thread's own: /proc/net is the first thread's, which may have been lent
-	// to another network namespace.
+	// Use the file of the thread: /proc/net belongs to the first thread, which can be
+	// in another network namespace.
 	b, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		return false, fmt.Errorf("cannot read sockets: %w", err)
@@ -170,7 +169,7 @@ func IsServed(socket string) (bool, error) {
 	return false, nil
 }
 
-// CellID reads the name of this cell, or gives it one at the first start.
+// CellID returns the ID of this cell. It creates one at the first start.
 func (h *Holder) CellID() (string, error) {
 	path := filepath.Join(h.root, "cell-id")
 	b, err := os.ReadFile(path)
@@ -188,8 +187,8 @@ func (h *Holder) CellID() (string, error) {
 	return id.String(), nil
 }
 
-// PlaceProgram copies a program for instances into the root under the name of
-// its content: they bind that file, and an upgrade must not change it under them.
+// PlaceProgram copies a program for instances into the root, under the name of its
+// content. Instances bind that file, so an upgrade must not change it.
 func (h *Holder) PlaceProgram(name, from string) (string, error) {
 	src, err := os.Open(from)
 	if err != nil {
@@ -213,7 +212,7 @@ func (h *Holder) PlaceProgram(name, from string) (string, error) {
 	return path, WriteDurably(path, src, 0o755)
 }
 
-// WriteDurably makes a file whole or not at all, also when the power fails.
+// WriteDurably writes a file completely or not at all, even in a power failure.
 func WriteDurably(path string, r io.Reader, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {

@@ -51,7 +51,7 @@ func TestHoldIsExclusive(t *testing.T) {
 	}
 }
 
-// A daemon that leaves removes its pid file and the empty folders that it made.
+// A daemon that stops removes its PID file and the empty folders that it created.
 func TestReleaseLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	root, run := filepath.Join(dir, "a", "b", "root"), filepath.Join(dir, "a", "run")
@@ -96,8 +96,8 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	end(begin(), "a", "a/b", "a/b/root", "a/b/root/lock", "a/b/root/logs", "a/run", "a/run/netns", "a/run/netns/cni-1")
 }
 
-// A daemon that waited for one that leaves gets a lock that keeps others out: not
-// that of the file that the other removed.
+// A daemon that waited for a stopping one gets an effective lock, not a lock on the
+// removed file.
 func TestHoldAfterRelease(t *testing.T) {
 	dir := t.TempDir()
 	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")

@@ -1,4 +1,4 @@
-# launch DEPS PROFILE: what the buildpacks before brought is there when the app
+# launch DEPS PROFILE makes the files of earlier buildpacks available when the app
 # starts: their programs, their libraries, and their own scripts.
 launch() {
 	for dir in "$1"/*/; do

@@ -1,28 +1,28 @@
-# The beginning of every engine's script. It runs as the app user, without any
-# capability, in a container that holds one server:
+# The first part of every engine's script. It runs as the app user, without any
+# capability, in a container with one server:
 #
-#   /data  its own: data/ (the server's), run/ (its socket), tmp/
-#   /conf  what dew wrote for it, read-only
+#   /data  writable: data/ (of the server), run/ (its socket), tmp/
+#   /conf  configuration from dew, read-only
 #
-#   server.sh run      keeps the server, and makes its data first where there is none
-#   server.sh client   the administrator's client, which reads its input
-#   server.sh shell    the same for people
-#   server.sh freeze   stands the server still until its own input ends
+#   server.sh run      runs the server, and creates its data first if there is none
+#   server.sh client   runs the administrator's client, which reads its input
+#   server.sh shell    runs the same client interactively
+#   server.sh freeze   stops all processes of the server until the end of its input
 set -eu
 umask 077
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-# What the app user's session or the host's packages set must not matter.
+# Variables of the user's session or the host's packages must have no effect.
 unset PGHOST PGPORT PGUSER PGDATABASE MYSQL_HOST MYSQL_HOME REDISCLI_AUTH 2>/dev/null || :
 
-# fail says why there will be no server, to the log and to dew.
+# fail reports the reason to the log and to dew, and exits.
 fail() {
 	printf '%s\n' "$*" >&2
 	printf '%s\n' "$*" >/data/failed 2>/dev/null || :
 	exit 1
 }
 
-# alone makes sure that nobody else has the data, for as long as this process or
-# one that it began lives.
+# alone locks the data against other servers, as long as this process or one of its
+# children runs.
 alone() {
 	rm -f /data/failed
 	mkdir -p /data/run /data/tmp
@@ -34,20 +34,20 @@ alone() {
 	echo $$ >/data/run/main.pid
 }
 
-# complaint prints what a log says went wrong, in one line.
+# complaint prints the errors in a log as one line.
 complaint() {
 	grep -iE 'no space left|fatal|error|cannot|could not' "$1" | head -n 3 | tr '\n' ' '
 }
 
-# fresh tells whether the server has no data yet. Data that was there and is gone
-# is never made anew: nobody would notice the loss.
+# fresh checks whether the server has no data yet. Lost data is never created again,
+# because users would not notice the loss.
 fresh() {
 	[ ! -d /data/data ] || return 1
 	[ ! -e /data/made ] || fail 'the data is gone: restore a snapshot, or delete the service instance and make it again'
 	rm -rf /data/data.new
 }
 
-# settled makes new data the server's own, whole or not at all.
+# settled moves new data to its final place, completely or not at all.
 settled() {
 	sync -f /data/data.new 2>/dev/null || sync
 	mv /data/data.new /data/data
@@ -86,13 +86,13 @@ thaw() {
 	done
 }
 
-# freeze stands all processes of the server still, says so, and lets them go on
-# when its input ends, or nobody has come back for a long time.
+# freeze stops all processes of the server and prints that. They continue at the end of
+# its input, or after 10 minutes.
 freeze() {
 	stopped=
 	trap thaw EXIT
 	trap 'exit 1' HUP INT TERM
-	for round in 1 2 3 4 5; do # a process may have begun another one meanwhile
+	for round in 1 2 3 4 5; do # a process can start another one in between
 		now=$(family)
 		[ "$now" != "$stopped" ] || break
 		stopped=$now

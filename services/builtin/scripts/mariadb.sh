@@ -1,4 +1,4 @@
-# first prints the first of some programs that is there.
+# first prints the path of the first program that is installed.
 first() {
 	for p; do
 		if command -v "$p" >/dev/null; then

@@ -1,5 +1,5 @@
-# programs sets bin to the programs of the version that made the data, or of the
-# newest one.
+# programs sets bin to the programs of the version that created the data, or of the
+# newest version.
 programs() {
 	want=
 	[ ! -f /data/data/PG_VERSION ] || read -r want </data/data/PG_VERSION
@@ -24,11 +24,11 @@ run() {
 			fail "initdb failed: $(complaint /data/tmp/init.log)"
 		settled
 	fi
-	# Nobody else has the data: a number in there is that of an earlier container.
+	# No other server has the data, so a PID in this file is from an earlier container.
 	rm -f /data/data/postmaster.pid
 	"$bin/postgres" -D /data/data -c config_file=/conf/postgresql.conf &
 	pid=$!
-	# SIGTERM alone would wait for all clients to leave.
+	# With SIGTERM the server would wait until all clients disconnect.
 	trap 'kill -INT "$pid" 2>/dev/null || :' TERM INT
 	code=0
 	wait "$pid" || code=$?

@@ -1,9 +1,9 @@
-// Command instance records a running instance of dewd as containerd and the kernel see it,
-// and later makes the same instance again from that record. With it a test shows dewd
-// an instance that an older dewd left running.
+// Command instance records a running instance of dewd from containerd and the kernel.
+// Later it creates the same instance again from that record. A test uses it to show
+// dewd an instance that an older dewd left running.
 //
-// It shares no code with dew on purpose: it repeats what an old dewd did, whatever
-// the current one does.
+// It shares no code with dew on purpose: it repeats the steps of an old dewd,
+// independent of the current one.
 //
 //	instance record --address SOCKET --namespace NAME --container ID > instance.json
 //	instance revive --address SOCKET < instance.json
@@ -23,7 +23,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 )
 
-// The labels that every dewd since the first has given its containers.
+// The labels that every dewd since the first has set on its containers.
 const (
 	labelBoot   = "run.dew/boot"
 	labelMemory = "run.dew/memory"
@@ -33,20 +33,20 @@ const (
 type record struct {
 	Namespace string  `json:"namespace"`
 	Container string  `json:"container"`
-	Cgroup    string  `json:"cgroup"` // of the instance, in every hierarchy
+	Cgroup    string  `json:"cgroup"` // cgroup of the instance, in every hierarchy
 	Memory    string  `json:"memory"` // limit of the instance in bytes
 	Network   network `json:"network"`
 	Execs     []run   `json:"execs"`
 }
 
-// network is the network namespace of the instance and its way to the host.
+// network is the network namespace of the instance and its connection to the host.
 type network struct {
-	Path    string `json:"path"` // of the bind mount that keeps it
+	Path    string `json:"path"` // path of its bind mount
 	Bridge  string `json:"bridge"`
 	Gateway string `json:"gateway"` // address of the bridge
-	Veth    string `json:"veth"`    // at the host
-	MAC     string `json:"mac"`     // of eth0
-	Address string `json:"address"` // of eth0
+	Veth    string `json:"veth"`    // name on the host
+	MAC     string `json:"mac"`     // MAC address of eth0
+	Address string `json:"address"` // IP address of eth0
 }
 
 // run is one process that dewd started in the container.
@@ -58,7 +58,7 @@ type run struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Memory string   `json:"memory"` // limit of its cgroup in bytes; 0: none
-	Stdin  string   `json:"stdin"`  // the gate, a FIFO
+	Stdin  string   `json:"stdin"`  // the gate, which is a FIFO
 	Stdout string   `json:"stdout"`
 	Stderr string   `json:"stderr"`
 }

@@ -54,8 +54,8 @@ func recordInstance(ctx context.Context, cl *client.Client, id string) (record, 
 	return r, nil
 }
 
-// recordProcess reads what a process has become after its launcher: that is what a
-// later dewd finds.
+// recordProcess records a process after its launcher has run its command, because a
+// later dewd finds it in that state.
 func recordProcess(ctx context.Context, cl *client.Client, id, exec string) (run, error) {
 	p := run{Exec: exec}
 	got, err := cl.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: id, ExecID: exec})

@@ -21,11 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcher waits for a byte on its standard input, then becomes the command.
+// launcher waits for a byte on its standard input, then executes the command.
 var launcher = []string{"/.dew/init", "launch", "--exec", "--"}
 
-// revive makes the instance again. The record of its container, its snapshot and the
-// files that it binds must be there: they are part of a dewd's root and run folder.
+// revive creates the instance again. The record of its container, its snapshot and the
+// files that it binds must exist: they are part of a dewd's root and run folder.
 func revive(ctx context.Context, cl *client.Client, r record) error {
 	for _, step := range []func() error{
 		r.Network.make,
@@ -45,8 +45,8 @@ func revive(ctx context.Context, cl *client.Client, r record) error {
 	return nil
 }
 
-// bootNow says in the labels that the container is of this boot of the machine. It
-// is the only change of what the old dewd wrote.
+// bootNow sets the present boot of the machine in the labels of the container. It is
+// the only change to the data of the old dewd.
 func (r record) bootNow(ctx context.Context, cl *client.Client) error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -123,7 +123,8 @@ func (r record) start(ctx context.Context, cl *client.Client, p run) error {
 	return err
 }
 
-// hierarchies are the cgroup v1 mounts in which dewd gives an instance its groups.
+// hierarchies returns the cgroup v1 mounts in which dewd creates the cgroups of an
+// instance.
 func hierarchies() []string {
 	all := []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup/pids"}
 	if unified := "/sys/fs/cgroup/unified"; exists(unified) {
@@ -163,7 +164,7 @@ func (r record) makeCgroups() error {
 	return nil
 }
 
-// make makes the network namespace, the bridge and the veth between them.
+// make creates the network namespace, the bridge and the veth between them.
 func (n network) make() error {
 	bridge, err := n.makeBridge()
 	if err != nil {
@@ -236,7 +237,7 @@ func (n network) configure(ns netns.NsHandle) error {
 	return h.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: gateway})
 }
 
-// newNamespace makes a network namespace that a bind mount at path keeps.
+// newNamespace creates a network namespace with a bind mount at path.
 func newNamespace(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -248,7 +249,7 @@ func newNamespace(path string) error {
 	f.Close()
 	done := make(chan error)
 	go func() {
-		goruntime.LockOSThread() // the thread ends with the goroutine, in its namespace
+		goruntime.LockOSThread() // the thread exits with the goroutine, in its namespace
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- err
 			return

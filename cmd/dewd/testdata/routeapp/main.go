@@ -1,7 +1,7 @@
-// Command routeapp is the app behind the routes of dewd's tests.
+// Command routeapp is the app of the routes in dewd's tests.
 //
 //	routeapp web            on 0.0.0.0:$PORT
-//	routeapp side ADDRESS   a sidecar on an address of its own
+//	routeapp side ADDRESS   a sidecar on its own address
 package main
 
 import (
@@ -54,15 +54,14 @@ func run(args []string) error {
 	return s.ListenAndServe()
 }
 
-// ready is what a readiness check asks: somebody who makes the file wants no more
-// requests.
+// ready answers the readiness check. If the file exists, the app is not ready.
 func ready(w http.ResponseWriter, _ *http.Request) {
 	if _, err := os.Stat("/tmp/unready"); err == nil {
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	}
 }
 
-// guard is a route service: it sends on what those ask for who know the word.
+// guard is a route service. It forwards requests with the right Authorization header.
 func guard(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "word" {
 		http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -85,7 +84,7 @@ func guard(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, res.Body)
 }
 
-// sink tells how many bytes came.
+// sink responds with the number of bytes in the request.
 func sink(w http.ResponseWriter, r *http.Request) {
 	n, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
@@ -112,7 +111,7 @@ func zeros(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slow begins to answer and goes on after ?for=.
+// slow sends the start of a response, and the rest after ?for=.
 func slow(w http.ResponseWriter, r *http.Request) {
 	d, err := time.ParseDuration(r.FormValue("for"))
 	if err != nil {
@@ -125,7 +124,7 @@ func slow(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "done")
 }
 
-// fetch asks ?url= from inside the container.
+// fetch requests ?url= from inside the container.
 func fetch(w http.ResponseWriter, r *http.Request) {
 	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Get(r.FormValue("url"))
@@ -138,8 +137,7 @@ func fetch(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, res.Body)
 }
 
-// webSocket sends back every small frame as it came, unmasked, until one that ends
-// the connection.
+// webSocket echoes every small frame, unmasked, until one that closes the connection.
 func webSocket(w http.ResponseWriter, r *http.Request) {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see above
 	c, rw, err := http.NewResponseController(w).Hijack()

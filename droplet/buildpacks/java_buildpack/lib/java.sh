@@ -1,4 +1,4 @@
-# find_app FOLDER: sets main and path (of an unpacked jar) or jar (in the folder).
+# find_app FOLDER sets main and path (of an unpacked jar) or jar (in the folder).
 find_app() {
 	main='' path='' jar=''
 	if [ -f "$1/META-INF/MANIFEST.MF" ]; then
@@ -22,7 +22,7 @@ find_app() {
 	return 1
 }
 
-# is_main JAR: it has a main class, as far as the stack has a program to look.
+# is_main JAR checks for a main class, if the stack has a program to read the jar.
 is_main() {
 	if command -v unzip >/dev/null; then
 		unzip -p "$1" META-INF/MANIFEST.MF 2>/dev/null | unfold | grep -qi '^main-class:'
@@ -38,10 +38,10 @@ is_main() {
 	fi
 }
 
-# unfold joins the lines of a manifest, which has none with more than 72 bytes.
+# unfold joins the lines of a manifest, which are split after 72 bytes.
 unfold() { tr -d '\r' | sed -e ':a' -e '$!N' -e 's/\n //' -e 'ta' -e 'P' -e 'D'; }
 
-# find_java: the newest that the app may run.
+# find_java prints the java of JAVA_HOME, otherwise the one in PATH.
 find_java() {
 	if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then
 		echo "$JAVA_HOME/bin/java"
