@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// The life of an app, as its events tell it.
+// Each change in the life of an app is recorded as an event.
 func TestApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,8 +83,8 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// A process type that a Procfile names is there once the droplet is, and waits
-// for somebody to scale it.
+// A process type from the Procfile exists once the app has the droplet, and has no
+// instances until a user scales it.
 func TestDropletBringsProcesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,8 +144,8 @@ func TestListApps(t *testing.T) {
 	}
 }
 
-// Following the links of the pages gives everything once; they are absolute,
-// from the configuration, whatever the request says.
+// The links of the pages lead to every item exactly once. They are absolute URLs from
+// the configuration, regardless of the request.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,7 +244,7 @@ func TestManifest(t *testing.T) {
 	if len(diff.Diff) == 0 {
 		t.Error("the diff of a new app is empty")
 	}
-	for range 2 { // twice is the same as once
+	for range 2 { // repeating it changes nothing
 		h := w.want(202, "POST", space+"/actions/apply_manifest", shopManifest, nil)
 		j := w.finish(h)
 		if j.State != v3.JobComplete || len(j.Warnings) != 1 || !strings.Contains(j.Warnings[0].Detail, "colour") {
@@ -271,8 +271,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// What only the apps of the space can tell is the job's to refuse: it FAILS with
-// an error, and nothing of the manifest is applied.
+// The job reports errors that depend on the apps of the space: it fails with an error,
+// and nothing of the manifest is applied.
 func TestManifestJobFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -367,7 +367,8 @@ func TestSidecars(t *testing.T) {
 	}
 }
 
-// A wish and its event are one: when the event cannot be kept, neither is.
+// A change and its event are stored in one transaction: if the event cannot be stored,
+// neither is.
 func TestWishAndEventAreOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

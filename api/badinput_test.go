@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// Whatever comes in, the answer says whose fault it is and what is wrong, and
-// nothing is kept.
+// For any bad input, the response says whether the client is at fault and what is
+// wrong, and nothing is stored.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -176,7 +176,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Every problem is told at once, not one after the other.
+// The response lists all problems at once.
 func TestAllProblemsAreTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -189,7 +189,7 @@ func TestAllProblemsAreTold(t *testing.T) {
 	wantError(t, got, "CF-UnprocessableEntity", "sidecars[x].process_types")
 }
 
-// What is true of every endpoint that names an app: an unknown one is a 404.
+// Every endpoint for an app responds with 404 if the app is unknown.
 func TestUnknownApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -234,11 +234,11 @@ func decoded[T any](b []byte) error {
 	return err
 }
 
-// Whatever is asked, it is never the server's fault.
+// No request leads to a server error.
 func FuzzRequests(f *testing.F) {
 	w := newWorld(f)
 	a := w.startedApp("shop")
-	names := strings.NewReplacer("APP", a.GUID, "SPACE", w.space.GUID) // each worker has its own
+	names := strings.NewReplacer("APP", a.GUID, "SPACE", w.space.GUID) // each worker has its own server
 	for _, seed := range [][3]string{
 		{"GET", "/v3/apps?names=a%252Cb&page=2", ""},
 		{"PATCH", "/v3/apps/APP", `{"name":"\u0000"}`},
@@ -261,7 +261,7 @@ func FuzzRequests(f *testing.F) {
 			t.Skip()
 		}
 		u, err := r.URL.Parse(names.Replace(target))
-		if err != nil || strings.HasPrefix(u.Path, "/stream/") { // streams do not end
+		if err != nil || strings.HasPrefix(u.Path, "/stream/") { // streams do not stop
 			t.Skip()
 		}
 		r.URL = u

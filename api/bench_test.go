@@ -8,7 +8,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// crowd is a world with 100 apps of three processes, a route and three packages each.
+// crowd returns a server with 100 apps. Each has three processes, a route and three
+// packages.
 func crowd(tb testing.TB) *world {
 	w := newWorld(tb)
 	domain := must(w.c.Registry.DefaultDomain())(tb)
@@ -26,7 +27,7 @@ func crowd(tb testing.TB) *world {
 	return w
 }
 
-// BenchmarkLists asks what `cf apps` asks, and other lists, with 100 apps and 300
+// BenchmarkLists requests the lists of `cf apps` and other lists, with 100 apps and 300
 // processes.
 func BenchmarkLists(b *testing.B) {
 	w := crowd(b)

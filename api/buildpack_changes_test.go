@@ -112,7 +112,7 @@ func TestBuildpackChanges(t *testing.T) {
 	}
 }
 
-// tgz is a droplet as the platform packs it.
+// tgz returns a droplet in Cloud Foundry's archive format.
 func tgz(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -135,8 +135,8 @@ func tgz(t *testing.T, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// A droplet that was staged elsewhere is uploaded, runs what it says, and is
-// downloaded again.
+// A droplet that was staged elsewhere can be uploaded, runs its own start command, and
+// can be downloaded again.
 func TestDropletUpload(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -183,8 +183,8 @@ func TestDropletUpload(t *testing.T) {
 	}
 }
 
-// The start of an app is refused, in the answer and in its log, while a sidecar
-// beside its JVM does not say how much memory it needs.
+// An app with a JVM and a sidecar that sets no memory limit is refused to start, in the
+// response and in its log.
 func TestSidecarsBesideAJVM(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -214,8 +214,8 @@ func TestSidecarsBesideAJVM(t *testing.T) {
 	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
 }
 
-// The start of an app is refused, in the answer and in its log, while nothing says how
-// its web process starts. Apps without web instances start.
+// An app whose web process has no start command is refused to start, in the response
+// and in its log. Apps without web instances start.
 func TestNoStartCommand(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -252,7 +252,8 @@ func TestNoStartCommand(t *testing.T) {
 	start("")
 }
 
-// Sidecars of a droplet come and go with it; the user's win.
+// The sidecars of a droplet are replaced with it; sidecars that the user created take
+// precedence.
 func TestSidecarsOfADroplet(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -291,8 +292,8 @@ func TestSidecarsOfADroplet(t *testing.T) {
 	}
 }
 
-// The daemon reads a folder for whoever names it as a buildpack: only those who
-// look after the machine may.
+// Only administrators can name a folder on the machine as a buildpack, because the
+// daemon reads it for them.
 func TestFoldersAreForAdministrators(t *testing.T) {
 	w := newWorld(t)
 	who := w.user("joe")
@@ -318,7 +319,8 @@ func TestFoldersAreForAdministrators(t *testing.T) {
 	if j := w.finish(w.want(202, "POST", path, manifest, nil)); j.State != v3.JobComplete {
 		t.Errorf("an administrator's manifest: %+v", j)
 	}
-	// What an administrator has chosen stays, whoever changes something else.
+	// A value that an administrator chose stays when another user changes something
+	// else.
 	if got := w.as(joe, "PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"stack":"host"}}}`); got.Code != 200 {
 		t.Errorf("another stack: %d %s", got.Code, got.Body)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// Whoever can push to a space can upload a folder as a buildpack for its apps, and
-// apps of other spaces cannot name it.
+// A user who can push to a space can upload a folder as a buildpack for its apps. Apps
+// of other spaces cannot name it.
 func TestUploadFolder(t *testing.T) {
 	w := newWorld(t)
 	joe := w.user("joe")

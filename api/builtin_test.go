@@ -48,7 +48,7 @@ func TestBuildpacksAndStacks(t *testing.T) {
 	wantError(t, w.ask("GET", "/v3/stacks/nonesuch/apps", ""), "CF-ResourceNotFound", "Stack not found")
 }
 
-// An app with a buildpack that there is not is refused, whichever way it comes.
+// An app with an unknown buildpack is refused on all endpoints.
 func TestNoSuchBuildpack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,8 +95,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// What an administrator switched off is refused to others, and to nobody when it
-// is on.
+// A disabled feature flag refuses the request for non-administrators; an enabled one
+// refuses no one.
 func TestFlagsAreHonoured(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,7 +149,7 @@ func TestDeployments(t *testing.T) {
 	wantError(t, w.ask("POST", "/v3/deployments/x/actions/cancel", ""), "CF-ResourceNotFound", "Deployment not found")
 }
 
-// What the server writes as an app's manifest makes the app as it is.
+// The manifest that the server writes for an app creates the same app.
 func TestGetManifest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -167,7 +167,7 @@ func TestGetManifest(t *testing.T) {
 	wantError(t, w.ask("GET", "/v3/apps/nonesuch/manifest", ""), "CF-ResourceNotFound", "App not found")
 }
 
-// Instances can be embedded in processes: one for each that is wished for.
+// Instances can be embedded in processes: one for each desired instance.
 func TestProcessInstances(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,7 +203,7 @@ func TestProcessInstances(t *testing.T) {
 	}
 }
 
-// Who may not see secrets sees no commands, which carry them.
+// Users who cannot read secrets see no commands, because commands can contain secrets.
 func TestCommandsAreHidden(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -234,7 +234,8 @@ func TestCommandsAreHidden(t *testing.T) {
 	}
 }
 
-// Who may read events reads neither variables nor commands of a manifest in them.
+// Users who can read events see neither the variables nor the commands of a manifest in
+// them.
 func TestManifestEventsHideSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -304,7 +305,7 @@ func TestDroplets(t *testing.T) {
 	wantError(t, w.ask("GET", "/v3/droplets/droplet-of-"+other.GUID+"/download", ""), "CF-UnprocessableEntity", "nothing to download")
 }
 
-// wantTar wants a compressed tar with the files.
+// wantTar checks that b is a compressed tar file with the files.
 func wantTar(t *testing.T, b []byte, names ...string) {
 	t.Helper()
 	found := map[string]bool{}

@@ -17,7 +17,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// dial gives a client of the server, over a socket as the daemon has it.
+// dial returns a client that is connected to the server over a socket, like the
+// daemon's.
 func (w *world) dial(t *testing.T) *client.Client {
 	t.Helper()
 	run := t.TempDir()
@@ -28,8 +29,7 @@ func (w *world) dial(t *testing.T) *client.Client {
 	return must(client.New(client.Options{Run: run}))(t)
 }
 
-// The client that ships with the server understands it: a push, from the
-// manifest to the running app.
+// The client of this repository can push an app, from the manifest to the running app.
 func TestClientPushes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,7 +91,7 @@ func TestClientPushes(t *testing.T) {
 	}
 }
 
-// The same for what is dew's own, and for logs.
+// The client reads dew's own endpoints and logs.
 func TestClientLooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

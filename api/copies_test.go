@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// pushed makes an app with a package and a droplet of it.
+// pushed creates an app with a package and a droplet staged from it.
 func (w *world) pushed(name string) (a v3.App, pkg, droplet string) {
 	w.t.Helper()
 	a = w.createApp(name)
@@ -85,7 +85,7 @@ func TestCopiesRefused(t *testing.T) {
 	wantError(t, w.ask("POST", "/v3/droplets?source_guid=nonesuch", toApp(other.GUID)), "CF-ResourceNotFound", "Droplet not found")
 	wantError(t, w.ask("GET", "/v3/packages/"+empty+"/download", ""), "CF-UnprocessableEntity", "Package has no bits to download.")
 
-	// Who only looks at an app gets what it runs, and not what it was made of.
+	// A user who can only read an app can copy its droplet, but not its package.
 	org := w.createOrg("elsewhere")
 	space := w.createSpace(org.GUID, "mine")
 	guid := w.user("eve")
@@ -103,8 +103,9 @@ func TestCopiesRefused(t *testing.T) {
 	}
 }
 
-// A droplet that somebody removes while another one wishes for it: either it stays
-// and is what the app runs, or it is gone and the app has the one before.
+// One request deletes a droplet while another sets it as the app's current one. Either
+// the droplet stays and is current, or it is deleted and the app keeps the previous
+// one.
 func TestDropletRemovedWhileChosen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,7 +129,7 @@ func TestDropletRemovedWhileChosen(t *testing.T) {
 	}
 }
 
-// What a task runs stays until the task has ended.
+// The droplet of a task stays until the task has finished.
 func TestDropletOfATaskStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

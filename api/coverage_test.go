@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/api/access"
 )
 
-// who are those that a need is for, as docs/api.md calls them.
+// who maps each permission to its name in docs/api.md.
 var who = map[access.Need]string{
 	access.Public: "anyone", access.Authenticated: "any token", access.Read: "readers", access.ReadEnv: "readers of variables",
 	access.ReadRoute: "readers, org auditors", access.ReadQuota: "org managers, readers where it applies", access.Download: "readers except supporters",
@@ -22,7 +22,7 @@ var who = map[access.Need]string{
 	access.ManageOrg: "org managers", access.ReadAll: "readers of all", access.Administer: "administrators",
 }
 
-// docs/api.md lists every endpoint, and who may ask it.
+// docs/api.md lists every endpoint and the roles that can call it.
 func TestCoverage(t *testing.T) {
 	file := filepath.Join("..", "docs", "api.md")
 	b, err := os.ReadFile(file)
@@ -47,7 +47,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// coverage is a table of the endpoints for each kind of thing.
+// coverage returns a table of endpoints for each kind of resource.
 func coverage(t *testing.T) string {
 	t.Helper()
 	kinds := map[string][]string{}
@@ -79,8 +79,8 @@ func coverage(t *testing.T) string {
 	return out.String() + "\n"
 }
 
-// kindOf is what an endpoint is about: the first word of its path behind the
-// version.
+// kindOf returns the kind of resource of an endpoint: the first part of its path after
+// the version.
 func kindOf(pattern string) string {
 	_, path, _ := strings.Cut(pattern, " ")
 	for _, door := range []struct{ prefix, name string }{
@@ -97,7 +97,7 @@ func kindOf(pattern string) string {
 	return pattern
 }
 
-// byPath orders endpoints by path, then by method.
+// byPath returns a sort key: by path, then by method.
 func byPath(pattern string) string {
 	method, path, _ := strings.Cut(pattern, " ")
 	return path + " " + method

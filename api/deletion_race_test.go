@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// What comes into an org while it is deleted goes like the rest of it: nothing is left
-// of its bits.
+// Apps that are created in an org while it is deleted are deleted with it, including
+// their files.
 func TestDeletionFindsLateComers(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"space", "org"} {
@@ -41,7 +41,7 @@ func TestDeletionFindsLateComers(t *testing.T) {
 	}
 }
 
-// lateComer makes an app with a package in the space, or in a new one of its org.
+// lateComer creates an app with a package in the space, or in a new space of its org.
 func (w *world) lateComer(place string) (guid, pkg string) {
 	w.t.Helper()
 	space := w.space.GUID
@@ -52,8 +52,8 @@ func (w *world) lateComer(place string) (guid, pkg string) {
 	return a.GUID, must(w.c.Packages.Create(a.GUID))(w.t).GUID
 }
 
-// A job that is refused says so as the request would have been: a client shows no other
-// words.
+// A job that is refused has the same error as a refused request, because clients show
+// only that.
 func TestRefusedJob(t *testing.T) {
 	t.Parallel()
 	p := &platform.Platform{Explain: rest.ToError}
@@ -72,7 +72,7 @@ func TestRefusedJob(t *testing.T) {
 	}
 }
 
-// A task is refused whose droplet has no files yet: it could never start.
+// A task whose droplet has no files yet is refused, because it could never start.
 func TestTaskWithoutFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

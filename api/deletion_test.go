@@ -14,7 +14,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// successor is the daemon after this one: the same store, everything else anew.
+// successor replaces the server with a new one on the same store, as after a restart of
+// the daemon.
 func (w *world) successor() {
 	w.t.Helper()
 	for _, stop := range w.stops {
@@ -29,8 +30,8 @@ func (w *world) successor() {
 	w.run(w.c.Services.Run)
 }
 
-// waitsForBroker waits until a goroutine waits for an operation of a service. In a test
-// that is not parallel it is a goroutine of that test: no other test runs.
+// waitsForBroker waits until a goroutine waits for an operation of a service. The test
+// must not be parallel, so that the goroutine is its own.
 func waitsForBroker(t *testing.T) {
 	t.Helper()
 	wait := goruntime.FuncForPC(reflect.ValueOf((*marketplace.Marketplace).Wait).Pointer()).Name()
@@ -40,8 +41,8 @@ func waitsForBroker(t *testing.T) {
 	})
 }
 
-// An org goes with everything in it, also when the daemon ends in the middle: the
-// next one goes on, and who began it finds the same job.
+// An org is deleted with all its resources, even if the daemon exits in between. The
+// next daemon continues, and the client finds the same job.
 func TestDeletionGoesOn(t *testing.T) {
 	w := newWorld(t) // not parallel, see waitsForBroker
 	a, pkg, droplet := w.pushed("shop")
@@ -67,7 +68,7 @@ func TestDeletionGoesOn(t *testing.T) {
 	for _, path := range []string{"/v3/organizations/" + w.space.Org, "/v3/spaces/" + w.space.GUID, "/v3/apps/" + a.GUID} {
 		w.want(404, "GET", path, "", nil)
 	}
-	// The bits go by jobs of their own, which the deletion has begun.
+	// Separate jobs, which the deletion started, delete the files.
 	testkit.EventuallyTrue(t, "its bits are gone", func() bool {
 		_, noPackage := w.c.Packages.Get(pkg)
 		_, noDroplet := w.c.Shelf.Get(droplet)

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// deployApp wishes for a deployment of an app; more are further fields of the body.
+// deployApp creates a deployment of an app; more holds further fields of the body.
 func (w *world) deployApp(guid, more string) v3.Deployment {
 	w.t.Helper()
 	var d v3.Deployment
@@ -22,7 +22,7 @@ func (w *world) deployApp(guid, more string) v3.Deployment {
 	return d
 }
 
-// move does what the runtime does to a deployment.
+// move changes a deployment as the runtime does.
 func (w *world) move(guid string, fn func(d *app.Deployment)) {
 	w.t.Helper()
 	if err := w.c.Registry.MoveDeployment(guid, func(_ app.Process, d *app.Deployment) { fn(d) }); err != nil {
@@ -36,8 +36,8 @@ func (w *world) deployment(guid string) (d v3.Deployment) {
 	return d
 }
 
-// A deployment is told from its wish to its end, with its events, and names the new
-// instances as a process of their own.
+// A deployment is visible from its creation until it has finished, with its events. The
+// new instances are a separate process.
 func TestDeploymentLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,7 +85,7 @@ func TestDeploymentLife(t *testing.T) {
 	}
 }
 
-// states are those of the instances that are shown of a process.
+// states returns the states of the visible instances of a process.
 func (w *world) states(process string) []string {
 	w.t.Helper()
 	var stats v3.Stats
@@ -104,7 +104,7 @@ func (w *world) eventTypes(appGUID string) []string {
 	return eventTypes(events.Resources)
 }
 
-// While instances of two generations run, each is shown where it belongs.
+// While instances of two generations run, each is listed under its own process.
 func TestStatsOfGenerations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,15 +186,15 @@ func TestDeploymentRefused(t *testing.T) {
 	}
 }
 
-// Every start that differs makes a revision which says what does; a rollback makes
-// one more that is the same as the one it names.
+// Every start with a difference creates a revision that describes it. A rollback
+// creates another revision that equals the one it names.
 func TestRevisions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	path := "/v3/apps/" + a.GUID
 	restart := func() { w.want(200, "POST", path+"/actions/restart", "", nil) }
-	restart() // nothing differs
+	restart() // no difference
 	w.want(200, "PATCH", path+"/environment_variables", `{"var":{"COLOUR":"red"}}`, nil)
 	w.want(200, "PATCH", path+"/processes/web", `{"command":"run"}`, nil)
 	restart()
@@ -209,7 +209,7 @@ func TestRevisions(t *testing.T) {
 	w.move(d.GUID, func(d *app.Deployment) { d.State = app.Deployed })
 	w.want(200, "PATCH", path+"/features/revisions", `{"enabled":false}`, nil)
 	w.want(200, "PATCH", path+"/environment_variables", `{"var":{"COLOUR":"blue"}}`, nil)
-	restart() // nobody wants one
+	restart() // revisions are disabled
 	first := w.revisions(a.GUID, "?versions=1")[0]
 	wantError(t, w.ask("POST", "/v3/deployments", `{"revision":{"guid":"`+first.GUID+`"},"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`),
 		"CF-UnprocessableEntity", "Cannot create deployment from a revision for an app without revisions enabled")

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// What cannot be a destination is answered 422, and the answer names the key.
+// An invalid destination gets a 422 response that names the key.
 func TestBadDestinations(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -53,7 +53,7 @@ func TestBadDestinations(t *testing.T) {
 	}
 }
 
-// A destination is told to be pending while an instance lacks its port.
+// A destination is shown as pending while an instance does not have its port.
 func TestPendingDestinationIsTold(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")

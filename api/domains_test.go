@@ -80,8 +80,8 @@ func TestDomainsRefused(t *testing.T) {
 	w.wantNames("", "/v3/domains?order_by=name", "apps.internal", "dew.localhost", "shop.example.com")
 }
 
-// A domain of one org is used there and where it is shared, and seen by who works
-// in one of these orgs.
+// A domain of an org can be used there and in the orgs that it is shared with. Members
+// of these orgs can see it.
 func TestSharedDomains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

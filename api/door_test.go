@@ -33,8 +33,8 @@ func TestNewWants(t *testing.T) {
 	}
 }
 
-// The listener is open to everybody on the machine and to every page in their
-// browsers: it answers to its own names only, and tells strangers nothing.
+// All users of the machine and all pages in their browsers can reach the listener. It
+// accepts only its own host names, and reveals nothing without a token.
 func TestListenerIsSafe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +87,7 @@ func TestListenerIsSafe(t *testing.T) {
 	}
 }
 
-// wantError wants the platform's form of an error, with a title, and a text in
+// wantError checks for an error in Cloud Foundry's format, with a title and a text in
 // one of the details.
 func wantError(t testing.TB, got *httptest.ResponseRecorder, title, detail string) {
 	t.Helper()
@@ -103,8 +103,8 @@ func wantError(t testing.TB, got *httptest.ResponseRecorder, title, detail strin
 	t.Errorf("errors = %+v, want %s with %q", es.Errors, title, detail)
 }
 
-// A bug costs one answer: it has an id, and the log says under that id what
-// happened. The client learns nothing of the inside.
+// A panic affects only one response. The response has an ID, and the log describes the
+// panic under that ID. The client sees no internal details.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -124,7 +124,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// What somebody does over the socket is recorded under their own name.
+// A request over the socket is recorded under the name of the local user.
 func TestPeerIsActor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

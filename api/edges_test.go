@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// A manifest hides the variables where an administrator has switched them off, and
-// only those.
+// If an administrator disabled reading variables, a manifest hides the variables and
+// nothing else.
 func TestManifestHidesVariables(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -39,7 +39,7 @@ func TestManifestHidesVariables(t *testing.T) {
 	}
 }
 
-// Who maps a route learns nothing of apps that they may not map.
+// A user who maps a route cannot learn about apps that they cannot map.
 func TestDestinationsTellNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -62,7 +62,7 @@ func TestDestinationsTellNothing(t *testing.T) {
 	}
 }
 
-// A client that has gone hears nothing, and nobody is told of an error.
+// If the client has disconnected, the server sends nothing and logs no error.
 func TestVerifyWithoutClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

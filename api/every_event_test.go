@@ -15,17 +15,17 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// told is an event that must be there. A part that is empty is not looked at.
+// told is an expected event. Empty fields are not checked.
 type told struct {
-	kind   string // without "audit."
-	target string // its type
-	guid   string // of the target
+	kind   string // type without "audit."
+	target string // type of the target
+	guid   string // GUID of the target
 	place  access.Place
-	data   string // a path in the data that has something
-	broker bool   // a broker did it, and nobody asked for it
+	data   string // a path in the data that must not be empty
+	broker bool   // the actor is a broker
 }
 
-// act makes every request of h one of a user.
+// act sends all further requests of h as the user.
 func (h *home) act(t *testing.T, name string) {
 	t.Helper()
 	token, door := h.login(name), h.door
@@ -36,8 +36,8 @@ func (h *home) act(t *testing.T, name string) {
 	})
 }
 
-// Everything that the platform records is recorded when it is done through the
-// API: who did it, to what, where, and with which words.
+// Every action that Cloud Foundry records is recorded for requests over the API, with
+// the actor, the target, the place and the data.
 func TestEveryEvent(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -86,8 +86,8 @@ func (h *home) wantTold(t *testing.T, want told, who string, all []v3.Event) {
 	}
 }
 
-// wantFilters compares every filter of events with a plain one; what lists have in
-// common is compared elsewhere.
+// wantFilters compares the filters for events with simple ones. Other tests compare the
+// filters that all lists share.
 func (h *home) wantFilters(t *testing.T, all []v3.Event) {
 	t.Helper()
 	one := all[len(all)/2]
@@ -117,7 +117,7 @@ func (h *home) wantFilters(t *testing.T, all []v3.Event) {
 	}
 }
 
-// do asks for something and finishes it.
+// do sends a request and waits for its job.
 func (h *home) do(method, path, body string) string {
 	h.t.Helper()
 	got := h.ask(method, path, body)
@@ -221,7 +221,7 @@ func (h *home) doRoutes(t *testing.T, at access.Place) []told {
 	}
 }
 
-// doPlaces makes orgs, spaces and roles, and takes them away.
+// doPlaces creates and deletes orgs, spaces and roles.
 func (h *home) doPlaces(t *testing.T) []told {
 	t.Helper()
 	o := h.do("POST", "/v3/organizations", `{"name":"firm"}`)
@@ -248,7 +248,7 @@ func (h *home) doPlaces(t *testing.T) []told {
 			out = append(out, told{kind: fmt.Sprintf("user.%s_%s", kind, what), target: "user", guid: user, place: at})
 		}
 	}
-	slices.SortStableFunc(roles, func(a, b string) int { // one stays in the org as long as in a space of it
+	slices.SortStableFunc(roles, func(a, b string) int { // a user keeps the org role as long as a space role
 		return strings.Compare(string(must(h.c.Roles.Get(b))(t).Type), string(must(h.c.Roles.Get(a))(t).Type))
 	})
 	for _, guid := range roles {
@@ -331,7 +331,7 @@ func (h *home) doServices(t *testing.T, at access.Place) []told {
 		told{kind: "service_instance.unshare", target: "service_instance", guid: i, place: at, data: "request.target_space_guid"})
 }
 
-// doMarket makes a broker, whose catalog is told of in its own name.
+// doMarket creates a broker. The events about its catalog have the broker as the actor.
 func (h *home) doMarket(t *testing.T) []told {
 	t.Helper()
 	h.do("POST", "/v3/service_brokers", `{"name":"second","url":"https://b.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}}}`)

@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// The app's own switch, the space's and the daemon's decide together, and the
-// answer names the one that is off.
+// SSH needs to be enabled for the app, the space and the daemon. The response names the
+// one that is disabled.
 func TestSSHEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +68,7 @@ func TestFeatureErrors(t *testing.T) {
 		{http.MethodPatch, "/v3/apps/" + a.GUID + "/features/ssh", `{}`, http.StatusUnprocessableEntity},
 		{http.MethodPatch, "/v3/apps/" + a.GUID + "/features/ssh", `{"enabled": "yes"}`, http.StatusUnprocessableEntity},
 		{http.MethodPatch, "/v3/apps/none/features/ssh", `{"enabled": true}`, http.StatusNotFound},
-		{http.MethodPost, "/dew/v1/ssh-code", "", http.StatusUnprocessableEntity}, // there is no door
+		{http.MethodPost, "/dew/v1/ssh-code", "", http.StatusUnprocessableEntity}, // the daemon has no SSH server
 	} {
 		if got := w.ask(tt.method, tt.path, tt.body); got.Code != tt.status {
 			t.Errorf("%s %s %s = %d %s, want %d", tt.method, tt.path, tt.body, got.Code, got.Body, tt.status)
@@ -76,7 +76,7 @@ func TestFeatureErrors(t *testing.T) {
 	}
 }
 
-// A code stands for whoever asked for it.
+// An SSH code identifies the user who requested it.
 func TestSSHCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,8 +92,8 @@ func TestSSHCode(t *testing.T) {
 	}
 }
 
-// Developers of the app's space enter, and administrators; all others learn
-// nothing. A closed door is closed for everybody.
+// Developers of the app's space and administrators can use SSH; other users learn
+// nothing. If SSH is disabled, no one can use it.
 func TestAllowSSH(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,5 +144,5 @@ func TestRecordSSH(t *testing.T) {
 	}
 }
 
-// setSSH changes what the server knows of the SSH server.
+// setSSH changes the SSH server in the configuration of the server.
 func (w *world) setSSH(door *platform.SSHEndpoint) { w.s.apps.SSH, w.s.daemon.SSH = door, door }

@@ -20,26 +20,27 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// home is a place with one of everything. Its names are in no other answer.
+// home is a test server with an org that has one resource of each kind. Their names
+// contain homeMark, so that a test can find them in a response.
 type home struct {
 	*world
 	org    app.Org
 	space  app.Space
-	guids  map[string]string // by noun, or by the beginning of the path
+	guids  map[string]string // by resource name, or by path prefix
 	app    string
 	pkg    string
-	tokens map[string]string // by who
+	tokens map[string]string // by role or user
 }
 
 var somePart = regexp.MustCompile(`\{[a-z]+\}`)
 
-const homeMark = "homely" // in the name of everything
+const homeMark = "homely" // part of all names
 
-// built is a home that was made once, and whose folder is copied: its services,
-// builds and people take longer to make than most tests take.
+// built is a home that is created once and whose folder is copied. Its services, builds
+// and users take longer to create than most tests run.
 var built struct {
 	sync.Once
-	dir string // empty: it could not be made
+	dir string // empty: creating it failed
 	home
 }
 
@@ -59,7 +60,7 @@ func newHome(t *testing.T) *home {
 	return &h
 }
 
-// keepHome makes the home that is copied. Nothing of it goes on.
+// keepHome creates the home that tests copy, and stops all its loops.
 func keepHome(t *testing.T) {
 	t.Helper()
 	h := makeHome(t)
@@ -79,7 +80,7 @@ func makeHome(t *testing.T) *home {
 	h := &home{world: w, guids: map[string]string{}, tokens: map[string]string{}}
 	h.org = must(w.c.Registry.PutOrg(app.Org{Name: homeMark + "-org"}))(t)
 	h.space = must(w.c.Registry.PutSpace(app.Space{Name: homeMark + "-space", Org: h.org.GUID}))(t)
-	w.space = h.space // createApp makes apps there
+	w.space = h.space // createApp creates apps there
 	a := w.createApp(homeMark + "-app")
 	h.app = a.GUID
 	var sidecar v3.Sidecar
@@ -98,7 +99,7 @@ func makeHome(t *testing.T) *home {
 		"Space quota": must(w.c.Registry.PutQuota(app.Quota{Name: homeMark, Org: h.org.GUID}))(t).GUID,
 		"/v3/users/":  owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
 		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/security_groups/": "none", "/v3/isolation_segments/": "none", "/v3/app_usage_events/": "none", "/v3/service_usage_events/": "none", // what is built in is no secret
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/security_groups/": "none", "/v3/isolation_segments/": "none", "/v3/app_usage_events/": "none", "/v3/service_usage_events/": "none", // built-in resources are not secret
 	}
 	h.serve(t, route.GUID)
 	h.people(t)
@@ -107,8 +108,8 @@ func makeHome(t *testing.T) *home {
 	return h
 }
 
-// deploy is a deployment of the app, which has a droplet, and has one revision more
-// then. It is stopped before and after.
+// deploy deploys the app, which has a droplet, and so creates a revision. The app is
+// stopped before and after.
 func (h *home) deploy(t *testing.T) app.Deployment {
 	t.Helper()
 	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.Env = map[string]string{"N": uuid.NewString()}; return nil }))(t)
@@ -117,7 +118,7 @@ func (h *home) deploy(t *testing.T) app.Deployment {
 	return d
 }
 
-// serve gives home a broker of its own, and services that it is bound to.
+// serve creates a broker in the space, and service instances with bindings.
 func (h *home) serve(t *testing.T, route string) {
 	t.Helper()
 	body := `{"name":"` + homeMark + `","url":"https://broker.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}},` +
@@ -138,13 +139,13 @@ func (h *home) serve(t *testing.T, route string) {
 	h.guids["/v3/service_brokers/"] = must(h.c.Services.Brokers(services.BrokerFilter{Names: []string{homeMark}}))(t)[0].GUID
 }
 
-// task is a task of the app, which has a droplet.
+// task creates a task of the app, which has a droplet.
 func (h *home) task(t *testing.T) app.Task {
 	t.Helper()
 	return must(h.c.Registry.CreateTask(app.Task{App: h.app, Name: homeMark, Command: "x", Droplet: "droplet-of-" + h.app}))(t)
 }
 
-// build is a build of the app.
+// build stages a new package of the app.
 func (h *home) build(t *testing.T) string {
 	t.Helper()
 	p := h.createPackage(h.app)
@@ -153,10 +154,10 @@ func (h *home) build(t *testing.T) string {
 	return h.stage(p.GUID).GUID
 }
 
-// people makes one user for every role at home, and some others.
+// people creates one user for every role in the org and space, and some others.
 func (h *home) people(t *testing.T) {
 	t.Helper()
-	// Their tokens are good for as long as home is copied.
+	// The tokens must be valid as long as tests copy the home.
 	must(h.c.Auth.Accounts().UpdateClient(auth.ClientCF, func(c *auth.Client) error { c.AccessValidity = 24 * time.Hour; return nil }))(t)
 	for _, kind := range auth.RoleTypes() {
 		guid := h.user("u-" + string(kind))
@@ -172,7 +173,7 @@ func (h *home) people(t *testing.T) {
 		h.user("u-"+name, scope)
 		h.tokens[name] = h.login("u-" + name)
 	}
-	// A stranger who is everything elsewhere.
+	// A user who has all roles in another org.
 	org := must(h.c.Registry.PutOrg(app.Org{Name: "elsewhere"}))(t)
 	space := must(h.c.Registry.PutSpace(app.Space{Name: "elsewhere", Org: org.GUID}))(t)
 	stranger := h.user("stranger")
@@ -188,7 +189,7 @@ func (h *home) people(t *testing.T) {
 	h.tokens["nobody"] = h.login("nobody")
 }
 
-// request is the method and the path that a pattern answers, at home.
+// request returns the method and the path for a pattern, with the GUIDs of this home.
 func (h *home) request(t testing.TB, pattern string) (method, path string) {
 	t.Helper()
 	method, path, found := strings.Cut(pattern, " ")
@@ -205,5 +206,5 @@ func (h *home) request(t testing.TB, pattern string) (method, path string) {
 		t.Fatalf("no example for the guid of %q: add one to home", pattern)
 	}
 	path = strings.NewReplacer("{guid}", guid, "{type}", "web", "{name}", "ssh", "{org}", h.org.GUID, "{space}", h.space.GUID, "{$}", "").Replace(path)
-	return method, somePart.ReplaceAllString(path, "0") // what lies below is looked at after the place
+	return method, somePart.ReplaceAllString(path, "0") // the rest of the path is checked after the org and space
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/notify/inbox"
 )
 
-// newMailWorld is a world with an inbox.
+// newMailWorld returns a test server with an inbox.
 func newMailWorld(t *testing.T) (*world, *inbox.Inbox) {
 	t.Helper()
 	w := newWorld(t)
@@ -119,8 +119,8 @@ func TestCrashMails(t *testing.T) {
 	w.want(422, "PUT", path, `{"enabled":true}`, nil)
 }
 
-// Below /notify the notification service answers, on both doors; of pages from
-// elsewhere only those that change preferences are served.
+// The notification service answers under /notify, on the socket and the listener. Of
+// cross-origin requests, only those that change preferences are allowed.
 func TestNotifyMount(t *testing.T) {
 	w := newWorld(t)
 	w.s.daemon.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

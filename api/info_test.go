@@ -7,7 +7,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// Everything that the index names is there.
+// All collections that the index names exist.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -15,7 +15,7 @@ func TestIndex(t *testing.T) {
 	w.want(200, "GET", "/v3", "", &index)
 	for name, link := range index.Links {
 		if name == "self" || name == "resource_matches" || name == "environment_variable_groups" {
-			continue // nothing is read there
+			continue // it has no GET endpoint
 		}
 		if got := w.ask("GET", link.Href[len(publicURL):], ""); got.Code != 200 {
 			t.Errorf("%s = %d %s, want 200", link.Href, got.Code, got.Body)
@@ -28,7 +28,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// A stack that is not for everybody any more says so, and refuses what it must.
+// A stack shows its state and the reason. Builds get a warning for a deprecated stack
+// and are refused for a restricted or disabled one.
 func TestStackState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

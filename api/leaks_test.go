@@ -10,8 +10,8 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// Who works in one org learns nothing of another that shares something with it: neither
-// what stands beside what is shared, nor by a filter who else has it.
+// A user of one org cannot learn about another org that shares a resource with it.
+// Neither included resources nor filters reveal the other org.
 func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -57,8 +57,8 @@ func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
 	}
 }
 
-// What happened in an org is told to its auditors, and to who works in a space what
-// happened there; managers and members hear of neither.
+// Auditors of an org see its events, and members of a space see the events of the
+// space. Managers and users of the org see neither.
 func TestWhoSeesEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

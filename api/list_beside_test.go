@@ -12,10 +12,10 @@ import (
 	"github.com/dewrun/dew/api/market"
 )
 
-// stand is under which noun something stands beside a list, and the trail to it.
+// stand is the key of included resources in a list, and the trail to their GUIDs.
 type stand struct{ noun, trail string }
 
-// besides are what can be asked to stand beside, by kind of item.
+// besides holds the resources that can be included, by kind of item.
 var besides = map[string]map[string]stand{
 	"App":   {"space": {"spaces", inSpace}, "org": {"organizations", inSpace + " Space:" + inOrg}, "space.organization": {"organizations", inSpace + " Space:" + inOrg}},
 	"Space": {"org": {"organizations", inOrg}, "organization": {"organizations", inOrg}},
@@ -31,7 +31,7 @@ var besides = map[string]map[string]stand{
 	"ServiceRouteBinding":      {"route": {"routes", "relationships.route.data.guid"}, "service_instance": {"service_instances", ofInstance}},
 }
 
-// besideParts are the same for what can be asked in parts.
+// besideParts holds the same for the fields parameters.
 var besideParts = map[string]stand{
 	market.FieldsOfBroker:         {"service_brokers", ofItsBroker},
 	market.FieldsOfOfferingBroker: {"service_brokers", "relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker},
@@ -46,8 +46,8 @@ var besideParts = map[string]stand{
 
 var validBeside = regexp.MustCompile(`Valid included resources are: '(.*)'`)
 
-// beside asks for everything that can stand beside a list, one by one and all at
-// once, and wants what the items lead to, and nothing else.
+// beside requests every resource that a list can include, alone and all together. It
+// expects exactly the resources that the items refer to.
 func (l listCase) beside(t *testing.T) {
 	t.Helper()
 	if slices.Contains(l.o.Asks, "include") {
@@ -83,7 +83,7 @@ func (l listCase) includes(t *testing.T) {
 	}
 }
 
-// leadTo are the guids that the items lead to.
+// leadTo returns the GUIDs that the items refer to.
 func (l listCase) leadTo(trail string) []string {
 	all := []string{}
 	for _, i := range l.all {
@@ -108,7 +108,7 @@ func (l listCase) wantBeside(t *testing.T, q url.Values, want map[string][]strin
 	return page.Included
 }
 
-// fields asks for the guid alone, and for all parts.
+// fields requests the GUID only, and then all fields.
 func (l listCase) fields(t *testing.T, param string) {
 	t.Helper()
 	s := besideParts[param]

@@ -20,8 +20,8 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// Every parameter that a list is described with, alone and together with every
-// other one, gives what a plain filter over the whole list gives.
+// Every documented parameter of a list, alone and in pairs, returns the same items as a
+// simple filter over the whole list.
 func TestEveryListFilters(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -47,15 +47,15 @@ func TestEveryListFilters(t *testing.T) {
 	}
 }
 
-// in is the same home for a part of the test.
+// in returns the same home for a subtest.
 func (h *home) in(t *testing.T) *home {
 	w, part := *h.world, *h
 	w.t, part.world = t, &w
 	return &part
 }
 
-// spread gives everything that is kept times that differ, as if it had been made
-// in the course of some days, and starts the server anew.
+// spread gives all stored values different times, as if they had been created over
+// several days, and restarts the server.
 func (h *home) spread(t *testing.T) {
 	t.Helper()
 	for _, stop := range h.stops {
@@ -90,17 +90,17 @@ func (h *home) spread(t *testing.T) {
 	}
 	h.world = newWorldIn(t, dir)
 	h.world.space = h.space
-	h.local = h.s.Local() // answers are compared with the description elsewhere
+	h.local = h.s.Local() // other tests compare responses with the description
 }
 
-// shifted is a kept value with the nth time.
+// shifted returns a stored value with the n-th time.
 func shifted(t *testing.T, raw []byte, n int) []byte {
 	t.Helper()
 	var v map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		return raw // nothing that has times
+		return raw // the value has no times
 	}
 	at := time.Now().UTC().Truncate(time.Hour).Add(-240 * time.Hour).Add(time.Duration(n%7) * time.Hour)
 	for _, key := range []string{"created_at", "CreatedAt", "updated_at", "UpdatedAt"} {
@@ -115,13 +115,13 @@ func shifted(t *testing.T, raw []byte, n int) []byte {
 	return must(json.Marshal(v))(t)
 }
 
-// resourcesField is the place of the items in a page.
+// resourcesField is the index of the items in a page.
 var resourcesField = func() int {
 	f, _ := reflect.TypeFor[anyList]().FieldByName("Resources")
 	return f.Index[0]
 }()
 
-// mix makes differences where fill makes none.
+// mix creates differences that fill does not create.
 func (h *home) mix(t *testing.T) {
 	t.Helper()
 	elsewhere := must(h.c.Registry.Spaces())(t)[0]
@@ -136,7 +136,7 @@ func (h *home) mix(t *testing.T) {
 	h.complete(h.want(202, "POST", "/v3/service_credential_bindings", boundTo(h.guids["Service instance"], "", `,"name":"key"`), nil))
 }
 
-// label gives some of what can have labels some.
+// label gives labels to some of the resources that can have labels.
 func (h *home) label(t *testing.T, lists map[string]string) {
 	t.Helper()
 	labels := []string{`{"tier":"front","zone":"a"}`, `{"tier":"back"}`, `{"zone":"b"}`, `{}`}
@@ -161,25 +161,25 @@ func (h *home) label(t *testing.T, lists map[string]string) {
 	}
 }
 
-// listCase is one list that is asked in every way.
+// listCase is a list that is tested with all its parameters.
 type listCase struct {
 	*home
 	ref           atlas
 	pattern, path string
-	kind          string // of its items
+	kind          string // kind of its items
 	o             rest.Shape
 	all           []item
-	turn          int               // of the list among all
-	known         map[asking][]bool // what was found out by lets
+	turn          int               // number of the list among all
+	known         map[asking][]bool // earlier results of lets
 }
 
-// item is one of a list, as it came and as it can be read.
+// item is an item of a list, as text and decoded.
 type item struct {
 	raw string
 	record
 }
 
-// get asks with a query.
+// get requests the list with a query.
 func (l listCase) get(t *testing.T, q url.Values) []item {
 	t.Helper()
 	return l.items(t, l.page(t, l.address(q)).Resources)
@@ -213,7 +213,7 @@ func mustRead(t *testing.T, raw []byte, into any) {
 // asking is a parameter with a value.
 type asking struct{ name, value string }
 
-// wants asks with some parameters and compares.
+// wants requests the list with some parameters and compares the result.
 func (l listCase) wants(t *testing.T, asked ...asking) {
 	t.Helper()
 	q := url.Values{}
@@ -232,7 +232,7 @@ func (l listCase) wants(t *testing.T, asked ...asking) {
 	}
 }
 
-// chosen tells which items the plain filters let through.
+// chosen reports for each item whether it passes the simple filters.
 func (l listCase) chosen(t *testing.T, asked ...asking) []bool {
 	t.Helper()
 	out := make([]bool, len(l.all))
@@ -254,7 +254,7 @@ func (l listCase) chosen(t *testing.T, asked ...asking) []bool {
 	return out
 }
 
-// lets is the plain filter.
+// lets is the simple filter.
 func (l listCase) lets(t *testing.T, a asking, r record) bool {
 	t.Helper()
 	bare, operator, _ := strings.Cut(strings.TrimSuffix(a.name, "]"), "[")
@@ -277,7 +277,7 @@ func (l listCase) lets(t *testing.T, a asking, r record) bool {
 	})
 }
 
-// within compares times as they are written: all are of one zone.
+// within compares times as text: all have the same time zone.
 func within(operator, want, have string) bool {
 	switch operator {
 	case "gt":
@@ -292,7 +292,7 @@ func within(operator, want, have string) bool {
 	return slices.Contains(strings.Split(want, ","), have)
 }
 
-// selectors are those of labels, and what each means.
+// selectors holds label selectors and the function that each stands for.
 var selectors = map[string]func(labels map[string]string) bool{
 	"tier=back":                   func(m map[string]string) bool { return m["tier"] == "back" },
 	"tier==front":                 func(m map[string]string) bool { return m["tier"] == "front" },
@@ -316,7 +316,7 @@ func selects(selector string, r record) bool {
 	return selectors[selector](labels)
 }
 
-// questions are values of a parameter that choose something, nothing and several.
+// questions returns values for a parameter that match one item, none and several.
 func (l listCase) questions(t *testing.T, name string) []string {
 	t.Helper()
 	bare, operator, _ := strings.Cut(name, "[")
@@ -336,7 +336,7 @@ func (l listCase) questions(t *testing.T, name string) []string {
 	if name == rest.ParamSelector {
 		return sortedKeys(selectors)
 	}
-	delete(values, "") // what a thing has not
+	delete(values, "") // the item does not have a value
 	delete(values, anywhere)
 	some := sortedKeys(values)
 	switch {
@@ -357,10 +357,10 @@ func (l listCase) questions(t *testing.T, name string) []string {
 	return some
 }
 
-// oneOf are the parameters that refuse what is none of their values.
+// oneOf lists the parameters that accept only their own values.
 var oneOf = []string{"globally_enabled_running", "globally_enabled_staging"}
 
-// filters are the parameters that leave something out, of this list.
+// filters returns the parameters of this list that filter items.
 func (l listCase) filters() []string {
 	all := slices.DeleteFunc(slices.Clone(l.o.Asks), func(name string) bool {
 		return name == "include" || name == "embed" || name == "after_guid" || strings.HasPrefix(name, "fields[")
@@ -374,7 +374,7 @@ func (l listCase) filters() []string {
 	return all
 }
 
-// with adds what a parameter cannot be asked without.
+// with adds the parameters that another parameter requires.
 func (l listCase) with(a asking) []asking {
 	if a.name == "origins" {
 		return []asking{a, {"partial_usernames", "u"}}
@@ -382,7 +382,7 @@ func (l listCase) with(a asking) []asking {
 	return []asking{a}
 }
 
-// alone asks every parameter with several values.
+// alone tests every parameter with several values.
 func (l listCase) alone(t *testing.T) {
 	t.Helper()
 	for n, name := range l.filters() {
@@ -395,20 +395,20 @@ func (l listCase) alone(t *testing.T) {
 	}
 }
 
-// common tells of a parameter that the same lines read and compare for all lists.
-// Each list has only to say which times and labels its items have, so that it is
-// asked some of the questions, and all lists together all of them.
+// common reports whether a parameter is handled by the same code for all lists. Such a
+// parameter is tested with some values for each list, and with all values over all
+// lists.
 func common(name string) bool {
 	bare, _, _ := strings.Cut(name, "[")
 	return bare == rest.ParamCreated || bare == rest.ParamUpdated || name == rest.ParamSelector
 }
 
-// exclusive are parameters that exclude each other.
+// exclusive lists parameters that exclude each other.
 var exclusive = []string{"usernames", "partial_usernames"}
 
-// inPairs asks every parameter together with every other one, with values by which
-// each of them leaves out what the other would not. Where there are none, and for
-// the proof, it is once with values of the same item and once with others.
+// inPairs tests every pair of parameters, with values where each excludes items that
+// the other does not. If there are no such values, or in proof mode, it uses values of
+// the same item and of different items.
 func (l listCase) inPairs(t *testing.T) {
 	t.Helper()
 	names := slices.DeleteFunc(l.filters(), func(name string) bool {
@@ -445,8 +445,8 @@ func (l listCase) askings(name string, values []string) (out []asking) {
 	return out
 }
 
-// telling are two questions of which neither can be passed over unseen, best with
-// something left; nil: there are none.
+// telling returns two values of which neither can be ignored without a different
+// result. It prefers values that match an item. It returns nil if there are none.
 func (l listCase) telling(t *testing.T, as, bs []asking) (found []asking) {
 	t.Helper()
 	for _, a := range as {
@@ -464,7 +464,7 @@ func (l listCase) telling(t *testing.T, as, bs []asking) (found []asking) {
 	return found
 }
 
-// ordered asks for every order, both trails, and compares what is shown.
+// ordered requests every order, ascending and descending, and compares the results.
 func (l listCase) ordered(t *testing.T) {
 	t.Helper()
 	for n, by := range l.o.Orders {
@@ -472,7 +472,7 @@ func (l listCase) ordered(t *testing.T) {
 		up, down := texts(page), texts(l.page(t, l.address(url.Values{"order_by": {"-" + by}})).Resources)
 		slices.Reverse(down)
 		plus := up
-		if n == 0 || proof() { // the same line reads it for all
+		if n == 0 || proof() { // the same code handles it for all orders
 			plus = texts(l.page(t, l.address(url.Values{"order_by": {"+" + by}})).Resources)
 		}
 		if len(up) != len(l.all) || !slices.Equal(up, down) || !slices.Equal(up, plus) {

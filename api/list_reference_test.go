@@ -11,8 +11,8 @@ import (
 // record is a resource as a client reads it.
 type record = map[string]any
 
-// textsAt are what stands at a path of a record: several where there are lists on
-// the way, none where there is nothing.
+// textsAt returns the values at a path of a record. There are several if the path
+// passes through lists, and none if it does not exist.
 func textsAt(v any, path string) []string {
 	switch v := v.(type) {
 	case nil:
@@ -30,7 +30,7 @@ func textsAt(v any, path string) []string {
 	return []string{fmt.Sprint(v)}
 }
 
-// textAt is the one value at a path, or "".
+// textAt returns the first value at a path, or "".
 func textAt(r record, path string) string {
 	all := textsAt(r, path)
 	if len(all) == 0 {
@@ -41,10 +41,10 @@ func textAt(r record, path string) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// atlas is everything that the lists show, by kind and guid.
+// atlas holds all resources of the lists, by kind and GUID.
 type atlas map[string]map[string]record
 
-// wholes are the lists that everything of a kind is on.
+// wholes maps each kind to the list of all its resources.
 var wholes = map[string]string{
 	"App": "apps", "Space": "spaces", "Organization": "organizations", "Route": "routes", "ServiceInstance": "service_instances",
 	"ServicePlan": "service_plans", "ServiceOffering": "service_offerings", "ServiceBroker": "service_brokers", "ServiceRouteBinding": "service_route_bindings",
@@ -75,8 +75,8 @@ func (h *home) atlas(t *testing.T) atlas {
 	return out
 }
 
-// trails are where the value of a parameter stands in what is shown. A step of
-// Kind:path goes on at the thing of that kind.
+// trails holds the path of a parameter's value in a resource. A step Kind:path
+// continues at the resource of that kind.
 var trails = map[string]string{
 	"guids": "guid", "names": "name", "types": "type", "type": "type", "states": "state",
 	"versions": "version", "deployable": "deployable", "sequence_ids": "sequence_id", "status_values": "status.value", "status_reasons": "status.reason",
@@ -98,7 +98,7 @@ var trails = map[string]string{
 	"service_broker_guids": ofBroker, "service_broker_names": ofBroker + " ServiceBroker:name",
 	"stacks": "lifecycle.data.stack",
 
-	// What differs from kind to kind.
+	// Trails that depend on the kind.
 	"Process space_guids": ofApp + " App:" + inSpace, "Process organization_guids": ofApp + " App:" + inSpace + " Space:" + inOrg,
 	"Package space_guids": ofApp + " App:" + inSpace, "Package organization_guids": ofApp + " App:" + inSpace + " Space:" + inOrg,
 	"Build space_guids": ofApp + " App:" + inSpace, "Build organization_guids": ofApp + " App:" + inSpace + " Space:" + inOrg,
@@ -126,7 +126,7 @@ const (
 	ofItsBroker = "relationships.service_broker.data.guid"
 )
 
-// values are what a parameter is compared with.
+// values returns the values of a resource that a parameter is compared with.
 func (a atlas) values(t *testing.T, kind, param string, r record) []string {
 	t.Helper()
 	if fn, ok := odd[kind+" "+param]; ok {
@@ -142,7 +142,7 @@ func (a atlas) values(t *testing.T, kind, param string, r record) []string {
 	return a.follow(r, way)
 }
 
-// follow goes a way, from thing to thing.
+// follow follows a trail from resource to resource.
 func (a atlas) follow(r record, way string) []string {
 	steps := strings.Fields(way)
 	found := textsAt(r, steps[0])
@@ -157,7 +157,7 @@ func (a atlas) follow(r record, way string) []string {
 	return found
 }
 
-// odd are the parameters that are about more than one way.
+// odd holds the parameters that need more than one trail.
 var odd = map[string]func(a atlas, r record) []string{
 	"Buildpack stacks": func(_ atlas, r record) []string {
 		if stack := textAt(r, "stack"); stack != "" {
@@ -199,10 +199,10 @@ var odd = map[string]func(a atlas, r record) []string{
 	"ServiceOffering organization_guids": func(a atlas, r record) []string { return a.orgsOf(a.spacesWithOffering(r)) },
 }
 
-// anywhere is a place that every filter lets through.
+// anywhere is a value that matches every filter.
 const anywhere = "*"
 
-// spacesWith are the spaces where a plan can be had.
+// spacesWith returns the spaces that can use a plan.
 func (a atlas) spacesWith(plan record) (out []string) {
 	switch textAt(plan, "visibility_type") {
 	case "public":

@@ -20,17 +20,17 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// anyList is a page of whatever.
+// anyList is a page of any resources.
 type anyList = v3.List[json.RawMessage]
 
-// short are the lists that cannot be long: what is built in, and what there is
-// not.
+// short holds the lists that cannot be long: built-in resources, and lists that are
+// empty here.
 var short = []string{
 	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/apps/{guid}/revisions/deployed", "GET /v3/space_quotas", "GET /v3/security_groups", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
 	"GET /v3/spaces/{guid}/running_security_groups", "GET /v3/spaces/{guid}/staging_security_groups",
 }
 
-// fill gives home several of everything that lists show.
+// fill creates several resources for every list.
 func (h *home) fill(t *testing.T) {
 	t.Helper()
 	reg := h.c.Registry
@@ -65,7 +65,7 @@ func (h *home) fill(t *testing.T) {
 	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)
 }
 
-// remember makes a quota of each kind, a security group and a segment.
+// remember creates a quota of each kind, a security group and a segment.
 func (h *home) remember(t *testing.T, name string) {
 	t.Helper()
 	must(h.c.Registry.PutQuota(app.Quota{Name: "large-" + name}))(t)
@@ -74,7 +74,8 @@ func (h *home) remember(t *testing.T, name string) {
 	must(h.c.Registry.PutSegment(app.Segment{Name: "segment-" + name, Orgs: []string{h.org.GUID}}))(t)
 }
 
-// provide makes a service that the app and a route are bound to, and a broker.
+// provide creates a service instance that is bound to the app and a route, and a
+// broker.
 func (h *home) provide(t *testing.T, name, route string) {
 	t.Helper()
 	i, _, err := h.c.Services.CreateInstance(services.NewInstance{
@@ -107,7 +108,7 @@ func (h *home) record(t *testing.T, a app.App) {
 	}
 }
 
-// stageAgain makes builds and droplets of one package.
+// stageAgain stages one package several times.
 func (h *home) stageAgain(t *testing.T, times int) {
 	t.Helper()
 	p := h.createPackage(h.app)
@@ -119,14 +120,14 @@ func (h *home) stageAgain(t *testing.T, times int) {
 	h.guids["Package"] = p.GUID
 }
 
-// lists finds the patterns that answer with a page, by asking all that there are:
-// a new list is on it by itself.
+// lists returns the patterns that respond with a page. It requests all patterns, so it
+// finds a new list by itself.
 func (h *home) lists(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
 		method, path := h.request(t, pattern)
-		// The list of crashes calls its items otherwise: TestCrashPages has it.
+		// The list of crashes has another key for its items. TestCrashPages tests it.
 		if method != "GET" || strings.HasPrefix(path, "/stream/") || strings.HasSuffix(path, "/crashes") {
 			continue
 		}
@@ -142,7 +143,7 @@ func (h *home) lists(t *testing.T) map[string]string {
 	return found
 }
 
-// page asks for a page and wants it.
+// page requests a page and checks its status.
 func (h *home) page(t *testing.T, path string) (out anyList) {
 	t.Helper()
 	h.want(200, "GET", path, "", &out)
@@ -159,7 +160,7 @@ func texts(resources []json.RawMessage) (out []string) {
 	return out
 }
 
-// Every list is asked in every way, of one home that nobody changes meanwhile.
+// Every list is tested in all ways on one home that does not change.
 func TestEveryList(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -172,7 +173,7 @@ func TestEveryList(t *testing.T) {
 	}
 }
 
-// Every list gives the same things in the same order, however many are on a page.
+// Every list returns the same items in the same order, regardless of the page size.
 func (h *home) everyListPages(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
 		all := h.page(t, path+"?per_page=5000")
@@ -190,8 +191,8 @@ func (h *home) everyListPages(t *testing.T, lists map[string]string) {
 	}
 }
 
-// pageSizes are those that a list of n things is read with. A long one is read
-// again for every page, so it is cut into few.
+// pageSizes returns the page sizes to read a list of n items with. A long list has few
+// pages, because each page reads the whole list.
 func pageSizes(n int) []int {
 	if n > 20 && !proof() {
 		return []int{(n + 3) / 4, n - 1, n, 5000}
@@ -221,7 +222,7 @@ func (h *home) follow(t *testing.T, path string, per int) (got []string) {
 	}
 }
 
-// relative wants an address that begins with the public URL.
+// relative checks that a URL starts with the public URL, and returns the rest.
 func (h *home) relative(t *testing.T, href string) string {
 	t.Helper()
 	path, ok := strings.CutPrefix(href, publicURL)
@@ -231,7 +232,7 @@ func (h *home) relative(t *testing.T, href string) string {
 	return path
 }
 
-// beyond wants a page after the last to be empty and to lead back.
+// beyond checks that a page after the last one is empty and links to the last page.
 func (h *home) beyond(t *testing.T, path string, pages int) {
 	t.Helper()
 	u := must(url.Parse(path))(t)
@@ -245,7 +246,7 @@ func (h *home) beyond(t *testing.T, path string, pages int) {
 	}
 }
 
-// Every list refuses what it does not know, by name, and takes no address from
+// Every list refuses unknown parameters by name, and does not use the Host header of
 // the request.
 func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
@@ -280,13 +281,13 @@ func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
 	}
 }
 
-// Every list can be bounded by time.
+// Every list can be filtered by time.
 func (h *home) everyListTimes(t *testing.T, lists map[string]string) {
 	for pattern, path := range lists {
 		all := texts(h.page(t, path+"?per_page=5000").Resources)
 		for _, by := range rest.ByTime {
 			if !slices.Contains(operations()[pattern].Orders, by) {
-				t.Errorf("%s cannot be ordered by %s", pattern, by) // the filters' test asks for all its orders
+				t.Errorf("%s cannot be ordered by %s", pattern, by) // TestEveryListFilters tests all orders
 			}
 		}
 		for query, want := range map[string]int{
@@ -304,7 +305,7 @@ func (h *home) everyListTimes(t *testing.T, lists map[string]string) {
 	}
 }
 
-// What has labels is found by them.
+// Resources with labels can be found by label selectors.
 func TestLabelSelector(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -343,7 +344,7 @@ func TestLabelSelector(t *testing.T) {
 	}
 }
 
-// Any query is read or refused with a 400 in the platform's words.
+// Any query is accepted or refused with a 400 response in Cloud Foundry's format.
 func FuzzReadQuery(f *testing.F) {
 	f.Add("names=a,b%252Cc&page=2&per_page=5000&order_by=-name")
 	f.Add("created_ats[gt]=2026-01-02T03:04:05Z&label_selector=a in (b,c),!d")

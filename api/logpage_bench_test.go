@@ -21,9 +21,9 @@ const (
 	fullPage   = 1000
 )
 
-// BenchmarkLogCache pages through a log as clients of log-cache do, and takes the
-// processor time of server and client together per 1,000 lines. The floor is the
-// same bytes, ready made, from the same server to the same client, in turn.
+// BenchmarkLogCache reads a log page by page, as clients of log-cache do. It measures
+// the CPU time of server and client together per 1,000 lines. The baseline is the same
+// bytes, encoded beforehand, between the same server and client, in turn.
 func BenchmarkLogCache(b *testing.B) {
 	w := newWorld(b)
 	a := w.createApp("shop")
@@ -35,15 +35,15 @@ func BenchmarkLogCache(b *testing.B) {
 			return
 		}
 		rw.Header().Set("Content-Type", "application/json")
-		_, _ = rw.Write(ready) // the reader is there
+		_, _ = rw.Write(ready) // the reader is still connected
 	}))
 	defer srv.Close()
 	path := srv.URL + "/api/v1/read/" + a.GUID + "?envelope_types=LOG&limit=1000"
-	b.Run("older to newer", func(b *testing.B) { // cf logs, and tools that copy
+	b.Run("older to newer", func(b *testing.B) { // cf logs, and tools that copy logs
 		start := int64(0)
 		comparePages(b, srv, &ready, func() string { return fmt.Sprint(path, "&start_time=", start) }, func(last int64, full bool) {
 			if start = last + 1; !full {
-				start = 0 // from the beginning again
+				start = 0 // start again with the first line
 			}
 		})
 	})
@@ -61,8 +61,7 @@ func BenchmarkLogCache(b *testing.B) {
 	})
 }
 
-// fillLog writes lines in batches as large as a process makes that prints without
-// pause.
+// fillLog writes lines in batches of the size that a process without pauses produces.
 func fillLog(b *testing.B, l *logstream.Log) {
 	b.Helper()
 	es := make([]logstream.Envelope, 4000)
@@ -76,7 +75,7 @@ func fillLog(b *testing.B, l *logstream.Log) {
 	}
 }
 
-// comparePages reads pages, each followed by the same bytes ready made.
+// comparePages reads pages, each followed by the same bytes, encoded beforehand.
 func comparePages(b *testing.B, srv *httptest.Server, ready *[]byte, url func() string, read func(last int64, full bool)) {
 	b.Helper()
 	var page, floor time.Duration
@@ -121,7 +120,7 @@ func fetchPage(b *testing.B, srv *httptest.Server, url string) []byte {
 	return body
 }
 
-// cpuTime is what this process has taken of the processors.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var t unix.Timespec

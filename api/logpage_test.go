@@ -12,8 +12,8 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// A page that is made piece by piece has the bytes that the encoder of other answers
-// gives, whatever the lines and names have in them, and however many there are.
+// A page that is written in pieces has the same bytes as json.Encoder produces, for any
+// content and number of lines and names.
 func TestLogPageBytes(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop <&> \"1\"")
@@ -51,7 +51,7 @@ func TestLogPageBytes(t *testing.T) {
 	}
 }
 
-// encoded is a page as the encoder gives it.
+// encoded returns a page from json.Encoder.
 func encoded(t *testing.T, w *world, a v3.App, es []logstream.Envelope) []byte {
 	t.Helper()
 	form := must(w.s.logs.EnvelopeForm(must(w.s.c.Registry.App(a.GUID))(t)))(t)

@@ -32,11 +32,11 @@ func TestLogCacheIsStrict(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"name":"store"}`, nil) // lines have the name of now
+	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"name":"store"}`, nil) // lines have the current name
 	body := w.ask("GET", "/api/v1/read/"+a.GUID+"?envelope_types=LOG&start_time=-6795364578871345152", "").Body.Bytes()
 	second := must(w.log(a.GUID).Newest(t.Context(), 2))(t)[0].Time.UnixNano()
 	golden(t, "logcache-read", w.ask("GET", fmt.Sprintf("/api/v1/read/%s?envelope_types=LOG&limit=1&start_time=%d", a.GUID, second), "").Body.Bytes())
-	// Readers refuse every field that they do not know, at any level.
+	// Clients refuse unknown fields at any level.
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	var strict struct {
@@ -66,8 +66,8 @@ func TestLogCacheIsStrict(t *testing.T) {
 	}
 }
 
-// The client finds the newest line, begins a second before it, and goes on behind
-// the last one it saw.
+// The client finds the newest line, starts one second before it, and continues after
+// the last line that it got.
 func TestLogCacheFollow(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -115,7 +115,7 @@ func (w *world) stream(t *testing.T, srv *httptest.Server, path string, header .
 	return &stream{t: t, lines: bufio.NewScanner(resp.Body), cancel: cancel}
 }
 
-// next is the next line of the stream that is not empty.
+// next returns the next line of the stream that is not empty.
 func (s *stream) next() string {
 	s.t.Helper()
 	for s.lines.Scan() {
@@ -127,11 +127,11 @@ func (s *stream) next() string {
 	return ""
 }
 
-// line is the next event with its id.
+// line returns the next event and its ID.
 func (s *stream) line() (string, v3.Line) {
 	s.t.Helper()
 	text := s.next()
-	for strings.HasPrefix(text, ":") { // and where it stands
+	for strings.HasPrefix(text, ":") { // heartbeats, with the number of the last line read
 		s.next()
 		text = s.next()
 	}
@@ -151,7 +151,7 @@ func TestStream(t *testing.T) {
 	w := newWorld(t)
 	srv := httptest.NewServer(w.local)
 	defer srv.Close()
-	a := w.createApp("shop") // its first line tells of it
+	a := w.createApp("shop") // it writes the first log line
 	w.print(a.GUID, "two", "three", "h\xffi")
 	path := "/stream/v1/apps/" + a.GUID
 	for _, tt := range []struct {
@@ -198,7 +198,7 @@ func TestStream(t *testing.T) {
 	s.cancel()
 }
 
-// A stream without lines says now and then that it is alive; a line comes at once.
+// A stream without lines sends heartbeats; a new line arrives at once.
 func TestStreamHeartbeat(t *testing.T) {
 	w := newWorld(t)
 	w.s.logs.Beat = 5 * time.Millisecond
@@ -218,13 +218,13 @@ func TestStreamHeartbeat(t *testing.T) {
 	s.cancel()
 }
 
-// A stream that does not follow gives what its query wants, and says that it is
-// over.
+// A stream that does not follow sends the lines that match its query, and then marks
+// the end.
 func TestStreamFilters(t *testing.T) {
 	w := newWorld(t)
 	srv := httptest.NewServer(w.local)
 	defer srv.Close()
-	a := w.createApp("shop") // its first line tells of it
+	a := w.createApp("shop") // it writes the first log line
 	es := []logstream.Envelope{
 		{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Out, Text: []byte("Creating container")},
 		{Source: logstream.Source{Type: "APP/PROC/WEB", InstanceID: "i"}, Stream: logstream.Out, Text: []byte("old web")},
@@ -279,8 +279,8 @@ func TestStreamFilters(t *testing.T) {
 	}
 }
 
-// A crash shows the last lines of each process of the instance that crashed, in
-// the order of their times, and no line of the platform or of another instance.
+// A crash shows the last lines of each process of the crashed instance, in the order of
+// time. It shows no lines of the platform or of other instances.
 func TestStreamCrash(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -345,8 +345,8 @@ func TestStreamRefuses(t *testing.T) {
 	}
 }
 
-// A log that is shorter than it was does not verify, although what is left of it is
-// whole; one whose oldest lines the retention dropped does.
+// A log that is shorter than it was fails the check, even if the rest is intact. A log
+// whose oldest lines the retention dropped passes.
 func TestVerifyFindsLosses(t *testing.T) {
 	for name, lose := range map[string]struct {
 		cause string

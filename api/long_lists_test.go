@@ -13,13 +13,13 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// A list that is longer than any page comes whole and in order, and its filters combine
-// on every page.
+// A list that is longer than any page is returned completely and in order, and its
+// filters apply to every page.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	const n = rest.MaxPerPage + 3
 	w := newWorld(t)
-	w.local = w.s.Local() // answers are compared with the description elsewhere
+	w.local = w.s.Local() // other tests compare responses with the description
 	err := w.c.DB.Update(func(tx *store.Tx) error {
 		events := w.c.Events.With(tx)
 		for i := range n {
@@ -57,8 +57,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// wantPages follows a list from page to page as clients do, and wants every item
-// once.
+// wantPages reads a list page by page as clients do, and expects every item once.
 func (w *world) wantPages(t *testing.T, path string, total, pages int) {
 	t.Helper()
 	seen, last, asked := map[string]bool{}, "", 0

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// ways are how a value is made bad. Each gives JSON that stands in its place.
+// ways lists how a value can be made invalid. Each returns JSON to replace the value.
 var ways = []struct {
 	name string
 	make func(old any, size int) string
@@ -43,7 +43,7 @@ var ways = []struct {
 	{"twice", func(old any, _ int) string { b, _ := json.Marshal([]any{old, old}); return string(b) }},
 }
 
-// spots are the paths of all values inside a value, its own first.
+// spots returns the paths of all values inside a value, starting with the value itself.
 func spots(v any, at []string) [][]string {
 	all := [][]string{slices.Clone(at)}
 	switch v := v.(type) {
@@ -59,8 +59,8 @@ func spots(v any, at []string) [][]string {
 	return all
 }
 
-// spoil is the JSON of a value with text in place of what is at a path. Without
-// text it is left out there.
+// spoil returns the JSON of a value with the value at a path replaced by text. If text
+// is empty, it omits that value.
 func spoil(v any, at []string, text string) []byte {
 	if len(at) == 0 {
 		return []byte(text)
@@ -98,7 +98,7 @@ func spoil(v any, at []string, text string) []byte {
 	return b.Bytes()
 }
 
-// inside is what is at a path inside a value.
+// inside returns the value at a path inside a value.
 func inside(v any, path []string) any {
 	for _, k := range path {
 		switch inner := v.(type) {
@@ -112,7 +112,8 @@ func inside(v any, path []string) any {
 	return v
 }
 
-// measures are how thorough bad input is: how large, and every how many ways.
+// measures returns how thorough bad input is: the size of large values, and the
+// interval between the ways to use.
 func measures() (size, stride int) {
 	if proof() {
 		return 64 << 10, 1
@@ -120,7 +121,8 @@ func measures() (size, stride int) {
 	return 16 << 10, 11
 }
 
-// spoiled are the bad bodies that come of a place in a good one, by what is bad.
+// spoiled returns the bad bodies that come from one place in a good body, by name of
+// the defect.
 func (u *ruin) spoiled(pattern string, spot []string, turn int) map[string][]byte {
 	size, stride := measures()
 	all := map[string][]byte{}
@@ -142,7 +144,8 @@ func (u *ruin) spoiled(pattern string, spot []string, turn int) map[string][]byt
 	return all
 }
 
-// Bodies that are made from the description and then spoiled at every place.
+// Bodies that are generated from the API description, with an invalid value at every
+// place, lead to no server error and no change.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -180,7 +183,8 @@ func TestBadBodies(t *testing.T) {
 	u.wantNoErrors()
 }
 
-// Parameters of every kind of nonsense, for every endpoint that can be asked twice.
+// Invalid query parameters of every kind lead to no server error, on every endpoint
+// that can be called repeatedly.
 func TestBadQueries(t *testing.T) {
 	t.Parallel()
 	u := newRuin(t, newHome(t))
@@ -219,7 +223,7 @@ func TestBadQueries(t *testing.T) {
 	u.wantNoErrors()
 }
 
-// wantNoErrors wants nothing in the log that is the server's own fault.
+// wantNoErrors checks that the log contains no server errors.
 func (u *ruin) wantNoErrors() {
 	u.t.Helper()
 	if logged := u.logged.String(); strings.Contains(logged, "level=ERROR") {
@@ -228,7 +232,7 @@ func (u *ruin) wantNoErrors() {
 	}
 }
 
-// Whatever stands at whatever place of a body that is described.
+// Any value at any place of a documented body leads to no server error.
 func FuzzBodies(f *testing.F) {
 	w := newWorld(f)
 	a := w.startedApp("shop")
@@ -264,7 +268,7 @@ func FuzzBodies(f *testing.F) {
 	})
 }
 
-// A user with bad labels is refused before there is an account.
+// A user with bad labels is refused before an account is created.
 func TestRefusedUserHasNoAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -277,8 +281,8 @@ func TestRefusedUserHasNoAccount(t *testing.T) {
 	}
 }
 
-// What a stranger may not see is answered as what there is not: with the same
-// status and the same words.
+// A resource that a user cannot see gets the same status and message as one that does
+// not exist.
 func TestNotFoundTellsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -307,8 +311,8 @@ func TestNotFoundTellsNothing(t *testing.T) {
 	}
 }
 
-// bodiesFor are those that can be looked at before the place: a body that nobody
-// reads is tried in one way.
+// bodiesFor returns bodies that could be checked before the permissions. A method
+// without a body gets only one of them.
 func bodiesFor(method string) []string {
 	all := []string{"", "{}", `{"metadata":{}}`}
 	if !proof() && (method == http.MethodGet || method == http.MethodDelete) {

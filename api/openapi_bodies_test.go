@@ -1,7 +1,8 @@
 package api
 
-// goodBodies are taken by endpoints whose description alone does not say which
-// values go together. <Noun> is a guid at home, NEW a new name, META some labels.
+// goodBodies holds valid bodies for endpoints whose description does not say which
+// values go together. <Noun> stands for a GUID of the test home, NEW for a new name and
+// META for labels.
 var goodBodies = map[string]string{
 	"POST /v3/apps": `{"name":"NEW","environment_variables":{"A":"1"},"lifecycle":{"type":"buildpack","data":{"buildpacks":[],"stack":"host"}},
 		"relationships":{"space":{"data":{"guid":"<Space>"}}},"metadata":META}`,
@@ -82,7 +83,7 @@ const (
 		"services":{"paid_services_allowed":true,"total_service_instances":100,"total_service_keys":null},"routes":{"total_routes":1000,"total_reserved_ports":0}`
 )
 
-// neverGood are the endpoints that take no body here, and why.
+// neverGood lists the endpoints that accept no body in this test, and the reason.
 var neverGood = map[string]string{
 	"PUT /dew/v1/apps/{guid}/crash-mails":     "nobody sends mails",
 	"POST /v3/stacks":                         "a stack needs files",

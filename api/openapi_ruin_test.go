@@ -23,13 +23,14 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// ruin is a home where nothing moves but what is asked, and a place for bad input.
+// ruin is a home for tests with bad input. It changes only through requests, because
+// all its loops are stopped.
 type ruin struct {
 	*home
 	t      testing.TB
 	doc    rest.Object
-	before []byte // the file of the store
-	made   int    // names so far
+	before []byte // content of the store file
+	made   int    // number of generated names
 }
 
 func newRuin(t testing.TB, h *home) *ruin {
@@ -37,7 +38,7 @@ func newRuin(t testing.TB, h *home) *ruin {
 	for _, stop := range h.stops {
 		stop()
 	}
-	h.local = h.s.Local() // what is bad is not as described
+	h.local = h.s.Local() // bad requests do not match the description
 	u := &ruin{home: h, t: t, doc: plainCopy(t, rest.Document(publicURL, "1", description()))}
 	u.before = u.store()
 	h.guids["/v3/stacks/"] = stack.GUID("host")
@@ -53,7 +54,7 @@ func newRuin(t testing.TB, h *home) *ruin {
 	return u
 }
 
-// file is what everything is kept in. Nobody writes to it meanwhile.
+// file returns the path of the store file. Only requests write to it.
 func (u *ruin) file() string { return filepath.Join(filepath.Dir(u.c.UploadDir), "dew.db") }
 
 func (u *ruin) store() []byte {
@@ -61,8 +62,8 @@ func (u *ruin) store() []byte {
 	return must(os.ReadFile(u.file()))(u.t)
 }
 
-// written tells whether anything was written since before: every transaction
-// leaves its number at the beginning of the file.
+// written reports whether the store was written since before: every transaction writes
+// its number at the start of the file.
 func (u *ruin) written() bool {
 	u.t.Helper()
 	f := must(os.Open(u.file()))(u.t)
@@ -72,8 +73,8 @@ func (u *ruin) written() bool {
 	return !bytes.HasPrefix(u.before, head)
 }
 
-// try sends a request that may be bad in any way. It is never the server's fault,
-// and what is refused leaves no trace.
+// try sends a request that can be invalid in any way. The response must not be a server
+// error, and a refused request must change nothing.
 func (u *ruin) try(what, method, path string, body []byte) int {
 	u.t.Helper()
 	r := httptest.NewRequest(method, "/", bytes.NewReader(body))
@@ -97,7 +98,7 @@ func (u *ruin) try(what, method, path string, body []byte) int {
 	return got.Code
 }
 
-// dump is everything that a store has, by bucket and key.
+// dump returns the whole content of a store, by bucket and key.
 func (u *ruin) dump(file []byte) map[string]string {
 	u.t.Helper()
 	path := filepath.Join(u.t.TempDir(), "copy.db")
@@ -126,15 +127,15 @@ func (u *ruin) dump(file []byte) map[string]string {
 	return out
 }
 
-// place is the method and the path that a pattern answers.
+// place returns the method and the path for a pattern.
 func (u *ruin) place(pattern string) (method, path string) {
 	u.t.Helper()
 	method, path = u.request(u.t, pattern)
 	return method, strings.NewReplacer("/feature_flags/ssh", "/feature_flags/diego_docker", "/environment_variable_groups/ssh", "/environment_variable_groups/running").Replace(path)
 }
 
-// good is a body that an endpoint takes: one that is known to be good, or one that
-// is made from the description. Its names are new.
+// good returns a valid body for an endpoint, from goodBodies or generated from the
+// description. Its names are new.
 func (u *ruin) good(pattern string) any {
 	u.t.Helper()
 	text, known := goodBodies[pattern]
@@ -148,7 +149,7 @@ func (u *ruin) good(pattern string) any {
 	return v
 }
 
-// fill puts what there is at home, and a new name, in the places of a text.
+// fill replaces the placeholders in a text with GUIDs of the home and a new name.
 func (u *ruin) fill(text string) string {
 	u.made++
 	words := []string{"META", `{"labels":{"a":"b"},"annotations":{"a":null}}`, "NEW", "new-" + strconv.Itoa(u.made)}
@@ -158,7 +159,8 @@ func (u *ruin) fill(text string) string {
 	return strings.NewReplacer(words...).Replace(text)
 }
 
-// schemaAt is the schema of the body that an endpoint takes; nil: it takes no JSON.
+// schemaAt returns the schema of an endpoint's body, or nil if the endpoint reads no
+// JSON.
 func (u *ruin) schemaAt(pattern string) rest.Object {
 	method, path, _ := strings.Cut(pattern, " ")
 	op := u.doc["paths"].(rest.Object)[strings.TrimSuffix(path, "{$}")].(rest.Object)[strings.ToLower(method)].(rest.Object)
@@ -173,7 +175,7 @@ func (u *ruin) schemaAt(pattern string) rest.Object {
 	return kind["schema"].(rest.Object)
 }
 
-// sample is a value of a schema, at a path of keys. What there is at home is named.
+// sample generates a value for a schema at a path of keys. It uses GUIDs of the home.
 func (u *ruin) sample(schema rest.Object, at []string) any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return u.sample(u.doc["components"].(rest.Object)["schemas"].(rest.Object)[ref[strings.LastIndex(ref, "/")+1:]].(rest.Object), at)
@@ -204,7 +206,7 @@ func (u *ruin) sample(schema rest.Object, at []string) any {
 	return rest.Object{"key": "value"}
 }
 
-// word is a text that may be good at a path of keys.
+// word returns a text that is likely valid at a path of keys.
 func (u *ruin) word(at []string) string {
 	last := at[len(at)-1]
 	if last == "guid" {

@@ -19,8 +19,7 @@ import (
 	"github.com/dewrun/dew/droplet/stack"
 )
 
-// What a client gets is a description by the rules of OpenAPI 3.1, whose schemas
-// are schemas.
+// The API description is valid OpenAPI 3.1, and its schemas are valid.
 func TestDescriptionIsValid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -50,12 +49,12 @@ func TestDescriptionIsValid(t *testing.T) {
 	}
 }
 
-// The rules see what is wrong.
+// The OpenAPI rules detect mistakes.
 func TestOpenAPIRules(t *testing.T) {
 	t.Parallel()
 	rules := must(compilerOf(t, must(jsonschema.UnmarshalJSON(strings.NewReader(openAPIRules)))(t)).Compile("mem:description"))(t)
 	whole := rest.Document("http://localhost", "1", description())
-	whole["paths"], whole["components"] = rest.Object{"/": whole["paths"].(rest.Object)["/"]}, rest.Object{} // small is fast
+	whole["paths"], whole["components"] = rest.Object{"/": whole["paths"].(rest.Object)["/"]}, rest.Object{} // a small document is faster
 	for name, change := range map[string]func(d, op rest.Object){
 		"an older version":        func(d, _ rest.Object) { d["openapi"] = "3.0.0" },
 		"no title":                func(d, _ rest.Object) { delete(d["info"].(rest.Object), "title") },
@@ -93,7 +92,7 @@ func plainCopy(t testing.TB, v any) (out rest.Object) {
 	return out
 }
 
-// compilerOf reads schemas of a document, at mem:description.
+// compilerOf returns a compiler for the schemas of a document, at mem:description.
 func compilerOf(t testing.TB, doc any) *jsonschema.Compiler {
 	t.Helper()
 	c := newCompiler()
@@ -103,7 +102,8 @@ func compilerOf(t testing.TB, doc any) *jsonschema.Compiler {
 	return c
 }
 
-// A type that writes itself as JSON would make the schema of its fields a lie.
+// Every type with its own JSON encoding has an entry in OwnShapes. Otherwise the schema
+// of its fields would be wrong.
 func TestOwnShapes(t *testing.T) {
 	t.Parallel()
 	seen := map[reflect.Type]bool{}
@@ -116,7 +116,7 @@ func TestOwnShapes(t *testing.T) {
 		_, own := rest.OwnShapes[typ]
 		_, null := rest.Nullable(typ)
 		marshals := typ.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(typ).Implements(reflect.TypeFor[json.Unmarshaler]())
-		known := own || null || typ == rest.IntType || typ == reflect.TypeFor[v3.Lifecycle]() // its choices are optional
+		known := own || null || typ == rest.IntType || typ == reflect.TypeFor[v3.Lifecycle]() // its options are optional
 		if marshals && !known {
 			t.Errorf("%v writes itself as JSON: say in ownShapes how", typ)
 		}
@@ -149,13 +149,13 @@ func TestOwnShapes(t *testing.T) {
 
 var validParameters = regexp.MustCompile(`Valid parameters are: '(.*)'$`)
 
-// The parameters that are described are those that the handlers know: they tell
-// them to who asks for another.
+// The documented parameters are the ones that the handlers accept. A handler lists them
+// in its error for an unknown parameter.
 func TestDescribedParameters(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.guids["/v3/stacks/"] = stack.GUID("host")
-	h.local = h.s.Local() // nothing here is as described
+	h.local = h.s.Local() // these requests do not match the description
 	compared := 0
 	for pattern, o := range operations() {
 		method, path := h.request(t, pattern)
@@ -164,7 +164,7 @@ func TestDescribedParameters(t *testing.T) {
 		}
 		got := h.ask(method, path+"?surprise=1", "")
 		var e v3.Errors
-		_ = json.Unmarshal(got.Body.Bytes(), &e) // what is no error is looked at below
+		_ = json.Unmarshal(got.Body.Bytes(), &e) // other responses are checked below
 		if got.Code != http.StatusBadRequest || len(e.Errors) != 1 {
 			if o.Pages {
 				t.Errorf("%s?surprise=1 = %d %s, want 400: a list refuses what it does not know", pattern, got.Code, got.Body)
@@ -190,7 +190,7 @@ func TestDescribedParameters(t *testing.T) {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-// wantOrders wants a list to be ordered by what is described, and by nothing else.
+// wantOrders checks that a list can be ordered by exactly the documented keys.
 func (h *home) wantOrders(t *testing.T, pattern, path string, o rest.Shape) {
 	t.Helper()
 	if !o.Pages {
@@ -202,8 +202,8 @@ func (h *home) wantOrders(t *testing.T, pattern, path string, o rest.Shape) {
 	}
 }
 
-// openAPIRules are the rules of OpenAPI 3.1 for what is used here. What is not
-// here is refused.
+// openAPIRules are the rules of OpenAPI 3.1 for the parts that are used here. All other
+// parts are refused.
 const openAPIRules = `{
 	"$schema": "https://json-schema.org/draft/2020-12/schema",
 	"type": "object", "required": ["openapi", "info", "paths"], "additionalProperties": false,

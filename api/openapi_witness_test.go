@@ -17,16 +17,16 @@ import (
 	"github.com/dewrun/dew/api/rest"
 )
 
-// witness compares what is asked and answered in all tests of this package with
-// the description.
+// witness compares the requests and responses of all tests of this package with the API
+// description.
 type witness struct {
-	mux *http.ServeMux // only to find patterns
+	mux *http.ServeMux // only used to find patterns
 	all map[string]rest.Shape
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	compiler *jsonschema.Compiler
-	schemas  map[string]*jsonschema.Schema // by where they are in the description
-	passed   map[[sha256.Size]byte]bool    // texts at places that were found to be as described
+	schemas  map[string]*jsonschema.Schema // by their place in the description
+	passed   map[[sha256.Size]byte]bool    // hashes of texts that were valid at a place
 }
 
 var theWitness = sync.OnceValues(func() (*witness, error) {
@@ -45,15 +45,15 @@ var theWitness = sync.OnceValues(func() (*witness, error) {
 	return v, v.compiler.AddResource("mem:description", doc)
 })
 
-// hear wraps a door so that whatever comes through it is compared.
+// hear wraps a handler so that all requests and responses are compared.
 func hear(t testing.TB, door http.Handler) http.Handler {
-	if _, test := t.(*testing.T); !test { // what is measured is not slowed down, what fuzzes may be no JSON
+	if _, test := t.(*testing.T); !test { // benchmarks must not be slowed down, and fuzzing can send invalid JSON
 		return door
 	}
 	v := must(theWitness())(t)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, recorded := w.(*httptest.ResponseRecorder)
-		if !recorded { // somebody listens to it while it comes
+		if !recorded { // the test reads the response as a stream
 			door.ServeHTTP(w, r)
 			return
 		}
@@ -72,11 +72,11 @@ func hear(t testing.TB, door http.Handler) http.Handler {
 	})
 }
 
-// compare tells what of a request and its answer is not described.
+// compare returns an error if a request or its response does not match the description.
 func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRecorder) error {
 	_, pattern := v.mux.Handler(r)
 	o, known := v.all[pattern]
-	if !known || !strings.HasPrefix(pattern, r.Method+" ") { // nobody answers it
+	if !known || !strings.HasPrefix(pattern, r.Method+" ") { // no endpoint matches
 		return nil
 	}
 	_, path, _ := strings.Cut(pattern, " ")
@@ -124,8 +124,8 @@ func (v *witness) checkContent(cs []rest.Content, kind string, body []byte, plac
 	return fmt.Errorf("nothing says that it is %q", kind)
 }
 
-// check compares JSON with the schema at a place of the description.
-// The same refusal comes thousands of times, and is looked at once.
+// check compares JSON with the schema at a place of the description. The same error
+// response occurs thousands of times and is checked only once.
 func (v *witness) check(b []byte, place ...string) error {
 	sum := sha256.Sum256(append([]byte(strings.Join(place, " ")+"\n"), b...))
 	v.mu.Lock()

@@ -34,7 +34,7 @@ func (w *world) createSpace(org, name string) v3.Space {
 	return sp
 }
 
-// askAs sends a request with a token, or as who sits at the socket.
+// askAs sends a request with a token, or over the socket if the token is empty.
 func (w *world) askAs(token, method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	if token == "" {
@@ -43,7 +43,7 @@ func (w *world) askAs(token, method, path, body string) *httptest.ResponseRecord
 	return w.as(token, method, path, body)
 }
 
-// names are the names of a list, as somebody sees it.
+// names returns the names in a list, as the user of the token sees it.
 func (w *world) names(token, path string) []string {
 	w.t.Helper()
 	got := w.askAs(token, "GET", path, "")
@@ -74,8 +74,8 @@ func (w *world) wantNames(token, path string, want ...string) {
 	}
 }
 
-// refused wants a request such as GET /v3/apps to be refused with a status and a
-// text, such as 404 App not found.
+// refused checks that a request such as GET /v3/apps gets a status and a text, such as
+// 404 App not found.
 func (w *world) refused(token, request, body, want string) {
 	w.t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -132,7 +132,8 @@ func wantEvents(t *testing.T, w *world, target string, want ...string) {
 	}
 }
 
-// Users create orgs only when a flag says so, and manage what they made.
+// Users can create orgs only if the feature flag is enabled, and become manager of
+// their org.
 func TestUserCreatesOrg(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,7 +162,7 @@ func TestSpacesOfOrg(t *testing.T) {
 	body := func(org, name string) string {
 		return `{"name":"` + name + `","relationships":{"organization":{"data":{"guid":"` + org + `"}}}}`
 	}
-	w.createSpace(w.space.Org, "test") // another org may have the same name
+	w.createSpace(w.space.Org, "test") // another org can have the same name
 	w.refused("", "POST /v3/spaces", body(o.GUID, "test"), "422 Name must be unique per organization")
 	w.refused("", "POST /v3/spaces", body("nowhere", "x"), "422 Invalid organization. Ensure the organization exists and you have access to it.")
 	w.refused("", "POST /v3/spaces", `{"name":"x"}`, "422 Invalid organization.")
@@ -201,8 +202,8 @@ func TestSpaceFeatures(t *testing.T) {
 	w.refused("", "PATCH "+path+"/cats", `{"enabled":true}`, "404 Feature not found")
 }
 
-// What is in an org goes with it: spaces, apps, routes, domains, roles and bits.
-// Doing it once more changes nothing, so a daemon that was ended may go on.
+// Deleting an org deletes its spaces, apps, routes, domains, roles and files. Repeating
+// it changes nothing, so a restarted daemon can continue.
 func TestDeleteOrg(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -216,7 +217,7 @@ func TestDeleteOrg(t *testing.T) {
 	ann := w.user("ann")
 	w.grant(ann, auth.OrgUser, o.GUID)
 	w.grant(ann, auth.SpaceDeveloper, sp.GUID)
-	changed := make(chan string, 100) // of processes, told by whoever writes just then
+	changed := make(chan string, 100) // GUIDs of changed processes
 	w.c.Registry.Listen(func(process string) { changed <- process })
 
 	if j := w.finish(w.want(202, "DELETE", "/v3/organizations/"+o.GUID, "", nil)); j.State != v3.JobComplete || j.Operation != "organization.delete" {
@@ -268,7 +269,7 @@ func TestDeleteSpace(t *testing.T) {
 	wantEvents(t, w, w.space.GUID, "audit.space.delete-request")
 }
 
-// Each sees the orgs and spaces of their roles; a manager of the org all spaces.
+// Users see the orgs and spaces of their roles; managers of an org see all its spaces.
 func TestSight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

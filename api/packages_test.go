@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// form is the body of an upload; an empty part is left out.
+// form returns the body of an upload; an empty part is omitted.
 func form(t testing.TB, resources string, bits []byte) (body []byte, contentType string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -77,8 +77,8 @@ func (w *world) wantNoUploads() {
 	}
 }
 
-// From bits to a droplet, and once more with the same bits: nothing is sent and
-// nothing is staged.
+// A push uploads files and stages them into a droplet. A second push of the same files
+// sends and stages nothing.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -157,7 +157,7 @@ func (w *world) wantPackages(appGUID, newest, oldest string) {
 	}
 }
 
-// stage makes a build of a package and waits for it.
+// stage creates a build of a package and waits for it.
 func (w *world) stage(pkg string) v3.Build {
 	w.t.Helper()
 	var b v3.Build
@@ -172,8 +172,7 @@ func (w *world) stage(pkg string) v3.Build {
 	return b
 }
 
-// An upload that is wrong, or is not all there, is refused with a reason, and
-// leaves nothing behind.
+// An invalid or incomplete upload is refused with a reason and leaves no files.
 func TestBadUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,7 +218,7 @@ func TestBadUploads(t *testing.T) {
 			w.wantNoUploads()
 		})
 	}
-	// Chunked, so that its length is not known before it is over the limit.
+	// Chunked, so that the server learns the length only when it exceeds the limit.
 	p := w.createPackage(a.GUID)
 	r := httptest.NewRequest("POST", "/v3/packages/"+p.GUID+"/upload", bytes.NewReader(large))
 	r.ContentLength = -1

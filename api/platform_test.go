@@ -29,8 +29,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// platform is the server as the daemon has it, with everything behind it but
-// containers: it is asked over the listener, with a token.
+// wholePlatform is the server with all its real parts except containers. Tests send
+// requests over the listener, with a token.
 type wholePlatform struct {
 	t        testing.TB
 	c        Config
@@ -38,7 +38,7 @@ type wholePlatform struct {
 	sup      *supervisor.Supervisor
 	fake     *runtimetest.Fake
 	broker   *fakeBroker
-	password string // of admin
+	password string // password of admin
 }
 
 func newPlatform(t testing.TB) *wholePlatform {
@@ -85,16 +85,16 @@ func newPlatform(t testing.TB) *wholePlatform {
 	return p
 }
 
-// databases is the fake of the built-in broker, which offers what the real one does.
+// databases is a fake of the built-in broker with the real catalog.
 type databases struct{ *fakeBroker }
 
-// Catalog is the real one's: it needs nothing.
+// Catalog returns the real catalog, which needs no database.
 func (databases) Catalog(ctx context.Context) ([]services.CatalogOffering, error) {
 	return new(builtin.Broker).Catalog(ctx)
 }
 
-// standIns starts what was pushed although its files are stand-ins: a program of
-// the app's own goes on, a shell command does what it says.
+// standIns starts apps although their files are fakes. A program of the app keeps
+// running, and a shell command does what it says.
 type standIns struct{ *runtimetest.Fake }
 
 func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
@@ -111,7 +111,7 @@ func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Container,
 	return e.Fake.Start(ctx, s)
 }
 
-// appLogs is where lines go, by app.
+// appLogs stores the lines of each app.
 type appLogs struct{ logs *logstream.Logs }
 
 func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
@@ -149,7 +149,8 @@ func (p *wholePlatform) send(r *http.Request) *httptest.ResponseRecorder {
 	return out
 }
 
-// grant asks for a token as the client does. A nil client authenticates in the form.
+// grant requests a token as the client does. If client is nil, the form contains the
+// credentials.
 func (p *wholePlatform) grant(client *url.Userinfo, form url.Values) (status int, answer map[string]any) {
 	p.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
@@ -166,7 +167,7 @@ func (p *wholePlatform) grant(client *url.Userinfo, form url.Values) (status int
 	return got.Code, answer
 }
 
-// login is a visitor with the token of a user.
+// login returns a visit with the token of a user.
 func (p *wholePlatform) login(name, password string) *visit {
 	p.t.Helper()
 	status, answer := p.grant(url.UserPassword("cf", ""), url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}})
@@ -182,14 +183,14 @@ func (p *wholePlatform) admin() *visit {
 	return &visit{p: p, token: must(p.c.Auth.UserToken(auth.AdminName))(p.t)}
 }
 
-// visit is somebody with a token.
+// visit sends requests with a token.
 type visit struct {
 	p     *wholePlatform
 	token string
 }
 
-// ask sends a request the way the client does: with a content type, also where
-// there is no content.
+// ask sends a request as the client does: with a content type, even if there is no
+// body.
 func (v *visit) ask(method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -201,7 +202,7 @@ func (v *visit) ask(method, path, body string) *httptest.ResponseRecorder {
 	return v.p.send(r)
 }
 
-// want sends a request, wants its status and reads its answer.
+// want sends a request, checks its status and decodes the response.
 func (v *visit) want(status int, method, path, body string) (answer map[string]any, header http.Header) {
 	v.p.t.Helper()
 	got := v.ask(method, path, body)
@@ -216,7 +217,7 @@ func (v *visit) want(status int, method, path, body string) (answer map[string]a
 	return answer, got.Header()
 }
 
-// get is a question that is answered.
+// get sends a GET request and decodes the response.
 func (v *visit) get(path string) map[string]any {
 	v.p.t.Helper()
 	answer, _ := v.want(http.StatusOK, http.MethodGet, path, "")

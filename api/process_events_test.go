@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// events are all that are recorded, and nothing in them is a secret.
+// events returns all recorded events, and checks that they contain no secrets.
 func (h *home) events(t *testing.T, secrets ...string) []v3.Event {
 	t.Helper()
 	var page v3.List[v3.Event]
@@ -28,7 +28,7 @@ func (h *home) events(t *testing.T, secrets ...string) []v3.Event {
 	return page.Resources
 }
 
-// dataOf are the data of the events of a type about an app, oldest first.
+// dataOf returns the data of the events of a type about an app, oldest first.
 func dataOf(all []v3.Event, kind, target string) (out []map[string]any) {
 	for _, e := range all {
 		if e.Type == kind && e.Target.GUID == target {
@@ -38,9 +38,8 @@ func dataOf(all []v3.Event, kind, target string) (out []map[string]any) {
 	return out
 }
 
-// What comes and goes with an app is recorded, and who asked for it is the one who
-// did it, also where a job does: processes, what a manifest asks of them, builds,
-// routes, bits.
+// Changes of processes, manifests, builds, routes and files are recorded for an app.
+// The actor is the user who requested them, even if a job does the work.
 func TestEventsOfWholeLife(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -82,7 +81,8 @@ func TestEventsOfWholeLife(t *testing.T) {
 	}
 }
 
-// Who deletes an org deletes all that is in it, and the events say so.
+// Deleting an org records events for all its resources, with the user who deleted it as
+// the actor.
 func TestEventsOfOrgDeletion(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -105,8 +105,8 @@ func TestEventsOfOrgDeletion(t *testing.T) {
 	}
 }
 
-// An org whose domain others use stays, in the platform's words, until they do
-// without.
+// An org whose domain is used by other orgs is not deleted, with Cloud Foundry's
+// message, until they stop using it.
 func TestOrgWithSharedDomainStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,8 +127,8 @@ func TestOrgWithSharedDomainStays(t *testing.T) {
 	}
 }
 
-// Services tell who saw credentials, who labelled a binding, and which org has lost
-// a plan.
+// Service events record who read credentials, who labelled a binding, and which org
+// lost a plan.
 func TestEventsOfServiceReaders(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -155,8 +155,8 @@ func TestEventsOfServiceReaders(t *testing.T) {
 	}
 }
 
-// A web process that a deployment moves is neither changed nor scaled, by hand or by
-// a manifest; other processes are, and all of it when the deployment is over.
+// During a deployment, the web process cannot be changed or scaled, by a request or by
+// a manifest. Other processes can, and after the deployment all can.
 func TestNoChangeWhileDeploying(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -195,7 +195,7 @@ func TestNoChangeWhileDeploying(t *testing.T) {
 	}
 }
 
-// What is switched off for all is off for administrators, too.
+// These feature flags apply to administrators as well.
 func TestFlagsForAll(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

@@ -71,8 +71,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// There is one item for each wished instance of a started app, whatever there is
-// of it: an empty list means to clients that there is nothing to wait for.
+// Stats have one item for each desired instance of a started app, whatever its state.
+// Clients read an empty list as "nothing to wait for".
 func TestStats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +97,7 @@ func TestStats(t *testing.T) {
 		},
 		runtime.Status{State: runtime.Starting, Since: since, Version: version},
 		runtime.Status{State: runtime.Down, Since: since, Details: "no addresses are left"},
-		runtime.Status{State: runtime.Stopping, Since: since, Version: version}, // one too many
+		runtime.Status{State: runtime.Stopping, Since: since, Version: version}, // more than the desired number
 	)
 	got := regexpUptime.ReplaceAll(w.ask("GET", path, "").Body.Bytes(), []byte(`"uptime":60`))
 	golden(t, "stats", got)
@@ -153,13 +153,13 @@ func crashAt(w *world, a v3.App, index int, at time.Time) runtime.ExitRecord {
 	}))(w.t)
 }
 
-// A crash stands among the events with its record's words, and among the crashes
-// with everything.
+// A crash is in the list of events with the text of its record, and in the list of
+// crashes with all details.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
-	at := time.Now().Add(time.Hour).UTC() // after everything that the test does
+	at := time.Now().Add(time.Hour).UTC() // later than the other events of the test
 	crashAt(w, a, 0, at)
 	crashAt(w, a, 1, at.Add(time.Minute))
 	path := "/v3/audit_events?order_by=-created_at&page=1&target_guids=" + a.GUID
@@ -167,7 +167,7 @@ func TestCrash(t *testing.T) {
 	w.want(200, "GET", path, "", &events)
 	want := []string{"app.crash", "audit.app.process.crash", "app.crash", "audit.app.process.crash", "audit.app.start", "audit.app.revision.create", "audit.app.droplet.mapped", "audit.app.create", "audit.app.process.create"}
 	got := eventTypes(events.Resources)
-	if len(got) == len(want) && got[0] > got[1] { // of one moment: their guids decide
+	if len(got) == len(want) && got[0] > got[1] { // same time: the order depends on their GUIDs
 		got[0], got[1] = got[1], got[0]
 	}
 	if len(got) == len(want) && got[2] > got[3] {
@@ -196,7 +196,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// The list of crashes has pages as all lists do; without parameters it is all of them.
+// The list of crashes has pages like all lists; without parameters it contains all
+// crashes.
 func TestCrashPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

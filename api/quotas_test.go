@@ -90,7 +90,7 @@ func TestSpaceQuotas(t *testing.T) {
 	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Space quota not found")
 }
 
-// A quota is a record: what goes beyond it is done all the same, and is shown.
+// Quotas are only stored: a request that exceeds one succeeds, and the usage shows it.
 func TestQuotasRefuseNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -132,7 +132,7 @@ func TestQuotasRefuseNothing(t *testing.T) {
 	}
 }
 
-// What services take is told to those who count it.
+// The usage of services is listed for users who can read usage events.
 func TestServiceUsage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -34,7 +34,7 @@ func TestVariableGroups(t *testing.T) {
 	}
 }
 
-// named makes a user and returns the name.
+// named creates a user and returns the name.
 func (w *world) named(name string) string {
 	w.t.Helper()
 	w.user(name)
@@ -85,7 +85,8 @@ func TestSecurityGroups(t *testing.T) {
 	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Security group not found")
 }
 
-// Who manages a space gives it groups that they see; others do not even see them.
+// Managers of a space can bind groups that they can see to it; other users cannot even
+// see the groups.
 func TestSecurityGroupRights(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -143,7 +144,7 @@ func TestIsolationSegments(t *testing.T) {
 	wantError(t, w.ask("DELETE", shared, ""), "CF-UnprocessableEntity", "is built in")
 }
 
-// What apps take is told in the order in which it changed, and read piece by piece.
+// The usage of apps is listed in the order of its changes, and can be read in parts.
 func TestAppUsage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -195,7 +196,7 @@ func TestAppUsage(t *testing.T) {
 	}
 }
 
-// Builds are told of when they begin and when they are over.
+// The start and the end of a build are recorded as usage events.
 func TestStagingUsage(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

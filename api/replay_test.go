@@ -22,10 +22,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// What the stock client sent to a real daemon once is sent again, and what it
-// reads of the answers is what it read then. Every folder is one script with a
-// daemon of its own. `CF_BIN=… DEW_RECORD=1 go test -tags integration -run TestCF
-// ./cmd/dewd` records anew.
+// The requests that the stock client once sent to a real daemon are repeated. The parts
+// of the responses that the client reads must be the same. Every folder is one script
+// with its own daemon. `CF_BIN=… DEW_RECORD=1 go test -tags integration -run TestCF
+// ./cmd/dewd` records them again.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for script, all := range must(recorded())(t) {
@@ -36,7 +36,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Every command of the client is in a recording, or there is a reason why not.
+// Every command of the client is in a recording, or is listed with a reason.
 func TestReplayedCommands(t *testing.T) {
 	t.Parallel()
 	var all []cftest.Recording
@@ -49,7 +49,7 @@ func TestReplayedCommands(t *testing.T) {
 	}
 }
 
-// recorded are the recordings by script. A script without any is a mistake.
+// recorded returns the recordings by script. A script without recordings is an error.
 var recorded = sync.OnceValues(func() (map[string][]cftest.Recording, error) {
 	folders, err := os.ReadDir("testdata/cf")
 	out := map[string][]cftest.Recording{}
@@ -66,7 +66,7 @@ var recorded = sync.OnceValues(func() (map[string][]cftest.Recording, error) {
 	return out, err
 })
 
-// rerun is a platform that the recordings of one script are played to.
+// rerun is a platform that replays the recordings of one script.
 type rerun struct {
 	*wholePlatform
 	b       *cftest.Bindings
@@ -76,7 +76,7 @@ type rerun struct {
 func newRerun(t *testing.T) *rerun {
 	t.Helper()
 	p := newPlatform(t)
-	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd has it
+	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd configures it
 		t.Fatal(err)
 	}
 	r := &rerun{wholePlatform: p, b: cftest.NewBindings()}
@@ -99,7 +99,7 @@ func newRerun(t *testing.T) *rerun {
 	return r
 }
 
-// catalogs is where what the brokers of recordings offer is.
+// catalogs is the folder of the catalogs of the recorded brokers.
 const catalogs = "testdata/broker"
 
 func (p *rerun) replay(all []cftest.Recording) {
@@ -118,8 +118,8 @@ func (p *rerun) replay(all []cftest.Recording) {
 	}
 }
 
-// again sends one request. A question is asked until the recorded answer comes:
-// the client asked again, too, and only its last answer was kept.
+// again sends one request. It repeats a read until the recorded response arrives,
+// because the client repeated it and only its last response was recorded.
 func (p *rerun) again(e cftest.Exchange) error {
 	return testkit.Until(func() error {
 		r, err := p.b.Request("http://replay", e)
@@ -137,7 +137,7 @@ func (p *rerun) again(e cftest.Exchange) error {
 	})
 }
 
-// read sends a request and leaves of the answer what the client reads.
+// read sends a request and reduces the response to the parts that the client reads.
 func (p *rerun) read(r *http.Request) (cftest.Answer, error) {
 	got := p.send(r)
 	a := cftest.Answer{Status: got.Code, Location: got.Header().Get("Location"), Warnings: got.Header().Values("X-Cf-Warnings")}
@@ -146,7 +146,7 @@ func (p *rerun) read(r *http.Request) (cftest.Answer, error) {
 	if err != nil {
 		return a, err
 	}
-	// As a recording is read: lists and numbers of the same types.
+	// Decode it like a recording, so that lists and numbers have the same types.
 	raw, err := json.Marshal(a.Body)
 	if err != nil {
 		return a, err
@@ -156,7 +156,7 @@ func (p *rerun) read(r *http.Request) (cftest.Answer, error) {
 	return a, dec.Decode(&a.Body)
 }
 
-// happen does to the platform what was done beside the client.
+// happen repeats an action that was done outside the client.
 func (p *rerun) happen(what string) error {
 	words := strings.Fields(what)
 	switch {
@@ -201,7 +201,7 @@ func (p *rerun) kill(name, kind, number, sidecar string) error {
 	return p.sup.Signal(p.t.Context(), pr.GUID, index, sidecar, syscall.SIGKILL)
 }
 
-// await waits until so many instances of an app run and no deployment does.
+// await waits until the number of instances of an app run and no deployment is active.
 func (p *rerun) await(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// passwordLogin asks for a token with a password.
+// passwordLogin requests a token with a password.
 func (w *world) passwordLogin(name, secret string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	form := url.Values{"grant_type": {"password"}, "username": {name}, "password": {secret}}
@@ -23,7 +23,7 @@ func (w *world) passwordLogin(name, secret string) *httptest.ResponseRecorder {
 	return got
 }
 
-// What ends a token ends it for the API, too: a revocation, and a new password.
+// A revocation or a new password also invalidates a token for the API.
 func TestEndedTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// instead are paths and bodies of endpoints that would refuse everybody otherwise.
+// instead holds paths and bodies for endpoints that would otherwise refuse all users.
 var instead = map[string]struct{ path, body string }{
 	"GET /v3/packages/{guid}/download":                    {path: "/v3/packages/<Built>/download"},
 	"GET /v3/service_instances/{guid}/credentials":        {path: "/v3/service_instances/<Provided>/credentials"},
@@ -29,19 +29,20 @@ var instead = map[string]struct{ path, body string }{
 
 const mappedRoute = "/v3/routes/<Mapped route>/destinations/<Destination>"
 
-// below is what is not there for those who may ask: nothing runs at home.
+// below holds the 404 messages that permitted users get, because no app runs in the
+// home.
 var below = map[string]string{
 	"DELETE /v3/processes/{guid}/instances/{index}":             "Instance not found",
 	"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": "Instance not found",
 }
 
-// court is a home where everything is there that can be asked for.
+// court is a home that has every resource that the permission tests request.
 type court struct {
 	*ruin
 	t      *testing.T
 	cases  map[string]variant
 	who    map[string]auth.Principal
-	bodies map[string]string // good ones, by pattern
+	bodies map[string]string // valid bodies, by pattern
 }
 
 func newCourt(t *testing.T) *court {
@@ -71,7 +72,7 @@ func newCourt(t *testing.T) *court {
 	return c
 }
 
-// furnish gives home what the variants are about, and what is otherwise not there.
+// furnish creates the resources of the variants, and those that a home lacks.
 func (h *home) furnish(t *testing.T) {
 	t.Helper()
 	reg := h.c.Registry
@@ -99,7 +100,7 @@ func (h *home) furnish(t *testing.T) {
 	h.guids["Key"] = bound[slices.IndexFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.Type == string(services.KeyBinding) })].GUID
 }
 
-// demand asks an endpoint, or a variant, as somebody, with a body that it takes.
+// demand sends the request of an endpoint or a variant as a user, with a valid body.
 func (c *court) demand(pattern, who string) *httptest.ResponseRecorder {
 	c.t.Helper()
 	if v, ok := c.cases[pattern]; ok {
@@ -115,7 +116,7 @@ func (c *court) demand(pattern, who string) *httptest.ResponseRecorder {
 	return c.send(who, method, path, c.body(pattern))
 }
 
-// body is one that an endpoint takes.
+// body returns a valid body for an endpoint.
 func (c *court) body(pattern string) string {
 	c.t.Helper()
 	if pattern == "/" || c.schemaAt(pattern) == nil {
@@ -127,7 +128,7 @@ func (c *court) body(pattern string) string {
 	return c.bodies[pattern]
 }
 
-// send asks behind the door: that tokens are looked at there is seen elsewhere.
+// send calls the handler without the token check, which other tests cover.
 func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	got := httptest.NewRecorder()
@@ -135,7 +136,7 @@ func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder 
 	return got
 }
 
-// wantRefused wants somebody to be refused, to learn nothing and to change nothing.
+// wantRefused checks that a user is refused, learns nothing and changes nothing.
 func (c *court) wantRefused(pattern, who string, want int) {
 	c.t.Helper()
 	got := c.demand(pattern, who)
@@ -151,8 +152,8 @@ func (c *court) wantRefused(pattern, who string, want int) {
 	}
 }
 
-// wantLetIn wants somebody to be answered, if only that something cannot be done: that
-// is known by not being what those are answered who may not.
+// wantLetIn checks that a user has permission. The request can still fail for another
+// reason, if its status differs from that of a user without permission.
 func (c *court) wantLetIn(pattern, who string, r rule) {
 	c.t.Helper()
 	got := c.demand(pattern, who)
@@ -165,7 +166,7 @@ func (c *court) wantLetIn(pattern, who string, r rule) {
 	}
 }
 
-// Supporters see the variables of an app, and not the credentials among them.
+// Supporters can read the variables of an app, but not the credentials among them.
 func TestSupportersReadNoCredentials(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -180,8 +181,8 @@ func TestSupportersReadNoCredentials(t *testing.T) {
 	}
 }
 
-// What a service was made with is told in its own space, and not where it is shared;
-// who works in neither does not see it.
+// The parameters of a service instance are visible in its own space, but not in spaces
+// that share it. Users of neither space cannot see the instance.
 func TestParametersStayAtHome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,7 +204,7 @@ func TestParametersStayAtHome(t *testing.T) {
 	}
 }
 
-// A route that is shared is taken back only by who may do so where it went.
+// Only a user with permission in the other space can stop sharing a route with it.
 func TestUnshareRouteThere(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// people are some of those who live at home, and of those who do not.
+// people is a list of users of the home, with or without roles in its org.
 type people []string
 
 func (p people) and(more ...string) people { return slices.Concat(p, more) }
 
-// Everybody there is.
+// The users.
 const (
 	admin        = "admin"
 	adminReader  = "admin_read_only"
@@ -24,31 +24,31 @@ const (
 	spaceManager = "space_manager"
 	spaceAuditor = "space_auditor"
 	supporter    = "space_supporter"
-	stranger     = "stranger" // has every role, elsewhere
-	nobody       = "nobody"   // has none
+	stranger     = "stranger" // has every role in another org
+	nobody       = "nobody"   // has no role
 )
 
 var (
 	overseers = people{admin, adminReader, allAuditor}
-	members   = people{developer, spaceManager, spaceAuditor, supporter} // of the space
+	members   = people{developer, spaceManager, spaceAuditor, supporter} // members of the space
 	seeSpace  = overseers.and(members...).and(orgManager)
 	seeRoutes = seeSpace.and(orgAuditor)
 	seeOrg    = seeRoutes.and(orgBilling, orgUser)
 	anybody   = seeOrg.and(stranger, nobody)
 )
 
-// rule is who may ask some endpoints. Of the others those who see what it is about are
-// told that they may not (403), and the rest that there is no such thing.
+// rule says who can call some endpoints. Other users who can see the resource get 403,
+// and the rest get 404.
 type rule struct {
 	may, see people
-	unseen   int    // what the rest is answered; zero: 404
-	at       string // the patterns, one in a line
+	unseen   int    // status for the rest (zero: 404)
+	at       string // the patterns, one on each line
 }
 
-// rules are what the platform lets each role do, and what its kin of dew's own lets
-// them do. It is written down by hand: the table of rights is judged by it.
+// rules lists the permissions of each role on Cloud Foundry and on dew's own endpoints.
+// It is written by hand, so that the table of endpoints is checked against it.
 var rules = []rule{
-	// No role is asked for. Lists have what who asks sees.
+	// These need no role. Lists contain only what the caller can see.
 	{may: anybody, at: `
 		GET /{$}
 		GET /healthz
@@ -100,7 +100,7 @@ var rules = []rule{
 		GET /dew/v1/stacks/{guid}
 		POST /dew/v1/ssh-code`},
 
-	// Everything that lives in a space.
+	// Resources of a space.
 	{may: seeSpace, at: `
 		GET /v3/spaces/{guid}
 		GET /v3/spaces/{guid}/users
@@ -254,7 +254,7 @@ var rules = []rule{
 		POST /v3/space_quotas/{guid}/relationships/spaces
 		DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}`},
 
-	// Routes are shown to the auditors of the org, too, and so are private domains.
+	// Auditors of the org can also see routes and private domains.
 	{may: seeRoutes, at: `
 		GET /v3/routes/{guid}
 		GET /v3/routes/{guid}/destinations
@@ -300,7 +300,7 @@ var rules = []rule{
 		PATCH /v3/users/{guid}
 		DELETE /v3/users/{guid}`},
 
-	// The body names the place, and who does not see it cannot process it.
+	// The body names the org or space; users who cannot see it get 422.
 	{may: people{admin, developer}, see: seeSpace, unseen: 422, at: `
 		POST /v3/apps
 		POST /v3/packages
@@ -325,7 +325,7 @@ var rules = []rule{
 		DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}
 		DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}`},
 
-	// Everything there is.
+	// Resources of the whole platform.
 	{may: overseers, at: `
 		GET /v3/info/usage_summary
 		GET /v3/jobs/{guid}
@@ -370,28 +370,28 @@ var rules = []rule{
 		GET /dew/v1/inbox/{id}
 		POST /dew/v1/inbox/link`},
 
-	// Nothing is there: not for anybody who comes with a token.
+	// These do not exist for requests with a token.
 	{at: `
 		/
 		GET /dew/v1/credentials
 		POST /dew/v1/token`},
 }
 
-// variant is a request whose pattern alone does not say who may make it. Its path and
-// its body name what there is at home by <Noun>.
+// variant is a request whose permissions do not follow from its pattern alone. In its
+// path and body, <Noun> stands for a GUID of the home.
 type variant struct {
 	rule
 	method, path, body string
 }
 
-// name tells it from its pattern.
+// name returns a key that differs from every pattern.
 func (v variant) name() string { return v.method + " " + v.path + " " + v.body }
 
 var variants = []variant{
-	// Supporters switch revisions, and not ssh.
+	// Supporters can change the revisions feature, but not SSH.
 	{rule{may: people{admin, developer, supporter}, see: seeSpace}, "PATCH", "/v3/apps/<App>/features/revisions", `{"enabled":true}`},
 
-	// They bind apps, and make no keys.
+	// Supporters can bind apps, but cannot create keys.
 	{
 		rule{may: people{admin, developer, supporter}, see: seeSpace, unseen: 422},
 		"POST", "/v3/service_credential_bindings",
@@ -399,14 +399,14 @@ var variants = []variant{
 	},
 	{rule{may: people{admin, developer}, see: seeSpace}, "DELETE", "/v3/service_credential_bindings/<Key>", ``},
 
-	// A role in the space is given by its managers, too.
+	// Managers of the space can also assign roles in it.
 	{
 		rule{may: people{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422},
 		"POST", "/v3/roles",
 		`{"type":"space_auditor","relationships":{"user":{"data":{"guid":"</v3/users/>"}},"space":{"data":{"guid":"<Space>"}}}}`,
 	},
 
-	// What is for all is the administrators', and so is whether an org is suspended.
+	// Only administrators can change shared resources, and suspend an org.
 	{rule{may: people{admin}, see: seeOrg}, "PATCH", "/v3/organizations/<Organization>", `{"suspended":true}`},
 	{rule{may: people{admin}, see: anybody}, "POST", "/v3/domains", `{"name":"NEW.example.org"}`},
 	{rule{may: anybody}, "GET", "/v3/domains/<Shared domain>", ``},
@@ -419,39 +419,41 @@ var variants = []variant{
 	{rule{may: overseers}, "GET", "/v3/service_brokers/<Global broker>", ``},
 	{rule{may: people{admin}, see: overseers}, "PATCH", "/v3/service_brokers/<Global broker>", `{"metadata":META}`},
 
-	// What is not given to a space yet is seen by those who could give it.
+	// A resource that is not assigned to a space is visible to those who can assign it.
 	{rule{may: overseers.and(orgManager)}, "GET", "/v3/space_quotas/<Other quota>", ``},
 	{rule{may: people{admin, orgManager}, see: overseers}, "PATCH", "/v3/space_quotas/<Other quota>", `{"name":"NEW"}`},
 	{rule{may: overseers}, "GET", "/v3/security_groups/<Other group>", ``},
 	{rule{may: people{admin}, see: overseers}, "PATCH", "/v3/security_groups/<Other group>", `{"name":"NEW"}`},
 	{rule{may: people{admin}, see: overseers}, "DELETE", "/v3/security_groups/<Other group>", ``},
 
-	// Who lives elsewhere is not seen, and everybody sees themselves.
+	// Users of other orgs are not visible, but all users can see themselves.
 	{rule{may: overseers.and(stranger)}, "GET", "/v3/users/<Stranger>", ``},
 	{rule{may: people{admin}, see: overseers.and(stranger)}, "PATCH", "/v3/users/<Stranger>", `{"metadata":META}`},
 	{rule{may: people{admin}, see: overseers.and(stranger)}, "DELETE", "/v3/users/<Stranger>", ``},
 
-	// What is not there is not there for anybody.
+	// A resource that does not exist gets 404 for all users.
 	{rule{}, "PATCH", "/v3/stacks/none", `{"metadata":META}`},
 	{rule{}, "DELETE", "/v3/stacks/none", ``},
 	{rule{}, "PATCH", "/v3/buildpacks/none", `{"name":"NEW"}`},
 	{rule{}, "DELETE", "/v3/buildpacks/none", ``},
 }
 
-// Without a token these are answered, and of the market what everybody can have.
+// These endpoints need no token. The marketplace then lists only public plans.
 var (
 	openDoors  = []string{"GET /{$}", "GET /healthz", "GET /openapi.json", "GET /api/v1/info"}
 	openMarket = []string{"GET /v3/service_offerings", "GET /v3/service_offerings/{guid}", "GET /v3/service_plans", "GET /v3/service_plans/{guid}"}
 )
 
-// unlisted are those who are shown something and do not find it in the list: the market
-// has what can be had, and they see a service that others have.
+// unlisted lists users who can see a resource that its list does not contain. The
+// marketplace lists available plans, but they also see plans of existing service
+// instances.
 var unlisted = map[string]bool{
 	"GET /v3/service_offerings/{guid} " + orgManager: true,
 	"GET /v3/service_plans/{guid} " + orgManager:     true,
 }
 
-// answerTo is the status that somebody is refused with; zero: they are let in.
+// answerTo returns the status for a user without permission, or zero if the user has
+// permission.
 func (r rule) answerTo(who string) int {
 	switch {
 	case slices.Contains(r.may, who):
@@ -464,12 +466,12 @@ func (r rule) answerTo(who string) int {
 	return 404
 }
 
-// harmless tells requests that nothing at home is changed by.
+// harmless reports whether requests for a pattern change nothing in the home.
 func (r rule) harmless(pattern string) bool {
 	return strings.HasPrefix(pattern, "GET ") || r.answerTo(nobody) == 0
 }
 
-// judges are the rules by pattern. There is one for every endpoint, and none for others.
+// judges returns the rules by pattern, and checks that every endpoint has exactly one.
 func judges(t *testing.T) map[string]rule {
 	t.Helper()
 	out := map[string]rule{}

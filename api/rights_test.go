@@ -26,7 +26,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// A row that lacks a part is refused, and names its pattern.
+// An endpoint that lacks a field is refused with an error that names its pattern.
 func TestRowsAreWhole(t *testing.T) {
 	t.Parallel()
 	whole := rights["GET /v3/apps"]
@@ -47,8 +47,7 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// Without a good token nothing is told but what everybody may know. This is asked
-// of every endpoint there is.
+// Without a valid token, every endpoint reveals only public data.
 func TestEveryEndpointWantsToken(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -89,7 +88,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 		}
 		for i, name := range sortedKeys(bad) {
 			token := bad[name]
-			if (i+turn)%len(bad) > 1 && !proof() { // one door looks at all tokens
+			if (i+turn)%len(bad) > 1 && !proof() { // the same code checks all tokens
 				continue
 			}
 			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
@@ -108,7 +107,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 	}
 }
 
-// refusal is an answer that tells nothing but why.
+// refusal is an error response that contains only the reason.
 type refusal struct {
 	status        int
 	title, detail string
@@ -124,7 +123,7 @@ func (h *home) wantRefusal(t *testing.T, what string, got *httptest.ResponseReco
 	h.wantNoLeak(t, what, got)
 }
 
-// wantNoLeak wants an answer that does not tell of anything at home.
+// wantNoLeak checks that a response contains nothing of the home.
 func (h *home) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecorder) {
 	t.Helper()
 	if text := got.Body.String(); strings.Contains(text, homeMark) {
@@ -135,8 +134,8 @@ func (h *home) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecor
 	}
 }
 
-// Who has all roles elsewhere, and who has none, is told of what is named at home in
-// the words of what is not there.
+// For users with all roles in another org and for users without roles, resources of the
+// home do not exist.
 func TestStrangersLearnNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -161,7 +160,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// What a body names is not told of either, and nothing is made.
+// Resources in a body are not revealed either, and nothing is created.
 func TestStrangersNameHome(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -214,7 +213,7 @@ func TestStrangersNameHome(t *testing.T) {
 	}
 }
 
-// count counts what strangers might have made.
+// count counts the resources that these users could have created.
 func (h *home) count(t *testing.T) (n [9]int) {
 	t.Helper()
 	n[0] = len(must(h.c.Registry.Orgs())(t))
@@ -229,8 +228,8 @@ func (h *home) count(t *testing.T) (n [9]int) {
 	return n
 }
 
-// Each role may do what the platform lets it do, at every endpoint, and nothing else:
-// the whole server is asked, with bodies that it takes.
+// Each role has the same permissions as on Cloud Foundry, at every endpoint. The
+// requests go to the whole server with valid bodies.
 func TestEveryEndpointEveryRole(t *testing.T) {
 	t.Parallel()
 	judge := judges(t)
@@ -238,7 +237,7 @@ func TestEveryEndpointEveryRole(t *testing.T) {
 	for _, pattern := range slices.Sorted(maps.Keys(judge)) {
 		for _, who := range anybody {
 			if judge[pattern].answerTo(nobody) == 0 && who != nobody && who != orgUser && !proof() {
-				continue // these two have the least
+				continue // these two have the fewest permissions
 			}
 			if want := judge[pattern].answerTo(who); want != 0 {
 				c.wantRefused(pattern, who, want)
@@ -248,7 +247,7 @@ func TestEveryEndpointEveryRole(t *testing.T) {
 		}
 	}
 	for _, who := range anybody {
-		c = nil // what one did does not stand in the way of the next
+		c = nil // the changes of one user must not affect the next
 		for _, pattern := range slices.SortedFunc(maps.Keys(judge), deletionsLast) {
 			if judge[pattern].harmless(pattern) || judge[pattern].answerTo(who) != 0 {
 				continue
@@ -261,7 +260,7 @@ func TestEveryEndpointEveryRole(t *testing.T) {
 	}
 }
 
-// A list has what those who ask may also ask for alone, and nothing else of home.
+// A list contains a resource if and only if the user can read it directly.
 func TestEveryListEveryRole(t *testing.T) {
 	t.Parallel()
 	judge := judges(t)
@@ -287,13 +286,13 @@ func TestEveryListEveryRole(t *testing.T) {
 	}
 }
 
-// deletionsLast orders patterns: what is deleted is not asked for any more.
+// deletionsLast sorts patterns so that resources are deleted after all other requests.
 func deletionsLast(a, b string) int {
 	deletes := func(p string) int { return strings.Count(p, "DELETE ") }
 	return cmp.Or(deletes(a)-deletes(b), strings.Count(b, "/")-strings.Count(a, "/"), strings.Compare(a, b))
 }
 
-// A suspended org can be looked at, and only administrators change anything in it.
+// A suspended org can be read, and only administrators can change it.
 func TestSuspendedOrg(t *testing.T) {
 	t.Parallel()
 	c := newCourt(t)

@@ -17,8 +17,8 @@ func roleBody(kind, noun, guid, user string) string {
 func byName(name string) string { return `{"username":"` + name + `","origin":"uaa"}` }
 func byGUID(guid string) string { return `{"guid":"` + guid + `"}` }
 
-// This is what a client sends after it made a space: the same role in the org
-// twice, and both roles in the space.
+// A client sends these requests after it created a space: the same org role twice, and
+// both space roles.
 func TestRolesOfNewSpace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,7 +44,7 @@ func TestRolesOfNewSpace(t *testing.T) {
 	w.wantNames(w.login("ann"), "/v3/spaces", "dev")
 }
 
-// Clients have roles too, under their id.
+// OAuth clients can have roles under their client ID.
 func TestRoleOfClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,7 +92,7 @@ func TestRolesRefused(t *testing.T) {
 	}
 }
 
-// Space managers give roles in their space, and in no other place.
+// Space managers can assign roles in their space only.
 func TestWhoGivesRoles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -198,7 +198,7 @@ func TestUsers(t *testing.T) {
 func TestCreateUsers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ann := w.user("ann") // as clients make them: the account first
+	ann := w.user("ann") // as clients do it: the account first
 	var u v3.User
 	w.want(201, "POST", "/v3/users", `{"guid":"`+ann+`"}`, &u)
 	if u.Username == nil || *u.Username != "ann" || *u.Origin != "uaa" || u.GUID != ann {

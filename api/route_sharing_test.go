@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// A route that is shared is seen and used in both spaces, and taken back with the
-// destinations that it had there.
+// A shared route is visible and usable in both spaces. When it is no longer shared, its
+// destinations there are removed.
 func TestShareRoute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -77,8 +77,8 @@ func (w *world) destination(route, app string) string {
 	return ""
 }
 
-// A route that moves to another space stays open to the one that had it, until that
-// one is gone.
+// A route that moves to another space stays shared with the previous space until that
+// space is deleted.
 func TestMoveRoute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

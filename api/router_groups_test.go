@@ -38,7 +38,7 @@ func TestRouterGroups(t *testing.T) {
 	wantError(t, w.ask("GET", "/routing/v1/router_groups?colour=red", ""), "CF-BadQueryParameter", "'colour'")
 }
 
-// tcpDomain makes a domain of TCP routes over the API.
+// tcpDomain creates a domain for TCP routes over the API.
 func (w *world) tcpDomain(name string) v3.Domain {
 	w.t.Helper()
 	if err := w.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20009}); err != nil {
@@ -120,7 +120,7 @@ func TestTCPDomainValidation(t *testing.T) {
 	}
 }
 
-// Only the protocol of a destination can be changed; the rest is what makes it this one.
+// Only the protocol of a destination can be changed; the other fields identify it.
 func TestUpdateDestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +150,7 @@ func TestUpdateDestination(t *testing.T) {
 	wantError(t, w.ask("PATCH", "/v3/routes/none/destinations/none", `{"protocol":"http2"}`), "CF-ResourceNotFound", "Route not found")
 }
 
-// A port that cannot be opened is told with the route.
+// A route shows that its port cannot be opened.
 func TestPortTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// routeBody is the body that makes a route in a space.
+// routeBody returns the body that creates a route in a space.
 func routeBody(space, domain, more string) string {
 	return fmt.Sprintf(`{%s"relationships":{"space":{"data":{"guid":%q}},"domain":{"data":{"guid":%q}}}}`, more, space, domain)
 }
@@ -101,7 +101,7 @@ func TestRouteChanges(t *testing.T) {
 	}
 }
 
-// Empty filters mean empty hosts and paths, and names have no case.
+// An empty filter matches empty hosts and paths, and names are not case-sensitive.
 func TestFindRoutes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -152,7 +152,7 @@ func TestFindRoutes(t *testing.T) {
 	}
 }
 
-// What stands beside a list is what the page needs, once.
+// Included resources are those that the page refers to, once each.
 func TestInclude(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -183,7 +183,7 @@ func TestInclude(t *testing.T) {
 	}
 }
 
-// Events are found by everything that they are about, and one by one.
+// Events can be found by all their properties, and one by one.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,8 +219,7 @@ func TestEvents(t *testing.T) {
 	wantError(t, w.ask("GET", "/v3/audit_events/nonesuch", ""), "CF-ResourceNotFound", "Event not found")
 }
 
-// A job is told to those who began it and to who sees everything, and to nobody
-// else.
+// A job is visible only to the user who started it and to global readers.
 func TestJobIsPrivate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// rights are the rows of the API by pattern, and the one for every other path.
+// rights holds the endpoints by pattern, including the one for all other paths.
 var rights = func() map[string]rest.Endpoint {
 	out := map[string]rest.Endpoint{"/": {Pattern: "/", Needs: access.Authenticated}}
 	s := &Server{c: Config{Metrics: daemon.NewMetrics()}, platform: &platform.Platform{Log: slog.New(slog.DiscardHandler)}}
@@ -25,7 +25,7 @@ var rights = func() map[string]rest.Endpoint {
 	return out
 }()
 
-// operations are the shapes of the rows.
+// operations returns the shapes of the endpoints.
 var operations = sync.OnceValue(func() map[string]rest.Shape {
 	out := map[string]rest.Shape{}
 	for pattern, e := range rights {
@@ -36,7 +36,7 @@ var operations = sync.OnceValue(func() map[string]rest.Shape {
 	return out
 })
 
-// description is the description of the rows.
+// description returns the OpenAPI description of the endpoints.
 var description = sync.OnceValue(func() rest.Object {
 	rows := slices.Collect(maps.Values(rights))
 	rows = slices.DeleteFunc(rows, func(e rest.Endpoint) bool { return e.Pattern == "/" })

@@ -9,7 +9,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// What is in the way of a deletion is waited for, and what it leaves is deleted, too.
+// A deletion waits for a running operation of a service instance, and then deletes the
+// instance.
 func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
 	w := newWorld(t) // not parallel, see waitsForBroker
 	db := w.makeService("db")
@@ -26,8 +27,8 @@ func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// The address of a route service may have a secret in it, which not everybody in the
-// space may read.
+// The URL of a route service can contain a secret that not all members of the space can
+// read.
 func TestRouteBindingHidesSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// The life of a managed service, as clients see it.
+// Clients can follow a managed service instance from creation to deletion.
 func TestServiceLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -65,7 +65,7 @@ func TestServiceLife(t *testing.T) {
 		"audit.service_binding.show", "audit.service_key.create", "audit.service_instance.update", "audit.service_binding.delete", "audit.service_instance.delete")
 }
 
-// wantEvents wants events of types, and credentials in none.
+// wantEvents checks for events of the types, and that none contains credentials.
 func (w *world) wantEvents(t *testing.T, types ...string) {
 	t.Helper()
 	got := w.ask("GET", "/v3/audit_events?per_page=5000", "")
@@ -83,7 +83,7 @@ func (w *world) wantEvents(t *testing.T, types ...string) {
 	}
 }
 
-// The marketplace is what there is to have, with what stands beside.
+// The marketplace lists the available plans and offerings, with included resources.
 func TestMarketplace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +118,7 @@ func TestMarketplace(t *testing.T) {
 	}
 }
 
-// Without a token the marketplace has what everybody can have, unless it is hidden.
+// Without a token, the marketplace lists the public plans, unless it is hidden.
 func TestMarketplaceWithoutToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -136,7 +136,8 @@ func TestMarketplaceWithoutToken(t *testing.T) {
 	wantError(t, w.as("", "GET", "/v3/service_plans", ""), "CF-NotAuthenticated", "Authentication error")
 }
 
-// What cannot be had is refused in the words that clients know, and nothing is made.
+// A service that is not available is refused with the messages that clients expect, and
+// nothing is created.
 func TestServiceRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -190,7 +191,7 @@ func TestServiceRefusals(t *testing.T) {
 	}
 }
 
-// A broker that refuses is told of with its own words: by the job and by the record.
+// The error message of a broker is in the job and in the last operation.
 func TestBrokerRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,7 +229,7 @@ func TestUserProvided(t *testing.T) {
 	w.want(204, "DELETE", at, "", nil)
 }
 
-// A manifest binds, says what is bound, and names what is not there.
+// A manifest binds services, lists the bindings, and reports missing services by name.
 func TestManifestServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -268,7 +269,8 @@ func TestManifestServices(t *testing.T) {
 	w.wantEvents(t)
 }
 
-// What is deleted takes its services along, through their brokers.
+// Deleting an app or space deletes its bindings and service instances through their
+// brokers.
 func TestDeletionTakesServicesAlong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -336,7 +338,7 @@ func TestSnapshots(t *testing.T) {
 	wantError(t, w.ask("POST", "/dew/v1/service_instances/"+ups.GUID+"/snapshots", ""), "CF-UnprocessableEntity", "built-in broker only")
 }
 
-// The log of the server behind a service is for those who develop in its space.
+// The log of a service instance's server is visible to developers of its space.
 func TestServiceStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -354,7 +356,8 @@ func TestServiceStream(t *testing.T) {
 	}
 }
 
-// A shared instance is seen and bound elsewhere, and changed at home only.
+// A shared instance can be seen and bound in other spaces, and changed only in its own
+// space.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -396,7 +399,7 @@ func TestSharing(t *testing.T) {
 	w.want(204, "DELETE", shared+"/"+there.GUID, "", nil)
 }
 
-// Brokers and who may have their plans.
+// Brokers can be registered, and their plans can be made visible to orgs.
 func TestServiceBrokersAndAccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -449,7 +452,7 @@ func TestServiceBrokersAndAccess(t *testing.T) {
 	}
 }
 
-// Every failure that a job may end with has an error: clients break off without.
+// Every failed job has an error, because clients crash without one.
 func TestOperationJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -467,8 +470,8 @@ func TestOperationJobs(t *testing.T) {
 	}
 }
 
-// Who takes a plan that is not free is told so, with the creation and with a
-// change to it; who keeps it, or takes a free one, is not.
+// Creating an instance with a plan that is not free, or changing to one, returns a
+// warning. Keeping the plan or using a free one does not.
 func TestPaidPlanWarning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,18 +17,18 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// fakeBroker does at once what it is asked to do, unless the parameters have the
-// key hold (it goes on until release) or the key fail (a sentence).
+// fakeBroker completes requests at once, unless the parameters have the key hold (in
+// progress until release) or fail (an error message).
 type fakeBroker struct {
-	prefix string // of all that it offers
+	prefix string // prefix of all names in its catalog
 	*fakeData
 }
 
-// fakeData is what the brokers of one world have in common.
+// fakeData is the state that the brokers of one world share.
 type fakeData struct {
 	mu     sync.Mutex
-	held   map[string]bool            // guids that are not released yet
-	asked  []string                   // "create instance db"
+	held   map[string]bool            // GUIDs whose operations are in progress
+	asked  []string                   // such as "create instance db"
 	params map[string]json.RawMessage // by guid
 }
 
@@ -36,7 +36,7 @@ func newFakeBroker() *fakeBroker {
 	return &fakeBroker{fakeData: &fakeData{held: map[string]bool{}, params: map[string]json.RawMessage{}}}
 }
 
-// named is a broker of that name; what it offers has it, too.
+// named returns a broker with that name; the name is also the prefix of its catalog.
 func (f *fakeBroker) named(name string) *fakeBroker {
 	return &fakeBroker{prefix: name + "-", fakeData: f.fakeData}
 }
@@ -67,7 +67,7 @@ func (f *fakeBroker) Catalog(context.Context) ([]services.CatalogOffering, error
 	}, nil
 }
 
-// note writes down what was asked, and what the parameters want of it.
+// note records a request, and returns the result that its parameters demand.
 func (f *fakeBroker) note(what, guid string, parameters json.RawMessage) (services.Progress, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,14 +133,14 @@ func (f *fakeBroker) FetchBinding(_ context.Context, r services.BindingRequest) 
 	return b, nil
 }
 
-// Tell gives back the parameters of an instance.
+// FetchInstance returns the parameters of an instance.
 func (f *fakeBroker) FetchInstance(_ context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return services.FetchedInstance{Parameters: f.params[r.Instance]}, nil
 }
 
-// letGo takes the hold from all that is held, and returns which that is.
+// letGo completes all operations in progress, and returns their GUIDs.
 func (f *fakeBroker) letGo() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +149,8 @@ func (f *fakeBroker) letGo() []string {
 	return guids
 }
 
-// release lets go on what is held, or will be: the broker is asked in the background.
+// release completes the operations in progress. It waits for the first one, because the
+// broker is called in the background.
 func (w *world) release() {
 	w.t.Helper()
 	var guids []string
@@ -168,10 +169,10 @@ func (f *fakeBroker) wasAsked() []string {
 	return slices.Clone(f.asked)
 }
 
-// secretPassword is in the credentials of every binding, and may be nowhere else.
+// secretPassword is in the credentials of every binding, and must not occur elsewhere.
 const secretPassword = "only-in-details"
 
-// fakeSnapshots keeps no data.
+// fakeSnapshots stores no data.
 type fakeSnapshots struct {
 	mu       sync.Mutex
 	all      []platform.Snapshot
@@ -207,7 +208,7 @@ func (f *fakeSnapshots) DeleteSnapshot(_ context.Context, _, snapshot string) er
 	return nil
 }
 
-// plan waits for the catalog and gives the plan of the name.
+// plan waits for the catalog and returns the plan with the name.
 func (w *world) plan(name string) v3.ServicePlan {
 	w.t.Helper()
 	var page v3.List[v3.ServicePlan]
@@ -219,18 +220,18 @@ func (w *world) plan(name string) v3.ServicePlan {
 	return page.Resources[0]
 }
 
-// managed is the body that makes a service instance of a plan.
+// managed returns the body that creates a service instance of a plan.
 func (w *world) managed(name, plan, more string) string {
 	return fmt.Sprintf(`{"type":"managed","name":%q,"relationships":{"service_plan":{"data":{"guid":%q}},"space":{"data":{"guid":%q}}}%s}`,
 		name, w.plan(plan).GUID, w.space.GUID, more)
 }
 
-// provided is the body that makes a user-provided service instance.
+// provided returns the body that creates a user-provided service instance.
 func (w *world) provided(name, more string) string {
 	return fmt.Sprintf(`{"type":"user-provided","name":%q,"relationships":{"space":{"data":{"guid":%q}}}%s}`, name, w.space.GUID, more)
 }
 
-// service finds a service instance by its name.
+// service returns the service instance with the name.
 func (w *world) service(name string) v3.ServiceInstance {
 	w.t.Helper()
 	var page v3.List[v3.ServiceInstance]
@@ -241,14 +242,14 @@ func (w *world) service(name string) v3.ServiceInstance {
 	return page.Resources[0]
 }
 
-// makeService makes a service instance of the small plan, and waits for it.
+// makeService creates a service instance of the small plan, and waits for it.
 func (w *world) makeService(name string) v3.ServiceInstance {
 	w.t.Helper()
 	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed(name, "small", ""), nil))
 	return w.service(name)
 }
 
-// bound is the body that binds an app, or makes a key when there is none.
+// boundTo returns the body that binds an app, or creates a key if appGUID is empty.
 func boundTo(instance, appGUID, more string) string {
 	if appGUID == "" {
 		return fmt.Sprintf(`{"type":"key","relationships":{"service_instance":{"data":{"guid":%q}}}%s}`, instance, more)
@@ -256,7 +257,7 @@ func boundTo(instance, appGUID, more string) string {
 	return fmt.Sprintf(`{"type":"app","relationships":{"app":{"data":{"guid":%q}},"service_instance":{"data":{"guid":%q}}}%s}`, appGUID, instance, more)
 }
 
-// complete wants a job to end well.
+// complete checks that a job succeeds.
 func (w *world) complete(h http.Header) {
 	w.t.Helper()
 	if j := w.finish(h); j.State != v3.JobComplete || len(j.Errors) > 0 {
@@ -278,7 +279,7 @@ func (w *world) jobIs(h http.Header, state string) v3.Job {
 	return j
 }
 
-// bindings are those of an instance.
+// bindings returns the bindings of an instance.
 func (w *world) bindings(instance string) []v3.ServiceCredentialBinding {
 	w.t.Helper()
 	var page v3.List[v3.ServiceCredentialBinding]

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// Whoever loses the right to read a log loses the stream that is open, too.
+// When a user loses the permission to read a log, the server closes their open stream.
 func TestStreamRightsEnd(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range map[string]func(w *world, role auth.Role) error{
@@ -47,7 +47,7 @@ func TestStreamRightsEnd(t *testing.T) {
 					}
 				}
 			}()
-			<-beats // it is let in
+			<-beats // the stream is open
 			if err := withdraw(w, role); err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestStreamRightsEnd(t *testing.T) {
 	}
 }
 
-// pipeWriter answers into a pipe.
+// pipeWriter writes the response into a pipe.
 type pipeWriter struct {
 	header http.Header
 	w      io.Writer
@@ -68,7 +68,7 @@ func (p *pipeWriter) WriteHeader(int)             {}
 func (p *pipeWriter) Write(b []byte) (int, error) { return p.w.Write(b) }
 func (p *pipeWriter) Flush()                      {}
 
-// A stream that can get no more lines ends, although it was asked to follow.
+// A stream that can get no more lines stops, even if the client requested to follow.
 func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/inbound"
 )
 
-// Bodies with two values for one key, and text that is not UTF-8, have no clear
-// meaning: they are refused and change nothing.
+// Bodies with two values for one key or with invalid UTF-8 are ambiguous: they are
+// refused and change nothing.
 func TestUnclearBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,11 +51,11 @@ func TestUnclearBodies(t *testing.T) {
 	if w.want(200, "GET", "/v3/apps", "", &apps); len(apps.Resources) != 1 || apps.Resources[0].Name != "shop" {
 		t.Errorf("apps = %+v, want the one that there was", apps.Resources)
 	}
-	// Keys that differ in case only are two where names are free.
+	// Keys that differ only in case are two keys, if names can be chosen freely.
 	w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/environment_variables", `{"var":{"Path":"1","PATH":"2"}}`, nil)
 }
 
-// Addresses and manifests are read as they are, or not at all.
+// URLs and manifests are accepted without changes or refused.
 func TestUnclearText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,8 +86,8 @@ func TestUnclearText(t *testing.T) {
 	}
 }
 
-// A client that does not send the body it announced is answered in the words of
-// whoever it talks to.
+// A client that does not send the announced body in time gets an error in the format of
+// the server that it called.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +118,7 @@ func packageOf(w *world, a v3.App) string {
 	return p.GUID
 }
 
-// dripped sends a body byte by byte, one every 10 ms, until it is answered.
+// dripped sends a body byte by byte, one every 10 ms, until a response arrives.
 func dripped(t *testing.T, address, path, header string) (int, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -138,7 +138,7 @@ func dripped(t *testing.T, address, path, header string) (int, string) {
 			case <-answered:
 				return
 			case <-time.After(10 * time.Millisecond):
-				_, _ = c.Write([]byte(" ")) // fails when it is cut off
+				_, _ = c.Write([]byte(" ")) // fails when the connection is closed
 			}
 		}
 	}()

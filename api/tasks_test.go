@@ -20,7 +20,7 @@ func (w *world) createTask(appGUID, body string) v3.Task {
 	return out
 }
 
-// A task that a client attaches to runs a shell where it names no command.
+// A task that a client attaches to runs a shell if it names no command.
 func TestAttachedTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func TestCreateTask(t *testing.T) {
 	}
 }
 
-// What a body does not say comes from the process that it names.
+// Fields that a body omits come from the process that it names.
 func TestTaskTemplate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,11 +93,12 @@ func TestTaskTemplate(t *testing.T) {
 	other := w.createApp("other")
 	w.giveDroplet(other.GUID, nil)
 	wantError(t, w.ask("POST", "/v3/apps/"+other.GUID+"/tasks", "{"+body+"}"), "CF-ResourceNotFound", "Process not found")
-	// A droplet of another app is none of this one's.
+	// A droplet of another app cannot be used.
 	wantError(t, w.ask("POST", "/v3/apps/"+other.GUID+"/tasks", `{"command":"x","droplet_guid":"droplet-of-`+a.GUID+`"}`), "CF-ResourceNotFound", "Droplet not found")
 }
 
-// Nobody is told to be another user than the one an image names.
+// A task of an image runs as the user that the image names, and cannot choose another
+// one.
 func TestTaskOfImage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,7 +128,7 @@ func TestCancelTask(t *testing.T) {
 		if got.State != v3.TaskCanceling || got.GUID != task.GUID {
 			t.Errorf("%s %s = %+v", call[0], call[1], got)
 		}
-		// Once more is no error.
+		// Repeating it is not an error.
 		w.want(http.StatusAccepted, call[0], "/v3/tasks/"+task.GUID+call[1], "", nil)
 		must(w.c.Registry.UpdateTask(task.GUID, func(t *app.Task) error { t.State, t.Failure = app.TaskFailed, "task was cancelled"; return nil }))(t)
 		wantError(t, w.ask(call[0], "/v3/tasks/"+task.GUID+call[1], ""), "CF-UnprocessableEntity", "Task state is FAILED and therefore cannot be canceled")
@@ -181,7 +182,7 @@ func TestListTasks(t *testing.T) {
 	}
 }
 
-// Commands carry passwords: who may not read secrets sees none.
+// Commands can contain passwords: users who cannot read secrets do not see them.
 func TestTaskSecrets(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// The password of the first administrator is for those at the socket alone, and
-// told as long as it is the right one.
+// The password of the first administrator is visible over the socket only, until it is
+// changed.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -50,8 +50,8 @@ func TestCredentials(t *testing.T) {
 	w.refused("", "POST /dew/v1/token", "", "422 There is no user 'admin'")
 }
 
-// Both doors lead to the authorization server; at the socket everybody is an
-// administrator of it.
+// The authorization server is reachable over the socket and the listener. Over the
+// socket, all users are its administrators.
 func TestAccountsBehindBothDoors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,7 +86,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// What a client does is recorded under its own name.
+// A request with a token is recorded under the name of its user.
 func TestBearerIsActor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,7 +114,7 @@ func TestRootTellsSSHDoor(t *testing.T) {
 	}
 }
 
-// brokenBody is content that ends too early.
+// brokenBody is a body that stops too early.
 type brokenBody struct{ io.Reader }
 
 func (brokenBody) Close() error { return errors.New("broken") }

@@ -15,13 +15,13 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// apiLine is a sentence of the platform.
+// apiLine returns a log line of the platform.
 func apiLine(line string) logstream.Envelope {
 	return logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Out, Text: []byte(line)}
 }
 
-// The client reads the lifecycle right after the manifest is applied: an app of
-// an image must be one, or be refused. It is never made as something else.
+// The client reads the lifecycle right after the manifest is applied. An app with an
+// image must have the docker lifecycle or be refused.
 func TestImageApps(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -59,7 +59,8 @@ func TestImageApps(t *testing.T) {
 	}
 }
 
-// Push has no other way to make an app, and asks for the default route each time.
+// Push creates an app only through the manifest, and requests the default route each
+// time.
 func TestManifestMakesTheAppAndOneRoute(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -78,9 +79,9 @@ func TestManifestMakesTheAppAndOneRoute(t *testing.T) {
 	}
 }
 
-// A push with a strategy sends its numbers with the deployment. Every summary asks
-// for deployments, so the list is there; what cannot be done is said, and nothing
-// is changed: an app without a droplet cannot be deployed.
+// A push with a strategy sends its options with the deployment. The client lists
+// deployments for every summary, so the list must exist. An app without a droplet is
+// refused, and nothing changes.
 func TestDeploymentIsListedOrRefused(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -103,8 +104,8 @@ func TestDeploymentIsListedOrRefused(t *testing.T) {
 	}
 }
 
-// create-space gives the creator both roles and the membership twice. If the
-// server had given one before, the command would fail.
+// create-space assigns both space roles, and the org role twice. The command would fail
+// if the server had already assigned one.
 func TestCreateSpaceGivesRolesItself(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -122,7 +123,8 @@ func TestCreateSpaceGivesRolesItself(t *testing.T) {
 	}
 }
 
-// Whether start stages is decided by the newest package and its staged droplets.
+// The client decides whether start must stage by the newest package and its staged
+// droplets.
 func TestNewestPackageTellsWhetherToStage(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -149,7 +151,7 @@ func TestNewestPackageTellsWhetherToStage(t *testing.T) {
 	}
 }
 
-// A well-formed 404 here ends a push.
+// The client aborts a push if this endpoint returns a well-formed 404.
 func TestManifestDiffIsAnswered(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -166,7 +168,7 @@ func TestManifestDiffIsAnswered(t *testing.T) {
 	}
 }
 
-// A match without a mode ends a push; when all is matched no zip is sent.
+// The client aborts a push if a match has no mode. If all files match, it sends no zip.
 func TestMatchedResourcesHaveModes(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -198,8 +200,8 @@ func TestMatchedResourcesHaveModes(t *testing.T) {
 	g.until("ready without a zip", "/v3/packages/"+text(t, p, "guid"), func(v map[string]any) bool { return v["state"] == "READY" })
 }
 
-// The client tells the form of the fingerprint by its length, and dials what
-// stands here as it is.
+// The client detects the format of the fingerprint by its length, and connects to the
+// address as it is.
 func TestSSHDoorHasItsForm(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -236,8 +238,8 @@ func TestSSHDoorHasItsForm(t *testing.T) {
 	}
 }
 
-// Questions come with the content type of a body that they have not, and the first
-// one to the login server with an empty authorization.
+// The client sends a content type without a body, and an empty Authorization header
+// with its first request to the login server.
 func TestHeadersThatMeanNothingAreTolerated(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -250,10 +252,10 @@ func TestHeadersThatMeanNothingAreTolerated(t *testing.T) {
 			t.Errorf("GET %s = %d %s", path, got.Code, got.Body)
 		}
 	}
-	p.admin().want(http.StatusOK, "GET", "/v3/apps", "") // ask sets it, too
+	p.admin().want(http.StatusOK, "GET", "/v3/apps", "") // ask sets the content type
 }
 
-// The list of routes fails on an app that the client cannot look up, and on an
+// In the client, the list of routes fails on an app that it cannot look up, and on an
 // option that is null.
 func TestRoutesNameOnlyAppsThatAreSeen(t *testing.T) {
 	t.Parallel()
@@ -262,7 +264,8 @@ func TestRoutesNameOnlyAppsThatAreSeen(t *testing.T) {
 	route := text(t, g.dora.get("/v3/apps/"+here+"/routes"), "resources.0.guid")
 	other, _ := g.admin.want(http.StatusCreated, "POST", "/v3/spaces", `{"name":"hidden","relationships":{"organization":{"data":{"guid":"`+g.org+`"}}}}`)
 	there, _ := g.admin.want(http.StatusCreated, "POST", "/v3/apps", `{"name":"away","relationships":{"space":{"data":{"guid":"`+text(t, other, "guid")+`"}}}}`)
-	// A destination in another space is refused, or hidden from whom it is nothing to.
+	// A destination in another space is refused, or hidden from users who cannot see
+	// it.
 	got := g.admin.ask("POST", "/v3/routes/"+route+"/destinations", `{"destinations":[{"app":{"guid":"`+text(t, there, "guid")+`"}}]}`)
 	if got.Code >= http.StatusInternalServerError {
 		t.Errorf("destination: %d %s", got.Code, got.Body)
@@ -290,7 +293,7 @@ func TestRoutesNameOnlyAppsThatAreSeen(t *testing.T) {
 	}
 }
 
-// On these resources the client reads every relationship as one to one.
+// The client reads every relationship of these resources as one to one.
 func TestRelationshipsAreToOne(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -314,9 +317,8 @@ func TestRelationshipsAreToOne(t *testing.T) {
 	}
 }
 
-// The client keeps this page until the next login: it must be true for all who
-// read it, whoever they are and whatever they call the server; and what the
-// version promises must be there.
+// The client caches this page until the next login. It must be correct for all users
+// and host names, and the API must support the version that it names.
 func TestRootIsTheSameForAll(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)

@@ -19,10 +19,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// These are the places where the stock client stumbles over an answer that looks
-// right. Each test is named after what it protects.
+// These tests cover responses that look right but make the stock client fail. Each test
+// is named after the behaviour that it protects.
 
-// at walks into an answer: "resources.0.guid".
+// at returns the value at a path of a response, such as "resources.0.guid".
 func at(t testing.TB, v any, path string) any {
 	t.Helper()
 	for step := range strings.SplitSeq(path, ".") {
@@ -51,7 +51,7 @@ func text(t testing.TB, v any, path string) string {
 	return s
 }
 
-// claimsOf reads a token as the client does, without looking at its signature.
+// claimsOf decodes a token as the client does, without checking its signature.
 func claimsOf(t testing.TB, token string) (header, claims map[string]any) {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -67,7 +67,7 @@ func claimsOf(t testing.TB, token string) (header, claims map[string]any) {
 	return header, claims
 }
 
-// garden is an org with a space, and a developer in it.
+// garden is a platform with an org, a space, and a developer in it.
 type garden struct {
 	*wholePlatform
 	admin      *visit
@@ -90,7 +90,7 @@ func newGarden(t testing.TB) *garden {
 	return g
 }
 
-// role gives dora a role, as set-space-role does.
+// role assigns a role to dora, as set-space-role does.
 func (g *garden) role(kind, where, guid string, status int) {
 	g.t.Helper()
 	g.admin.want(status, "POST", "/v3/roles", fmt.Sprintf(
@@ -113,7 +113,7 @@ func (g *garden) job(h http.Header) map[string]any {
 	return g.until("the job ends", path, func(v map[string]any) bool { return v["state"] != "PROCESSING" })
 }
 
-// until asks again and again.
+// until repeats a GET request until ok returns true.
 func (g *garden) until(what, path string, ok func(map[string]any) bool) map[string]any {
 	g.t.Helper()
 	var v map[string]any
@@ -126,7 +126,7 @@ func (g *garden) until(what, path string, ok func(map[string]any) bool) map[stri
 	return v
 }
 
-// app makes an app by a manifest, as push does, and gives its guid.
+// app creates an app with a manifest, as push does, and returns its GUID.
 func (g *garden) app(name, more string) string {
 	g.t.Helper()
 	job := g.apply("applications:\n- name: " + name + "\n  default-route: true\n  command: sleep 1000000\n  health-check-type: process\n" + more)
@@ -178,15 +178,15 @@ func (g *garden) upload(pkg, resources string, files map[string]string) {
 	}
 }
 
-// start gives an app its droplet and starts it.
+// start sets the droplet of an app and starts it.
 func (g *garden) start(app, droplet string) {
 	g.t.Helper()
 	g.dora.want(http.StatusOK, "PATCH", "/v3/apps/"+app+"/relationships/current_droplet", `{"data":{"guid":"`+droplet+`"}}`)
 	g.dora.want(http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
 }
 
-// With "Bearer" the client renews its token before every request, and cannot
-// follow logs at all.
+// If the token type is "Bearer", the client renews its token before every request, and
+// cannot follow logs at all.
 func TestTokenTypeIsLowerCase(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -200,8 +200,8 @@ func TestTokenTypeIsLowerCase(t *testing.T) {
 	}
 }
 
-// A token with user_name and without user_id or origin makes the client panic;
-// one that it cannot read, or that is about to end, is of no use to it.
+// The client panics on a token with user_name and without user_id or origin. It cannot
+// use a token that it cannot decode or that is about to expire.
 func TestTokenClaims(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -219,8 +219,8 @@ func TestTokenClaims(t *testing.T) {
 	}
 }
 
-// The client overwrites its refresh token with what a renewal answers, and it
-// renews tokens of clients with an empty secret: those must live long instead.
+// The client replaces its refresh token with the one from a renewal. It renews tokens
+// of OAuth clients with an empty secret, so those tokens must be valid for a long time.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -255,8 +255,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// Credentials are sent only for prompts of these names; any other prompt makes
-// the client ask a person.
+// The client sends credentials only for prompts with these names, and asks the user for
+// any other prompt.
 func TestLoginPrompts(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -283,8 +283,8 @@ func TestLoginPrompts(t *testing.T) {
 	}
 }
 
-// Location is polled as a job, so it is absolute and nowhere else; so is the next
-// page.
+// The client polls the Location header as a job. So the header is absolute and only
+// used for jobs. The link to the next page is absolute as well.
 func TestLocationAndNextAreAbsolute(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -313,7 +313,7 @@ func TestLocationAndNextAreAbsolute(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// A job that failed without an error crashes the client.
+// The client crashes on a failed job without an error.
 func TestFailedJobSaysWhy(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -326,7 +326,7 @@ func TestFailedJobSaysWhy(t *testing.T) {
 	}
 }
 
-// The client throws the path of this link away.
+// The client discards the path of this link.
 func TestLogCacheIsAtTheRootOfItsHost(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -339,8 +339,8 @@ func TestLogCacheIsAtTheRootOfItsHost(t *testing.T) {
 	}
 }
 
-// A field that log-cache does not have makes the client throw the answer away; it
-// asks from a time before all times, and without a limit.
+// The client discards a response with a field that log-cache does not have. It requests
+// lines from a large negative time on, and without a limit.
 func TestLogCacheHasNoOtherFields(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -380,7 +380,7 @@ func (g *garden) say(app, line string) {
 	}
 }
 
-// The client counts the items of stats, and takes none for a start that went well.
+// The client counts the items of stats, and reads an empty list as a successful start.
 func TestStatsHaveAnItemForEachWishedInstance(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
@@ -409,7 +409,7 @@ func TestStatsHaveAnItemForEachWishedInstance(t *testing.T) {
 	})
 }
 
-// Only these words mean that there is none.
+// The client detects a missing droplet only by this message.
 func TestMissingDropletHasItsWords(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)

@@ -42,20 +42,20 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const publicURL = "http://127.0.0.1:8484"
 
-// world is a server on real packages, with a fake of what runs.
+// world is a server with real packages, and a fake for running processes.
 type world struct {
 	t        testing.TB
 	s        *Server
 	local    http.Handler
-	door     http.Handler // for tokens
+	door     http.Handler // the listener, for requests with a token
 	c        Config
 	fake     *fakeProcesses
-	broker   *fakeBroker // the built-in one, and all others
+	broker   *fakeBroker // the built-in broker and all others
 	exits    *runtime.ExitLog
 	space    app.Space
 	logged   *syncBuffer
 	shutdown []bool
-	stops    []func() // end the loops
+	stops    []func() // stop the loops
 }
 
 func newWorld(t testing.TB) *world {
@@ -63,7 +63,8 @@ func newWorld(t testing.TB) *world {
 	return newWorldIn(t, firstStart(t))
 }
 
-// newWorldIn is a world in a folder where one may have been before.
+// newWorldIn returns a world in a folder, which can contain the data of a previous
+// world.
 func newWorldIn(t testing.TB, dir string) *world {
 	t.Helper()
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
@@ -110,8 +111,8 @@ func newWorldIn(t testing.TB, dir string) *world {
 	return w
 }
 
-// began is a folder as the first start leaves it. All tests begin with a copy:
-// making a key and hashing a password take longer than most of them.
+// began is a folder with the data of a first start. All tests start with a copy,
+// because creating a key and hashing a password take longer than most tests.
 var began string
 
 func TestMain(m *testing.M) {
@@ -130,7 +131,7 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		panic(err)
 	}
-	debug.SetGCPercent(400) // a test has little data, and collecting it would take a quarter of the time
+	debug.SetGCPercent(400) // tests have little data; garbage collection would take a quarter of the time
 	code := m.Run()
 	_ = os.RemoveAll(began)
 	os.Exit(code)
@@ -143,7 +144,7 @@ func authConfig(db *store.DB, dir string) auth.Config {
 	}
 }
 
-// firstStart gives a folder of its own to a test.
+// firstStart returns a copy of that folder for a test.
 func firstStart(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,15 +158,14 @@ func firstStart(t testing.TB) string {
 
 const password = "open sesame"
 
-// user makes an account without a password, which costs nothing, and returns its
-// guid.
+// user creates an account without a password, which is fast, and returns its GUID.
 func (w *world) user(name string, groups ...string) string {
 	w.t.Helper()
 	u := must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: name, Origin: "nowhere", Groups: groups}))(w.t)
 	return must(w.c.Auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t).GUID
 }
 
-// grant gives somebody a role in an org or in a space.
+// grant assigns a role in an org or in a space to a user.
 func (w *world) grant(user string, kind auth.RoleType, place string) auth.Role {
 	w.t.Helper()
 	role := auth.Role{User: user, Type: kind}
@@ -177,13 +177,13 @@ func (w *world) grant(user string, kind auth.RoleType, place string) auth.Role {
 	return must(w.c.Roles.Put(role))(w.t)
 }
 
-// login gets the token of a user.
+// login returns a token of a user.
 func (w *world) login(name string) string {
 	w.t.Helper()
 	return must(w.c.Auth.UserToken(name))(w.t)
 }
 
-// client makes a client with authorities, and gets its token.
+// client creates an OAuth client with authorities, and returns its token.
 func (w *world) client(id string, authorities ...string) string {
 	w.t.Helper()
 	must(w.c.Auth.Accounts().CreateClient(auth.NewClient{
@@ -209,7 +209,7 @@ func (w *world) token(form url.Values, client, secret string) string {
 	return out.Token
 }
 
-// as sends a request with a token over the door for everybody.
+// as sends a request with a token over the listener.
 func (w *world) as(token, method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	return asVisitor(w.door, token, method, path, body)
@@ -226,7 +226,7 @@ func asVisitor(door http.Handler, token, method, path, body string) *httptest.Re
 	return got
 }
 
-// run runs a loop until the test ends.
+// run runs a loop until the test stops.
 func (w *world) run(loop func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -241,7 +241,7 @@ func (w *world) run(loop func(ctx context.Context) error) {
 	w.t.Cleanup(stop)
 }
 
-// must gives the value, or ends the test.
+// must returns the value, or stops the test.
 func must[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -252,7 +252,7 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-// ask sends a request over the local door.
+// ask sends a request over the socket.
 func (w *world) ask(method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	return w.send(httptest.NewRequest(method, path, strings.NewReader(body)))
@@ -264,7 +264,7 @@ func (w *world) send(r *http.Request) *httptest.ResponseRecorder {
 	return out
 }
 
-// want sends a request, wants its status, and reads the answer into out.
+// want sends a request, checks its status, and decodes the response into out.
 func (w *world) want(status int, method, path, body string, out any) http.Header {
 	w.t.Helper()
 	got := w.ask(method, path, body)
@@ -279,7 +279,7 @@ func (w *world) want(status int, method, path, body string, out any) http.Header
 	return got.Header()
 }
 
-// finish waits for the job that an answer tells of.
+// finish waits for the job that a response names.
 func (w *world) finish(h http.Header) v3.Job {
 	w.t.Helper()
 	path, absolute := strings.CutPrefix(h.Get("Location"), publicURL)
@@ -306,7 +306,7 @@ func (w *world) createApp(name string) v3.App {
 	return a
 }
 
-// startedApp is an app with a droplet that is wished to run.
+// startedApp creates an app with a droplet and starts it.
 func (w *world) startedApp(name string) v3.App {
 	w.t.Helper()
 	a := w.createApp(name)
@@ -330,7 +330,7 @@ func (w *world) log(appGUID string) *logstream.Log {
 	return must(w.c.Logs.App(appGUID))(w.t)
 }
 
-// print puts lines of the web process into an app's log.
+// print appends lines of the web process to an app's log.
 func (w *world) print(appGUID string, texts ...string) {
 	w.t.Helper()
 	es := make([]logstream.Envelope, len(texts))
@@ -352,7 +352,7 @@ func eventTypes(es []v3.Event) []string {
 	return out
 }
 
-// fakeProcesses is what runs, as a test says.
+// fakeProcesses returns the running processes that a test sets.
 type fakeProcesses struct {
 	mu        sync.Mutex
 	slots     map[string][]runtime.Status
@@ -406,7 +406,7 @@ func (f *fakeProcesses) set(process string, slots ...runtime.Status) {
 	f.slots[process] = slots
 }
 
-// syncBuffer takes log lines from many goroutines.
+// syncBuffer collects log lines from many goroutines.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -430,8 +430,8 @@ var (
 	someNano = regexp.MustCompile(`"timestamp":"\d{19}"`)
 )
 
-// golden compares a body with the file of that name. Guids are numbered in the
-// order of their appearance, times have no digits.
+// golden compares a body with the file of that name. GUIDs are numbered in the order of
+// their appearance, and times have no digits.
 func golden(t *testing.T, name string, body []byte) {
 	t.Helper()
 	seen := map[string]string{}
@@ -462,7 +462,7 @@ func golden(t *testing.T, name string, body []byte) {
 	}
 }
 
-// proof tells whether the long versions of the tests are asked for.
+// proof reports whether the long versions of the tests are enabled.
 func proof() bool { return os.Getenv("DEW_PROOF") != "" }
 
 func read(t testing.TB, r io.Reader) []byte {

@@ -54,8 +54,8 @@ func TestApp(t *testing.T) {
 	d.dew("app", "other").must(t, 1, "To list the apps: dew apps")
 }
 
-// The buildpack and the start command of the droplet are shown if the app names none,
-// and the two processes of a deployment can be told apart.
+// The output shows the buildpack and the start command of the droplet if the app names
+// none. It distinguishes the two processes of a deployment.
 func TestAppDetected(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.builds = []v3.Build{{}}
@@ -69,8 +69,8 @@ func TestAppDetected(t *testing.T) {
 	d.dew("app", "shop").must(t, 0, "buildpacks:  other\n")
 }
 
-// One row for the process and one for each sidecar of an instance, each with its own
-// memory and the crashes that it caused.
+// The list has one row for the process and one for each sidecar of an instance. Each
+// row has its own memory and the crashes that it caused.
 func TestPS(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("ps").must(t, 0, "There are no apps yet")
@@ -104,7 +104,7 @@ func TestPS(t *testing.T) {
 	d.dew("ps", "shp").must(t, 1, `did you mean "shop"?`)
 }
 
-// The URL is printed always, and opened where there is a display.
+// The URL is always printed, and opened if there is a display.
 func TestOpen(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	opened := filepath.Join(t.TempDir(), "opened")
@@ -146,7 +146,7 @@ func TestOpen(t *testing.T) {
 func TestLife(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("restage", "shop").must(t, 1, "no package to stage")
-	d.sent["a"] = "x" // pushed and never staged
+	d.sent["a"] = "x" // pushed but never staged
 	d.dew("start", "shop").must(t, 0, "Staging app shop", "state:       started")
 	if n := d.count("POST /v3/builds"); n != 1 {
 		t.Errorf("it staged %d times", n)
@@ -286,7 +286,7 @@ func TestDaemonCommands(t *testing.T) {
 	}
 }
 
-// The doctor is the daemon's own, and its status is dew's.
+// dew doctor runs the daemon's check and exits with its status.
 func TestDoctor(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho \"$@ run=$DEW_RUN\"\nexit 9\n"

@@ -24,8 +24,9 @@ func (r *runner) RunContext(ctx context.Context, args []string) error {
 	return r.app.RunContext(ctx, reorder(r.app, args))
 }
 
-// literal has the commands whose arguments from an index on are values, even if they
-// look like flags: `dew set-env shop JAVA_OPTS -Xmx64m`, `dew run shop ls -l`.
+// literal lists the commands whose arguments from an index on are values, even if they
+// look like flags. Examples are `dew set-env shop JAVA_OPTS -Xmx64m` and `dew run shop
+// ls -l`.
 var literal = map[string]int{"set-env": 2, "run": 2}
 
 // reorder moves flags before arguments, and global flags before the command.
@@ -33,7 +34,7 @@ func reorder(a *cli.App, args []string) []string {
 	if len(args) == 0 || slices.Contains(args, "--generate-bash-completion") {
 		return args
 	}
-	// Every command has a --help of its own.
+	// Every command has its own --help.
 	shared := slices.DeleteFunc(slices.Clone(a.Flags), func(f cli.Flag) bool { return f == cli.HelpFlag })
 	global, rest := split(args[1:], shared, func(n int) bool { return n > 0 })
 	if len(rest) == 0 {
@@ -61,7 +62,7 @@ func reorder(a *cli.App, args []string) []string {
 	return out
 }
 
-// asksHelp reports whether the flags ask for the help of the command. Other arguments
+// asksHelp reports whether the flags request the help of the command. Other arguments
 // would be read as help topics.
 func asksHelp(flags []string, cmd *cli.Command) bool {
 	return slices.ContainsFunc(flags, func(f string) bool {

@@ -42,7 +42,7 @@ func TestReorder(t *testing.T) {
 	}
 }
 
-// everyFlag are the flags of all commands.
+// everyFlag returns the flags of all commands.
 func everyFlag(a *cli.App) []cli.Flag {
 	all := slices.Clone(a.Flags)
 	for _, c := range a.Commands {
@@ -51,7 +51,8 @@ func everyFlag(a *cli.App) []cli.Flag {
 	return all
 }
 
-// A flag that lacks its value is said to: what stands elsewhere is not taken for it.
+// A flag without its value is an error: a word from another place is not used as the
+// value.
 func TestFlagWithoutValue(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("run-task", "shop", "-c").must(t, 2, "flag needs an argument: -c")
@@ -62,8 +63,8 @@ func TestFlagWithoutValue(t *testing.T) {
 	}
 }
 
-// Nothing that was typed is lost on the way, unless it is help that is asked for, or the
-// last flag lacks its value: then nothing is done.
+// Reordering loses no word of the command line. The exceptions are a request for help
+// and a last flag without its value, which run nothing.
 func FuzzReorder(f *testing.F) {
 	f.Add("push shop -m 64M -- x")
 	f.Add("--run x app --json")

@@ -70,8 +70,8 @@ func newApp(version string, out *console.Console) *runner {
 			helpFlag, // urfave/cli adds it only to apps without a help command
 		},
 		Before: func(c *cli.Context) error {
-			// DEW_RUN only names the folder of the local daemon. The flag also says to
-			// use that daemon instead of the one of dew login.
+			// DEW_RUN only sets the folder of the local daemon. The flag also selects
+			// that daemon instead of the one of dew login.
 			g.Local = c.IsSet("run") && g.Run != os.Getenv("DEW_RUN")
 			if g.Local && g.API != os.Getenv("DEW_API") {
 				return globalUsageError(errors.New("--run and --api cannot be used together"))

@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// bashCompletion does not use compgen -W, because that expands shell characters in names
-// that other users chose.
+// bashCompletion does not use compgen -W, because that expands shell characters in
+// names of other users' resources.
 const bashCompletion = `# dew: source <(dew completion bash)
 _dew() {
     local cur="${COMP_WORDS[COMP_CWORD]}" words name quoted

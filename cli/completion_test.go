@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever others call their apps, a shell that completes a name runs nothing of it, and
-// gives it back as it must be typed.
+// If a shell completes the name of an app, it runs no part of the name, and quotes it
+// as it must be typed.
 func TestCompletionRunsNoNames(t *testing.T) {
 	names := `$(touch ran)
 ` + "`touch ran`" + `

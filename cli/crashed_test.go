@@ -6,7 +6,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Errors are told before anybody is asked to be let in.
+// dew reports errors before it requests an SSH login.
 func TestCrashedErrors(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.crashes = []v3.Crash{{Instance: "a", Type: "web"}}

@@ -10,10 +10,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// smallPage is how many crashes the fake daemon gives at once, whatever is asked for.
+// smallPage is the page size of the fake daemon for crashes, whatever the request says.
 const smallPage = 7
 
-// pageOfCrashes answers as dewd does, with small pages.
+// pageOfCrashes responds as dewd does, with small pages.
 func pageOfCrashes(r *http.Request, all []v3.Crash) v3.Crashes {
 	number := func(name string) int {
 		n, err := strconv.Atoi(r.FormValue(name))
@@ -34,8 +34,8 @@ func pageOfCrashes(r *http.Request, all []v3.Crash) v3.Crashes {
 	return out
 }
 
-// People see the newest crashes and are told how many there are; programs get all of
-// them, however many pages that takes.
+// The table shows the newest crashes and how many there are. JSON output contains all
+// of them, from all pages.
 func TestCrashesCount(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for i := range 25 {

@@ -12,12 +12,12 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// rollouts are the deployments and revisions of the fake daemon. Each look at a
-// deployment shows the next of its reasons.
+// rollouts holds the deployments and revisions of the fake daemon. Each request for a
+// deployment shows the next one of its reasons.
 type rollouts struct {
-	reasons   []string // of the next deployment
+	reasons   []string // reasons of the next deployment
 	current   *v3.Deployment
-	stats     []v3.InstanceStats // of the new instances
+	stats     []v3.InstanceStats // stats of the new instances
 	revisions []v3.Revision
 }
 
@@ -58,7 +58,7 @@ func (d *fakeDaemon) deployRoutes(handle func(string, func(*http.Request, []byte
 	handle("GET /v3/revisions/{guid}/environment_variables", func(*http.Request, []byte) any { return v3.EnvVars{Var: map[string]string{"A": "1"}} })
 }
 
-// look goes on to the next reason.
+// look moves to the next reason.
 func (o *rollouts) look() {
 	st := &o.current.Status
 	st.Value, st.Reason = v3.DeploymentActive, o.reasons[0]
@@ -73,8 +73,8 @@ func (o *rollouts) look() {
 	}
 }
 
-// With a strategy a push, a restart and a restage are deployments; the size of
-// instances goes with them and not with the manifest.
+// With a strategy, a push, a restart and a restage are deployments. The size of
+// instances is part of the deployment, not of the manifest.
 func TestStrategy(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{
@@ -110,7 +110,7 @@ func TestStrategy(t *testing.T) {
 	}
 }
 
-// What becomes of a deployment decides how the command ends.
+// The result of a deployment decides the exit status of the command.
 func TestDeploymentEnds(t *testing.T) {
 	crashed := []v3.InstanceStats{{Type: "web", State: v3.StateCrashed, InstanceGUID: "dead"}}
 	running := []v3.InstanceStats{{Type: "web", State: v3.StateRunning}}

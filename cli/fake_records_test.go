@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// records are what a daemon keeps and shows: quotas, security groups, isolation
-// segments, labels, variables of all apps, usage.
+// records holds the resources that the fake daemon stores: quotas, security groups,
+// isolation segments, labels, environment variable groups and usage events.
 type records struct {
 	kept      map[string][]map[string]any   // by path
 	related   map[string][]v3.GUID          // by path
@@ -22,7 +22,7 @@ type records struct {
 	ssh       bool
 	appUsage  []v3.AppUsageEvent
 	service   []v3.ServiceUsageEvent
-	usageFrom string // the bound that was asked for
+	usageFrom string // the requested start of usage events
 	stack     v3.Stack
 }
 
@@ -82,7 +82,7 @@ func (rs *records) answers(d *fakeDaemon, handle handleFunc) {
 	})
 }
 
-// shelf keeps the records of one path as they are sent.
+// shelf stores the resources of one path as they are sent.
 func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
 	find := func(r *http.Request) map[string]any {
 		i := slices.IndexFunc(rs.kept[path], func(one map[string]any) bool { return one["guid"] == r.PathValue("guid") })
@@ -111,7 +111,7 @@ func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
 	})
 	handle("PATCH "+path+"/{guid}", func(r *http.Request, b []byte) any {
 		one := find(r)
-		d.decode(b, &one) // what is absent stays
+		d.decode(b, &one) // absent fields stay
 		return one
 	})
 	handle("DELETE "+path+"/{guid}", func(r *http.Request, _ []byte) any {
@@ -129,7 +129,7 @@ func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
 	})
 }
 
-// holds tells whether the quota at a path is one of those whom the filter names.
+// holds reports whether the quota at a path belongs to the org or space of the filter.
 func (rs *records) holds(r *http.Request, path string) bool {
 	filter, relation := "organization_guids", "organizations"
 	if strings.HasPrefix(path, "/v3/space_quotas/") {
@@ -139,7 +139,7 @@ func (rs *records) holds(r *http.Request, path string) bool {
 	return want == "" || slices.Contains(rs.related[path+"/relationships/"+relation], v3.GUID{GUID: want})
 }
 
-// relations keep what something at a path is related to.
+// relations stores the relationships of resources at a path.
 func (rs *records) relations(d *fakeDaemon, path string, handle handleFunc, changed func(r *http.Request, name string, to []v3.GUID)) {
 	handle("POST "+path+"/{guid}/relationships/{name}", func(r *http.Request, b []byte) any {
 		var c v3.ToMany
@@ -179,7 +179,7 @@ func (rs *records) segmentAnswers(d *fakeDaemon, handle handleFunc) {
 	}
 }
 
-// sharingAnswers are who else has routes and domains.
+// sharingAnswers handles requests about shared routes and domains.
 func (rs *records) sharingAnswers(d *fakeDaemon, handle handleFunc) {
 	for _, path := range []string{"/v3/routes", "/v3/domains"} {
 		rs.relations(d, path, handle, func(*http.Request, string, []v3.GUID) {})
@@ -195,8 +195,8 @@ func (rs *records) sharingAnswers(d *fakeDaemon, handle handleFunc) {
 	})
 }
 
-// relabel keeps the labels that a PATCH names, whatever else it does, and answers
-// what is asked for with labels if it has some.
+// relabel stores the labels of a PATCH request. If the resource has labels, it responds
+// with them.
 func (rs *records) relabel(r *http.Request, b []byte) any {
 	var c v3.UpdateMetadata
 	if r.Method == http.MethodPatch && json.Unmarshal(b, &c) == nil && c.Metadata != nil {

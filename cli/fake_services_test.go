@@ -10,7 +10,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// shelves are the brokers, offerings, service instances and bindings of a daemon.
+// shelves holds the brokers, offerings, service instances and bindings of the fake
+// daemon.
 type shelves struct {
 	brokers   []v3.ServiceBroker
 	offerings []v3.ServiceOffering
@@ -19,27 +20,27 @@ type shelves struct {
 	instances []v3.ServiceInstance
 	bindings  []v3.ServiceCredentialBinding
 	routes    []v3.ServiceRouteBinding
-	shared    []v3.NamedGUID // spaces
+	shared    []v3.NamedGUID // spaces that share an instance
 	copies    []v3.ServiceSnapshot
 	jobs      map[string]*servicesJob
 	told      []v3.AppBinding
 
-	credentials string   // of every binding
-	late        bool     // operations are taken on at first, and end with the last sentence
-	sentences   []string // of operations, one for each look
-	ends        string   // how what has no job ends with the last sentence
-	fails       string   // why the next operation fails
+	credentials string   // credentials of every binding
+	late        bool     // operations are in progress until the last message
+	sentences   []string // messages of operations, one for each request
+	ends        string   // final state of an operation without a job
+	fails       string   // error of the next operation
 	count       int
 }
 
-// servicesJob is an operation; done makes it so.
+// servicesJob is an operation; done completes it.
 type servicesJob struct {
 	fails string
 	looks int
 	done  func()
 }
 
-// located is an answer that names a job of the services.
+// located is a response that names a job of the services.
 type located string
 
 func newShelves() *shelves {
@@ -54,7 +55,7 @@ func newShelves() *shelves {
 	return s
 }
 
-// offer gives a broker an offering.
+// offer adds an offering to a broker.
 func (s *shelves) offer(broker, name string, plans ...string) {
 	o := v3.ServiceOffering{GUID: "o-" + broker + "-" + name, Name: name, Description: "A " + name, Available: true, DocumentationURL: ptr("https://docs.example.com")}
 	o.Relationships.ServiceBroker = v3.To(broker)
@@ -66,7 +67,7 @@ func (s *shelves) offer(broker, name string, plans ...string) {
 	}
 }
 
-// instance puts a service instance of the first plan onto the shelf.
+// instance adds a service instance of the first plan.
 func (s *shelves) instance(name, kind string) *v3.ServiceInstance {
 	s.count++
 	i := v3.ServiceInstance{GUID: "s-" + name, Name: name, Type: kind, Tags: []string{}, LastOperation: v3.LastOperation{Type: "create", State: "succeeded", CreatedAt: v3.At(time.Unix(1763160000, 0))}}
@@ -79,7 +80,7 @@ func (s *shelves) instance(name, kind string) *v3.ServiceInstance {
 	return &s.instances[len(s.instances)-1]
 }
 
-// bind puts a binding onto the shelf; without app it is a key.
+// bind adds a binding; without an app it is a service key.
 func (s *shelves) bind(service, app, name string) *v3.ServiceCredentialBinding {
 	s.count++
 	b := v3.ServiceCredentialBinding{
@@ -102,7 +103,7 @@ func (s *shelves) find(guid string) *v3.ServiceInstance {
 	return &s.instances[i]
 }
 
-// begin is an operation with a job.
+// begin starts an operation with a job.
 func (s *shelves) begin(done func()) located {
 	s.count++
 	guid := fmt.Sprintf("service-%d", s.count)
@@ -111,7 +112,7 @@ func (s *shelves) begin(done func()) located {
 	return located(guid)
 }
 
-// job tells how far a job is.
+// job returns the state of a job.
 func (s *shelves) job(guid string) any {
 	j := s.jobs[guid]
 	switch {
@@ -139,7 +140,7 @@ func (s *shelves) answers(d *fakeDaemon, handle func(string, func(*http.Request,
 	s.ownAnswers(handle)
 }
 
-// offeringOf is the offering of a plan.
+// offeringOf returns the offering of a plan.
 func (s *shelves) offeringOf(p v3.ServicePlan) v3.ServiceOffering {
 	i := slices.IndexFunc(s.offerings, func(o v3.ServiceOffering) bool { return o.GUID == p.Relationships.ServiceOffering.ID() })
 	return s.offerings[i]
@@ -324,7 +325,7 @@ func (s *shelves) bindingAnswers(d *fakeDaemon, handle func(string, func(*http.R
 	})
 }
 
-// ownAnswers are those that cf does not ask for.
+// ownAnswers handles the requests that cf does not send.
 func (s *shelves) ownAnswers(handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /dew/v1/apps/app-1/bindings", func(*http.Request, []byte) any { return v3.AppBindings{Bindings: s.told} })
 	const at = " /dew/v1/service_instances/{guid}/snapshots"
@@ -349,9 +350,9 @@ func (s *shelves) ownAnswers(handle func(string, func(*http.Request, []byte) any
 	})
 }
 
-// serviceLines gives the lines of a service instance.
+// serviceLines sends the log lines of a service instance.
 func (d *fakeDaemon) serviceLines(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", v3.LinesType)
 	l := v3.Line{Seq: 1, Time: time.Unix(1763160000, 0), Source: "SERVICE/REDIS", Stream: "OUT", Text: []byte("ready for " + r.PathValue("guid"))}
-	_, _ = w.Write(v3.AppendEnd(v3.AppendLine(nil, &l))) // the reader is there
+	_, _ = w.Write(v3.AppendEnd(v3.AppendLine(nil, &l))) // the reader is still connected
 }

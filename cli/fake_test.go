@@ -29,59 +29,59 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a command has little data, and collecting it would take a quarter of the time
+	debug.SetGCPercent(400) // a command has little data; garbage collection would take a quarter of the time
 	os.Exit(m.Run())
 }
 
-// nobody is where the daemon says it listens, and nothing does: not even a real one of
+// The fake daemon reports this URL. No server listens there, not even a real daemon of
 // this machine.
 const nobody = "http://127.0.0.1:1"
 
-// fakeDaemon answers on a socket in the shapes of v3 and remembers what it was
-// asked. It has one app at most, "shop".
+// fakeDaemon answers on a socket with v3 types and records the requests. It has at most
+// one app, "shop".
 type fakeDaemon struct {
 	t   *testing.T
 	run string // folder of the socket
 
 	mu        sync.Mutex
-	asked     []string // "POST /v3/builds"
+	asked     []string // such as "POST /v3/builds"
 	bodies    map[string]string
 	queries   map[string]url.Values
 	app       *v3.App
 	other     *v3.App // app-2, with one process
 	process   v3.Process
-	deployed  []v3.Process // besides it, during a deployment
+	deployed  []v3.Process // the new processes of a deployment
 	sidecars  []v3.Sidecar
 	stats     []v3.InstanceStats
-	stats2    []v3.InstanceStats // of app-2
+	stats2    []v3.InstanceStats // stats of app-2
 	successor string             // instance that starts when the first one gets a signal
 	routes    []v3.Route
 	pool      map[string]int64 // sha1 to size
 	sent      map[string]string
-	folder    map[string]string // what was sent as a buildpack
+	folder    map[string]string // files uploaded as a buildpack
 	hadBits   bool
 	builds    []v3.Build
-	buildGone bool       // the build is, with its app
-	outcome   v3.Build   // of the next build; its state is shown from the second request on
-	ahead     []v3.Build // other builds that are staged first
+	buildGone bool       // the build was deleted with its app
+	outcome   v3.Build   // result of the next build, shown from the second request on
+	ahead     []v3.Build // other builds to stage first
 	lines     []v3.LogCacheEnvelope
 	crashes   []v3.Crash
-	unwritten int // how often the crashes are asked for before they are written down
+	unwritten int // number of requests for crashes before they are stored
 	env       map[string]string
-	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
+	refuse    map[string]v3.Error // "POST /v3/apps" to the error of a 422 response
 	gone      bool
 	pid       int
-	lateLines []string   // told by staging
-	query     url.Values // of the last log that was read
+	lateLines []string   // log lines that staging writes
+	query     url.Values // query of the last log request
 	report    v3.LogReport
 	people    people
 	shelves   *shelves // of services
 	tasks     []v3.Task
-	sshClosed string                // why ssh is refused
-	taskLook  func(v3.Task) v3.Task // what is answered about a task, if not that it is over
+	sshClosed string                // reason why SSH is disabled
+	taskLook  func(v3.Task) v3.Task // changes the response for a task; nil: the task is complete
 	rollouts  rollouts
 	records   *records
-	others    []*otherApp // beside the app
+	others    []*otherApp // further apps
 }
 
 func newDaemon(t *testing.T) *fakeDaemon {
@@ -106,7 +106,7 @@ func newDaemon(t *testing.T) *fakeDaemon {
 	return d
 }
 
-// forget starts with nothing remembered.
+// forget gives the test an empty DEW_HOME and no DEW_ variables.
 func forget(t *testing.T) {
 	t.Helper()
 	t.Setenv("DEW_HOME", t.TempDir())
@@ -115,7 +115,7 @@ func forget(t *testing.T) {
 	}
 }
 
-// withApp gives the daemon its app.
+// withApp adds the app to the daemon.
 func (d *fakeDaemon) withApp(state string) *fakeDaemon {
 	d.app = &v3.App{GUID: "app-1", Name: "shop", State: state, Lifecycle: v3.Lifecycle{Type: "buildpack"}}
 	return d
@@ -151,13 +151,13 @@ func (d *fakeDaemon) handler() http.Handler {
 	return mux
 }
 
-// answer is an answer with a status of its own.
+// answer is a response with its own status.
 type answer struct {
 	status int
 	body   any
 }
 
-// job is an answer that names a job.
+// job is a response that names a job.
 type job struct{}
 
 func (d *fakeDaemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Request, []byte) any) {
@@ -382,7 +382,7 @@ func (d *fakeDaemon) decode(body []byte, v any) {
 	}
 }
 
-// upload keeps what was sent: known files as "known", the others by content.
+// upload stores the uploaded files: matched files as "known", the others by content.
 func (d *fakeDaemon) upload(r *http.Request, body []byte) any {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err := r.ParseMultipartForm(1 << 20); err != nil {
@@ -419,7 +419,7 @@ func (d *fakeDaemon) upload(r *http.Request, body []byte) any {
 	return v3.Package{GUID: "package-1", State: v3.PackageProcessingUpload}
 }
 
-// say puts a line into the log.
+// say adds a line to the log.
 func (d *fakeDaemon) say(source, index, text string) {
 	at := time.Now().UnixNano()
 	if n := len(d.lines); n > 0 {
@@ -447,8 +447,8 @@ func (d *fakeDaemon) read(r *http.Request) v3.LogCacheRead {
 	return v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: batch[:min(int(number("limit")), len(batch))]}}
 }
 
-// stream sends two lines and stays until the reader leaves; who does not want to
-// follow gets the newest of what was said.
+// stream sends two lines and stays open until the reader disconnects. A request that
+// does not follow gets the newest lines of the log.
 func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("follow") == "false" {
 		d.newest(w, r)
@@ -461,18 +461,18 @@ func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(w, "id: %d\ndata: %s\n\n", i+1, b)
 	}
-	_ = http.NewResponseController(w).Flush() // the reader may have left
+	_ = http.NewResponseController(w).Flush() // the reader can have disconnected
 	<-r.Context().Done()
 }
 
-// body is what was last sent with a call.
+// body returns the last body of a request.
 func (d *fakeDaemon) body(key string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.bodies[key]
 }
 
-// count is how often something was asked.
+// count returns how often a request was sent.
 func (d *fakeDaemon) count(key string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -485,14 +485,14 @@ func (d *fakeDaemon) count(key string) int {
 	return n
 }
 
-// result is how a command ended.
+// result is the output and the exit status of a command.
 type result struct {
 	out, talk string
 	status    int
 	err       error
 }
 
-// dew runs the command line against the daemon.
+// dew runs the command line against the fake daemon.
 func (d *fakeDaemon) dew(args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
@@ -502,7 +502,7 @@ func (d *fakeDaemon) dew(args ...string) result {
 
 func runDew(ctx context.Context, args ...string) result { return typeDew(ctx, "", args...) }
 
-// typeDew is runDew with somebody at the terminal who types text.
+// typeDew is runDew with a user who types text at the terminal.
 func typeDew(ctx context.Context, text string, args ...string) result {
 	var out, talk bytes.Buffer
 	c := &console.Console{Out: &out, Err: &talk, In: strings.NewReader(text), Interactive: text != ""}
@@ -510,8 +510,8 @@ func typeDew(ctx context.Context, text string, args ...string) result {
 	return result{out: out.String(), talk: talk.String(), status: command.StatusOf(err), err: err}
 }
 
-// must fails the test when the command did not end as it should, and says what
-// is missing from its data and talk together.
+// must fails the test if the exit status is different, or if a text is missing in the
+// output.
 func (r result) must(t *testing.T, status int, texts ...string) {
 	t.Helper()
 	all := r.out + r.talk

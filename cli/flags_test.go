@@ -10,7 +10,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Lists choose by labels, each among what it lists and nowhere else.
+// Lists filter by labels, and pass the selector only to the request for their own
+// resources.
 func TestChooseByLabels(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for verb, path := range map[string]string{
@@ -25,7 +26,7 @@ func TestChooseByLabels(t *testing.T) {
 		}
 	}
 	d.dew("apps", "--no-stats").must(t, 0, "shop")
-	if n := d.count("GET /v3/processes"); n != 1 { // of the list before
+	if n := d.count("GET /v3/processes"); n != 1 { // from the previous list
 		t.Errorf("processes were asked for %d times, want 1", n)
 	}
 }
@@ -122,7 +123,7 @@ func TestRedact(t *testing.T) {
 	if err := os.WriteFile("manifest.yml", []byte("applications:\n- name: shop\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, flags := range [][]string{{"apply-manifest"}, {"apply-manifest", "--redact-env"}} { // it is cf's
+	for _, flags := range [][]string{{"apply-manifest"}, {"apply-manifest", "--redact-env"}} { // the flag of cf
 		d.dew(flags...).must(t, 0, `~ /applications/0/memory: "256M", was "128M"`, `~ /applications/0/env/TOKEN: "<redacted>", was "<redacted>"`)
 	}
 }
@@ -164,7 +165,7 @@ func TestCopySourceElsewhere(t *testing.T) {
 	d.dew("copy-source", "shop", "shpo", "-s", "dev").must(t, 1, `did you mean "shop"?`)
 }
 
-// dropletAnswers take droplets that are uploaded.
+// dropletAnswers handles uploads of droplets.
 func (d *fakeDaemon) dropletAnswers(handle handleFunc) {
 	handle("POST /v3/droplets", func(*http.Request, []byte) any { return answer{201, v3.Droplet{GUID: "droplet-9"}} })
 	handle("POST /v3/droplets/droplet-9/upload", func(*http.Request, []byte) any { return job{} })

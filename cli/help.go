@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// everyday are the commands that `dew` alone prints: enough to push an app, look at it
-// and find out why it does not work.
+// everyday are the commands that `dew` without arguments prints. They are enough to
+// push an app, see its status and find out why it does not work.
 var everyday = [][2]string{
 	{"push", "Push the app in this folder and wait until it runs"},
 	{"apps", "List your apps and their URLs"},
@@ -31,7 +31,7 @@ var everyday = [][2]string{
 	{"smoke", "Push the apps of a folder, check that they work, clean up"},
 }
 
-// showEveryday prints the commands that a newcomer needs, and where the others are.
+// showEveryday prints the commands that a new user needs, and how to list the others.
 func showEveryday(c *cli.Context) error {
 	var b strings.Builder
 	b.WriteString("dew runs Cloud Foundry style apps and their sidecars on this machine.\n\n")
@@ -115,11 +115,11 @@ const exitStatuses = `   0  success
    9  infrastructure: this machine lacks a requirement (to see which: dew doctor)
  130  interrupted by Ctrl-C (143: by SIGTERM); dewd continues a push, and dew says how to follow it`
 
-// categoryStart has the commands to begin with, as in cf.
+// categoryStart has the first commands that a new user needs, as in cf.
 const categoryStart = "Getting started"
 
-// categories are the categories in the order of the help: what a newcomer needs first.
-// Others come between these and the last ones, in alphabetical order.
+// categories are the categories in the order of the help. The first ones are for new
+// users. Others come between these and the last ones, in alphabetical order.
 var categories = struct{ first, last []string }{
 	first: []string{
 		categoryStart, "Login", "Push", "Apps", "Logs and crashes", "Environment variables", "SSH", "Tasks",
@@ -134,8 +134,8 @@ var helpFlag = func() cli.Flag {
 	return cli.HelpFlag
 }()
 
-// appHelp is the template of the help of dew: like the one of urfave/cli, with the
-// categories in their order and with the exit statuses at the end.
+// appHelp is the template of the help of dew. It is like the one of urfave/cli, with
+// the categories in their order and with the exit statuses at the end.
 func appHelp(commands []*cli.Command) string {
 	const before, after = `NAME:
    {{.Name}} - {{.Usage}}
@@ -172,7 +172,7 @@ EXIT STATUS:
 	return b.String() + after
 }
 
-// categoryRank is the place of a category in the help.
+// categoryRank is the position of a category in the help.
 func categoryRank(name string) int {
 	if i := slices.Index(categories.first, name); i >= 0 {
 		return i

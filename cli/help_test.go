@@ -16,14 +16,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// The help of every command is read before it changes.
+// The help of every command equals the golden file, so that a change of it is reviewed.
 func TestHelp(t *testing.T) {
 	forget(t)
 	var b strings.Builder
 	b.WriteString(runDew(t.Context(), "--help").out)
 	for _, c := range newApp("dev", quiet()).app.Commands {
 		if c.SkipFlagParsing {
-			continue // its help is another program's
+			continue // another program prints its help
 		}
 		r := runDew(t.Context(), c.Name, "--help")
 		r.must(t, 0, c.Usage)
@@ -47,7 +47,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// dew alone is for newcomers: a few commands that exist, and where the others are.
+// dew without arguments is for new users: it lists a few commands that exist, and how
+// to list the others.
 func TestEveryday(t *testing.T) {
 	forget(t)
 	r := runDew(t.Context())
@@ -84,7 +85,7 @@ func TestEveryday(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line comes with the usage line of the command.
+// An error in a command line comes with the usage line of the command.
 func TestUsageLine(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for line, texts := range map[string][]string{

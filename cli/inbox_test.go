@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// mailDaemon answers about mails on a socket.
+// mailDaemon answers requests about mails on a socket.
 type mailDaemon struct {
 	run string
 
@@ -103,8 +103,8 @@ func TestInboxCommand(t *testing.T) {
 		name   string
 		args   []string
 		status int
-		out    []string // in what is printed
-		talk   string   // in what is said, or in the error
+		out    []string // expected in stdout
+		talk   string   // expected in the messages or the error
 	}{
 		{"list", []string{"inbox"}, 0, []string{"m-2", "jo@example.com", "Old"}, "5 older mails"},
 		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},

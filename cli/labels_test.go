@@ -6,7 +6,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Everything that has a name can have labels.
+// All resources with a name can have labels.
 func TestLabels(t *testing.T) {
 	d := newDaemon(t).withApp("STARTED")
 	d.dew("create-route", "dew.localhost", "-n", "shop").must(t, 0)

@@ -16,13 +16,13 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// remote runs a command without naming a socket: it goes where dew is logged in.
+// remote runs a command without --run: it uses the daemon that dew is logged in to.
 func (d *fakeDaemon) remote(args ...string) result {
 	d.t.Helper()
 	return d.types("", args...)
 }
 
-// types is remote with somebody at the terminal.
+// types is remote with a user who types text at the terminal.
 func (d *fakeDaemon) types(text string, args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
@@ -47,7 +47,7 @@ func remembered(t *testing.T) command.Config {
 func TestLogin(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
-	d.remote("apps").must(t, 0, "shop") // the socket wants no login
+	d.remote("apps").must(t, 0, "shop") // the socket needs no login
 	d.remote("login", url, "-a", url).must(t, 2, "login takes one URL")
 	d.remote("login", url, "-u", "admin", "-p", "wrong").must(t, 1, "cannot log in to "+url+" as admin: Bad credentials", "Check the user name")
 	if c := remembered(t); c.API != "" {
@@ -73,7 +73,8 @@ func TestLogin(t *testing.T) {
 	}
 	d.remote("logout").must(t, 0, "Not logged in")
 	d.remote("api").must(t, 0, filepath.Join(d.run, "dew.sock"), "no login is needed")
-	// Without an address it is the last one; the password is asked for, and again.
+	// Without a URL, login uses the last one. It asks for the password, and again if it
+	// is wrong.
 	d.types("admin\nwrong\nit's\n", "login").must(t, 0, "User: ", "Password: ", "Try again", "Logged in to "+url)
 	d.types("a\nb\nc\nd\n", "login", "-u", "admin").must(t, 1, "cannot log in to "+url+" as admin")
 }
@@ -81,7 +82,7 @@ func TestLogin(t *testing.T) {
 func TestLoginSocketAddress(t *testing.T) {
 	d := newDaemon(t)
 	d.t.Setenv("DEW_PASSWORD", "x")
-	// The daemon of this machine says its address, where nobody listens.
+	// The daemon of this machine reports a URL on which no server listens.
 	d.remote("login", "-u", "admin").must(t, 6, nobody, "Check that the daemon is running")
 	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "login needs the URL of a daemon")
 }
@@ -134,7 +135,7 @@ func configText(t *testing.T) []byte {
 	return b
 }
 
-// In scripts three variables stand for a login.
+// In scripts, three environment variables replace a login.
 func TestEnvironmentLogin(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	t.Setenv("DEW_API", d.listen())
@@ -150,14 +151,14 @@ func TestEnvironmentLogin(t *testing.T) {
 		t.Errorf("the password is on the disk:\n%s", text)
 	}
 	d.people.good, d.people.refresh = nil, map[string]string{}
-	d.remote("apps").must(t, 0, "shop") // its refresh token is refused, the password is not
+	d.remote("apps").must(t, 0, "shop") // the daemon refuses the refresh token, but accepts the password
 	if got := d.people.grants; !slices.Equal(got, []string{"password", "refresh_token", "password"}) {
 		t.Errorf("grants are %v", got)
 	}
 }
 
-// A kept session is for the user and the password that it was made with, whether by
-// dew login or by the environment.
+// A stored session is only for the user and the password that created it, with dew
+// login or with the environment.
 func TestEnvironmentOfAnother(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
@@ -173,15 +174,15 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	d.remote("api").must(t, 0, "user:", "admin")
 	t.Setenv("DEW_PASSWORD", "wrong")
 	d.remote("apps").must(t, 1, wrong...)
-	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0, "as ada") // the flags are what is meant
+	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0, "as ada") // flags override the environment
 	t.Setenv("DEW_USERNAME", "")
 	t.Setenv("DEW_PASSWORD", "")
 	d.remote("api").must(t, 0, "user:", "ada")
 	d.remote("apps").must(t, 0, "shop")
 }
 
-// A token that ends soon is renewed before it is used, one that is refused
-// afterwards, and each once.
+// A token that expires soon is renewed before it is used, and a refused token after the
+// refusal. Each is renewed once.
 func TestRenewal(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
@@ -195,7 +196,7 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("grants are %v", got)
 	}
 	first = len(d.people.grants)
-	d.people.good = nil // the daemon forgot them all
+	d.people.good = nil // the daemon forgot all tokens
 	bits := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bits, "a"), []byte("a"), 0o600); err != nil {
 		t.Fatal(err)
@@ -208,7 +209,7 @@ func TestRenewal(t *testing.T) {
 	d.remote("apps").must(t, 1, "the session of admin at "+url+" has expired", "dew login "+url+" -u admin")
 }
 
-// The socket wants no token, and gives one to those who need it elsewhere.
+// The socket needs no token, and provides one for other clients.
 func TestSocketToken(t *testing.T) {
 	d := newDaemon(t)
 	d.listen()
@@ -216,7 +217,7 @@ func TestSocketToken(t *testing.T) {
 	if len(d.people.grants) != 0 {
 		t.Errorf("grants are %v", d.people.grants)
 	}
-	d.people.secrets["admin"] = "" // nobody knows it
+	d.people.secrets["admin"] = "" // unknown password
 	d.dew("oauth-token").must(t, 0, "bearer e30.")
 }
 
@@ -234,7 +235,7 @@ func TestTLS(t *testing.T) {
 	}
 	d.remote("login", s.URL, "-u", "a", "-p", "b", "--ca-cert", ca, "--skip-ssl-validation").must(t, 2, "cannot be used together")
 	d.remote("login", s.URL, "-u", "admin", "-p", "it's", "--ca-cert", ca).must(t, 0, "Logged in")
-	d.remote("orgs").must(t, 0, "local") // the choice is remembered
+	d.remote("orgs").must(t, 0, "local") // the choice is stored
 	d.remote("logout").must(t, 0)
 	d.remote("login", s.URL, "-u", "admin", "-p", "it's", "--skip-ssl-validation").must(t, 0, "Logged in")
 	d.remote("orgs").must(t, 0, "local")

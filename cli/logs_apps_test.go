@@ -17,16 +17,16 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// otherApp is an app beside shop, with a log that can be followed.
+// otherApp is an app in addition to shop, with a log that can be followed.
 type otherApp struct {
 	app v3.App
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
 	lines   []v3.Line
-	cut     int // how often its streams were cut
+	cut     int // number of times its streams were closed
 	gone    bool
-	refuse  string // why no stream is given
+	refuse  string // reason why a stream is refused
 }
 
 func (d *fakeDaemon) withOther(name string) *otherApp {
@@ -37,7 +37,7 @@ func (d *fakeDaemon) withOther(name string) *otherApp {
 	return a
 }
 
-// allApps are the apps that exist. The caller holds d.mu.
+// allApps returns the existing apps. The caller holds d.mu.
 func (d *fakeDaemon) allApps() []v3.App {
 	var all []v3.App
 	if d.app != nil {
@@ -64,7 +64,7 @@ func (a *otherApp) change(fn func()) {
 	a.changed = make(chan struct{})
 }
 
-// print adds a line that was printed at a second.
+// print adds a line with a time in seconds.
 func (a *otherApp) print(second int, text string) {
 	a.add(v3.Line{Time: time.Unix(int64(second), 0), Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte(text)})
 }
@@ -81,13 +81,13 @@ func (a *otherApp) add(l v3.Line) {
 	})
 }
 
-// restart cuts all streams, as a restart of dewd does.
+// restart closes all streams, as a restart of dewd does.
 func (a *otherApp) restart() { a.change(func() { a.cut++ }) }
 
 // remove deletes the app.
 func (a *otherApp) remove() { a.change(func() { a.cut++; a.gone = true }) }
 
-// otherStream streams the log of an app beside shop.
+// otherStream streams the log of an app other than shop.
 func (d *fakeDaemon) otherStream(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	i := slices.IndexFunc(d.others, func(a *otherApp) bool { return a.app.GUID == r.PathValue("guid") })
@@ -188,8 +188,8 @@ func TestLogsOfUnknownApp(t *testing.T) {
 	}
 }
 
-// Each app is followed across restarts; no line is lost or doubled. Apps join and
-// leave.
+// Each app is followed across restarts, without lost or duplicate lines. Apps can be
+// added and removed.
 func TestLogsFollowSeveralApps(t *testing.T) {
 	d := newDaemon(t)
 	shop, cart := d.withOther("shop"), d.withOther("cart")
@@ -245,7 +245,7 @@ func TestLogsFollowSeveralApps(t *testing.T) {
 	}
 }
 
-// watched is a buffer that tests wait at.
+// watched is a buffer that tests can wait on.
 type watched struct {
 	mu sync.Mutex
 	b  strings.Builder

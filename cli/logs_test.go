@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// newest sends what was said, the newest lines of it, in the short form.
+// newest sends the newest lines of the log in the short form.
 func (d *fakeDaemon) newest(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	d.query = r.URL.Query()
@@ -35,7 +35,7 @@ func (d *fakeDaemon) newest(w http.ResponseWriter, r *http.Request) {
 		}
 		b = v3.AppendLine(b, &l)
 	}
-	_, _ = w.Write(v3.AppendEnd(b)) // the reader is there
+	_, _ = w.Write(v3.AppendEnd(b)) // the reader is still connected
 }
 
 func TestLogs(t *testing.T) {
@@ -54,12 +54,12 @@ func TestLogs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := &until{text: "OUT bye", then: cancel} // whoever follows has seen enough
+	out := &until{text: "OUT bye", then: cancel} // stop following after this line
 	err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
 	result{out: out.String(), status: command.StatusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
 }
 
-// until does something when a text was written.
+// until calls a function when a text is written.
 type until struct {
 	bytes.Buffer
 	text string
@@ -74,7 +74,7 @@ func (u *until) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// --raw writes what was printed and not a byte more.
+// --raw writes the output of the app and not a byte more.
 func TestLogsRaw(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	want := "one\xff\x00\nlong, …and its end\n\n"
@@ -86,7 +86,7 @@ func TestLogsRaw(t *testing.T) {
 	}
 }
 
-// --raw has no line of the platform.
+// --raw shows no lines of the platform.
 func TestLogsRawNoPlatform(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("logs", "shop", "--recent", "--raw").must(t, 0)
@@ -95,7 +95,8 @@ func TestLogsRawNoPlatform(t *testing.T) {
 	}
 }
 
-// What asks for stored lines ends; everything else follows, and -f always.
+// Flags that select stored lines make the command exit after them. Otherwise it
+// follows, and with -f it always follows.
 func TestLogsEnd(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.sidecars = []v3.Sidecar{{Name: "x"}}
@@ -126,14 +127,14 @@ func TestLogsEnd(t *testing.T) {
 		out := &until{text: "hello", then: cancel}
 		err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
 		cancel()
-		if got := strings.Contains(out.String(), "hello"); err != nil || got != follows { // the daemon says hello to those who follow
+		if got := strings.Contains(out.String(), "hello"); err != nil || got != follows { // the daemon sends hello only to followers
 			t.Errorf("%s: follows: %v, want %v (%v)", args, got, follows, err)
 		}
 	}
 }
 
-// A plain text is looked for by the daemon, an expression here; -n counts the
-// lines that match.
+// The daemon searches for a plain text, and dew for a regular expression; -n counts the
+// matching lines.
 func TestLogsGrep(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for i := range 20 {
@@ -158,7 +159,7 @@ func TestLogsGrep(t *testing.T) {
 	}
 }
 
-// Every flag says what it means to the daemon.
+// Each flag becomes a query parameter of the request.
 func TestLogsQuery(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.sidecars = []v3.Sidecar{{Name: "agent"}}

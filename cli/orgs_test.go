@@ -13,7 +13,7 @@ import (
 func TestTarget(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("target").must(t, 0, "dew.sock", "org:     local", "space:   dev")
-	d.dew("orgs").must(t, 0, "local   1        yes") // as long as nothing else is said
+	d.dew("orgs").must(t, 0, "local   1        yes") // the default
 	d.dew("target", "-s", "dve").must(t, 1, `there is no space "dve" in org local`, `did you mean "dev"?`)
 	d.dew("target", "-o", "lokal").must(t, 1, `there is no org "lokal"`, `did you mean "local"?`)
 	d.dew("create-org", "shop").must(t, 0, "Created org shop")
@@ -22,7 +22,7 @@ func TestTarget(t *testing.T) {
 	d.dew("apps").must(t, 1, "no space of org shop is targeted", "dew target -s SPACE")
 	d.dew("create-space", "test").must(t, 0, "Created space test in org shop")
 	d.dew("create-space", "test", "-o", "shop").must(t, 0, "already exists in org shop")
-	d.dew("target", "-o", "shop").must(t, 0, "space:   test") // the only one
+	d.dew("target", "-o", "shop").must(t, 0, "space:   test") // the only space
 	d.dew("spaces").must(t, 0, "test   yes")
 	d.dew("orgs").must(t, 0, "local   1        no", "shop    1        yes")
 	d.dew("orgs", "--json").must(t, 0, `"name": "shop"`, `"spaces": 1`, `"targeted": true`)
@@ -33,7 +33,7 @@ func TestTarget(t *testing.T) {
 	if len(d.people.roles) != 0 {
 		t.Errorf("the administrator of the socket got roles: %v", d.people.roles)
 	}
-	// Another daemon has a target of its own.
+	// Another daemon has its own target.
 	other := t.TempDir()
 	runDew(t.Context(), "--run", other, "target").must(t, 0, other)
 	d.people.spaces = d.people.spaces[:1]
@@ -127,7 +127,7 @@ func TestUsersAndRoles(t *testing.T) {
 	}
 }
 
-// Whoever makes a space may work in it.
+// The user who creates a space gets the roles to work in it.
 func TestCreateSpaceRoles(t *testing.T) {
 	d := newDaemon(t)
 	d.remote("login", d.listen(), "-u", "admin", "-p", "it's").must(t, 0)
@@ -141,7 +141,7 @@ func TestCreateSpaceRoles(t *testing.T) {
 	}
 	d.remote("target", "-s", "test").must(t, 0, "space:   test")
 	d.remote("logout").must(t, 0)
-	d.remote("target").must(t, 0, "space:   dev") // of the socket
+	d.remote("target").must(t, 0, "space:   dev") // the target of the socket
 }
 
 func TestPick(t *testing.T) {

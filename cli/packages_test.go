@@ -9,7 +9,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// bitsRoutes answers about packages, droplets, checks and flags.
+// bitsRoutes handles requests about packages, droplets, health checks and feature
+// flags.
 func (d *fakeDaemon) bitsRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/droplets/droplet-1/download", func(*http.Request, []byte) any { return map[string]string{"files": "many"} })
 	handle("PATCH /v3/processes/app-1", func(*http.Request, []byte) any { return v3.Process{GUID: "app-1", Type: "web"} })

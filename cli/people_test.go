@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// people are the orgs, spaces, users, roles, clients and tokens of a daemon.
+// people holds the orgs, spaces, users, roles, clients and tokens of the fake daemon.
 type people struct {
 	orgs    []v3.Organization
 	spaces  []v3.Space
@@ -24,11 +24,11 @@ type people struct {
 	clients []client.OAuthClient
 	emails  map[string]string // by user
 	secrets map[string]string // by user or client
-	good    []string          // access tokens; empty: nobody needs one
-	refresh map[string]string // refresh token to user; good for one use
+	good    []string          // valid access tokens, or empty if none is needed
+	refresh map[string]string // refresh token to user, valid for one use
 	locked  bool              // tokens are needed
-	life    time.Duration     // of the next tokens
-	count   int               // of tokens and of things made
+	life    time.Duration     // lifetime of the next tokens
+	count   int               // number of tokens and resources created
 	grants  []string
 }
 
@@ -43,7 +43,7 @@ func newPeople() people {
 
 func ptr[T any](v T) *T { return &v }
 
-// listen opens a listener where tokens are needed, and gives its URL.
+// listen opens a listener that needs tokens, and returns its URL.
 func (d *fakeDaemon) listen() string {
 	d.people.locked = true
 	s := httptest.NewServer(d.handler())
@@ -51,7 +51,7 @@ func (d *fakeDaemon) listen() string {
 	return s.URL
 }
 
-// guard answers what comes without a good token.
+// guard returns an error response for a request without a valid token.
 func (p *people) guard(r *http.Request) *answer {
 	if !p.locked || r.URL.Path == "/" || r.URL.Path == "/uaa/oauth/token" || strings.HasPrefix(r.Host, "localhost") {
 		return nil
@@ -67,7 +67,7 @@ func (p *people) guard(r *http.Request) *answer {
 	}
 }
 
-// token makes a token as UAA gives it.
+// token creates a token in the format of UAA.
 func (p *people) token(user, clientID string) map[string]any {
 	p.count++
 	c := map[string]any{"jti": fmt.Sprintf("jti-%d", p.count), "exp": time.Now().Add(p.life).Unix(), "client_id": clientID, "revocable": true}
@@ -116,7 +116,7 @@ func (p *people) grant(r *http.Request, body []byte) any {
 	return oauthRefusal(401, "unauthorized", "Bad credentials")
 }
 
-// lets tells whether a list's filter lets a value through.
+// lets reports whether a value matches the filter of a list.
 func lets(r *http.Request, name, value string) bool {
 	q := r.URL.Query()
 	return !q.Has(name) || slices.Contains(strings.Split(q.Get(name), ","), value)
@@ -126,7 +126,7 @@ func keep[T any](all []T, ok func(T) bool) v3.List[T] {
 	return listOf(slices.DeleteFunc(slices.Clone(all), func(v T) bool { return !ok(v) })...)
 }
 
-// rawText is an answer that is not JSON.
+// rawText is a response that is not JSON.
 type rawText string
 
 func unique(detail string) answer {

@@ -21,7 +21,7 @@ const (
 	buildStep     = "build: |\n  # the app\n  mkdir -p out\n  echo compiling >&2; cat source | tee out/a\n"
 )
 
-// A push runs commands that it found in a file only when it is asked to.
+// A push runs the commands of a build step only with --build.
 func TestPushBuilds(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": buildStep, "source": "one"})
@@ -65,7 +65,7 @@ func TestPushBuildFails(t *testing.T) {
 	}
 }
 
-// A smoke test has run the build already, and does not offer it.
+// A smoke test has already run the build, so the error does not suggest it.
 func TestSmokePushWithoutTheResult(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: 'true'"})
@@ -80,7 +80,7 @@ func TestSmokePushWithoutTheResult(t *testing.T) {
 	}
 }
 
-// Without a build to offer, a missing path names the line that has it.
+// Without a build step, the error for a missing path names its line.
 func TestPushMissingPath(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest})
@@ -88,8 +88,8 @@ func TestPushMissingPath(t *testing.T) {
 	d.dew("push", "-f", root, "-p", "none").must(t, 1, "-p: cannot find the app's files: stat none")
 }
 
-// With --watch a changed source is built before it is pushed again, and a build that
-// fails waits for the next change.
+// With --watch, a changed source is built before the next push. After a failed build,
+// the push waits for the next change.
 func TestPushBuildWatch(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: mkdir -p out; grep -v bad source > out/a", "source": "one"})

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A buildpack that is a folder is uploaded: the daemon need not be able to read it.
+// A buildpack that is a local folder is uploaded, so the daemon need not be able to
+// read the folder.
 func TestPushUploadsABuildpack(t *testing.T) {
 	root := folder(t, map[string]string{
 		"app/a": "a", "my pack/bin/compile": "#!/bin/sh", "app/manifest.yml": "applications: [{name: shop, path: ., buildpacks: [../my pack, go_buildpack, /daemon/folder]}]\n",
@@ -20,7 +21,7 @@ func TestPushUploadsABuildpack(t *testing.T) {
 	t.Chdir(root)
 	for name, c := range map[string]struct {
 		args []string
-		want string // of the daemon's manifest
+		want string // in the manifest that the daemon gets
 	}{
 		"by flag":      {[]string{"--no-manifest", "-p", "app", "-b", "./my pack", "-b", "go_buildpack"}, `["folder:my-pack@1234", "go_buildpack"]`},
 		"absolute":     {[]string{"--no-manifest", "-p", "app", "-b", filepath.Join(root, "my pack")}, `["folder:my-pack@1234"]`},
@@ -44,7 +45,7 @@ func TestPushUploadsABuildpack(t *testing.T) {
 	}
 }
 
-// What did not change is not sent again.
+// Unchanged files are not sent again.
 func TestPushUploadsABuildpackOnce(t *testing.T) {
 	d := newDaemon(t)
 	t.Chdir(folder(t, map[string]string{"app/a": "a", "pack/bin/detect": "#!/bin/sh"}))

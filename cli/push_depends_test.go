@@ -10,7 +10,7 @@ import (
 
 const dependentManifest = "applications:\n- name: shop\n  depends-on:\n  - db\n- name: db\n"
 
-// The app that others depend on comes first; when it fails they are not pushed.
+// An app is pushed before the apps that depend on it. If it fails, they are not pushed.
 func TestPushInStartOrder(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": dependentManifest, "a": "a"})
@@ -26,7 +26,7 @@ func TestPushInStartOrder(t *testing.T) {
 	}
 }
 
-// One app alone needs its dependencies running.
+// A push of only one app needs its dependencies to run.
 func TestPushOneThatDepends(t *testing.T) {
 	running := []v3.InstanceStats{{State: v3.StateRunning}}
 	for name, c := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// folder makes a folder of files by content; a name that ends with / is a folder.
+// folder creates a folder with files by content; a name with / at the end is a folder.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -98,7 +98,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// What the daemon has is not sent again.
+// Files that the daemon already has are not sent again.
 func TestPushUnchanged(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"Procfile": "web: ./shop", "lib/a": "aaa"})
@@ -115,7 +115,7 @@ func TestPushUnchanged(t *testing.T) {
 	}
 }
 
-// On a terminal the upload draws its progress, and the bar is gone at the end.
+// On a terminal, the upload shows its progress, and the bar is removed at the end.
 func TestPushDrawsProgress(t *testing.T) {
 	d := newDaemon(t)
 	var talk bytes.Buffer
@@ -144,7 +144,7 @@ func TestPushFails(t *testing.T) {
 	why := "NoAppDetectedError - An app was not successfully detected by any available buildpack: Found app.py"
 	for name, c := range map[string]struct {
 		prepare func(d *fakeDaemon)
-		minutes string // to start in
+		minutes string // start timeout
 		args    []string
 		status  int
 		text    string
@@ -211,7 +211,8 @@ func TestPushFails(t *testing.T) {
 	}
 }
 
-// The last line of a push whose staging failed is the cause, and no other line is.
+// If staging failed, the last line of a push is the cause, and no other line repeats
+// it.
 func TestPushSaysCauseOnce(t *testing.T) {
 	for text, want := range map[string]string{
 		"BuildpackCompileFailed - App staging failed in the buildpack compile phase: npm is missing": "npm is missing",
@@ -249,7 +250,7 @@ func TestPushNeedsAName(t *testing.T) {
 	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, "there is no manifest.yml in")
 }
 
-// The only app of a manifest can get its name from the command line, as in cf.
+// The command line can set the name of the only app of a manifest, as in cf.
 func TestPushNameless(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": "applications:\n- memory: 64M\n", "a": "a"})
@@ -261,7 +262,7 @@ func TestPushNameless(t *testing.T) {
 	d.dew("push", "-f", manifest).must(t, 1, manifest+":2: applications[0].name: is missing")
 }
 
-// Errors of a manifest name the file and the line, also those that the daemon finds.
+// Errors of a manifest name the file and the line, even those that the daemon finds.
 func TestManifestErrorsNameTheLine(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"a": "a", "manifest.yml": "applications:\n- name: shop\n  memry: 1M\n  memory: ((size))\n  routes:\n  - route: a.example.com\n"})

@@ -9,7 +9,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// changed fails the test when the last body of a call is another one.
+// changed fails the test if the last body of a request differs.
 func (d *fakeDaemon) changed(key, want string) {
 	d.t.Helper()
 	if got := d.body(key); got != want {

@@ -14,7 +14,7 @@ func TestRoute(t *testing.T) {
 	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0,
 		"route:      shop.dew.localhost/api", "host:       shop", "path:       /api", "protocol:   http", "space:      dev", "option:     loadbalancing=round-robin", "shop   web       8080   http1")
 	d.routes[0].Destinations = append(d.routes[0].Destinations, v3.Destination{App: v3.DestinationApp{GUID: "app-of-others"}, Port: 8080})
-	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0, "app-of-others") // it has no name for who does not see it
+	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0, "app-of-others") // the user cannot see the app's name
 	d.dew("ro", "dew.localhost", "-n", "shop", "--path", "api", "--json").must(t, 0, `"url": "shop.dew.localhost/api"`, `"shared_with": []`, `"app": "shop"`)
 	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "To list the routes: dew routes")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0)

@@ -10,8 +10,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// wayRoutes are the answers about routes. Destinations with a port of their own are
-// pending: nothing is ever restarted here.
+// wayRoutes handles requests about routes. Destinations with their own port stay
+// pending, because the fake daemon restarts nothing.
 func (d *fakeDaemon) wayRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	decode := func(body []byte, v any) {
 		if err := json.Unmarshal(body, v); err != nil {

@@ -154,7 +154,7 @@ func TestConnect(t *testing.T) {
 	d.dew("connect", "kv").must(t, 1, "cannot connect to kv: not bindable")
 }
 
-// SIGTERM ends dew connect with its client program, and the service key is deleted.
+// SIGTERM stops dew connect and its client program, and the service key is deleted.
 func TestConnectEnds(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
@@ -338,7 +338,7 @@ func TestServiceAccess(t *testing.T) {
 	}
 }
 
-// What to do about something that is missing names a command that is there.
+// The advice for a missing resource names a command that exists.
 func TestMissingNamesACommand(t *testing.T) {
 	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/cli/services"
 )
 
-// wantBody fails the test when the last body of a call was another one.
+// wantBody fails the test if the last body of a request differs.
 func (d *fakeDaemon) wantBody(key, want string) {
 	d.t.Helper()
 	if got := strings.TrimSpace(d.body(key)); got != want {
@@ -20,7 +20,7 @@ func (d *fakeDaemon) wantBody(key, want string) {
 	}
 }
 
-// refuses makes the daemon answer a call with 422 and a detail.
+// refuses makes the daemon respond to a request with 422 and a detail.
 func (d *fakeDaemon) refuses(key, detail string) {
 	d.refuse[key] = v3.Error{Code: 10008, Title: v3.TitleUnprocessable, Detail: detail}
 }
@@ -90,8 +90,8 @@ func TestCreateService(t *testing.T) {
 	}
 }
 
-// What is wrong with parameters is told before anything is asked, and without what
-// was typed: it may be a secret.
+// An error in parameters is reported before any request, and without the typed text,
+// because it can be a secret.
 func TestBadParameters(t *testing.T) {
 	d := newDaemon(t)
 	folder := t.TempDir()
@@ -130,7 +130,7 @@ func TestBadParameters(t *testing.T) {
 	}
 }
 
-// Who waits hears each sentence of the broker once, in order, and nothing else.
+// With --wait, dew prints each message of the broker once, in order, and nothing more.
 func TestWaitTellsProgress(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.late, d.shelves.sentences = true, []string{"creating", "creating", "building \x1b[2Jstack", "starting", "starting"}
@@ -154,7 +154,7 @@ func TestCreateServiceFails(t *testing.T) {
 	d.dew("create-service", "redis", "small", "x").must(t, 1, "cannot create service instance x: You have exceeded")
 }
 
-// Whoever creates again what another one is creating can wait for that.
+// A second creation of an instance that is being created can wait for the first one.
 func TestCreateServiceTwiceWaits(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged).LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "broken"}
@@ -263,7 +263,7 @@ func TestUserProvided(t *testing.T) {
 	if got := d.body(postInstance); !strings.Contains(got, `"credentials":{"password":"s3cret","user":"me"}`) {
 		t.Errorf("sent %s", got)
 	}
-	for _, text := range []string{"creds.json", "./no/where", "[1]", "password=s3cret"} { // nobody has credentials of such names
+	for _, text := range []string{"creds.json", "./no/where", "[1]", "password=s3cret"} { // not valid names of credentials
 		r := typeDew(t.Context(), "answer\n", "--run", d.run, "cups", "x", "-p", text)
 		r.must(t, 2, "-p must be a JSON object", "no such file")
 	}

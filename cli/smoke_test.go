@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/smoke"
 )
 
-// smokeFolder is a folder to test, in which this test then stands.
+// smokeFolder creates a folder to test, and changes into it.
 func smokeFolder(t *testing.T, spec string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "shop")
@@ -27,7 +27,7 @@ func smokeFolder(t *testing.T, spec string) {
 	t.Chdir(dir)
 }
 
-// What is wrong is told before a daemon is looked for.
+// Mistakes are reported before dew connects to a daemon.
 func TestSmokeMistakes(t *testing.T) {
 	forget(t)
 	smokeFolder(t, "chekcs: []\n")
@@ -54,7 +54,7 @@ func TestSmokeMistakes(t *testing.T) {
 	r.must(t, console.StatusUnreachable, "cannot reach dewd")
 }
 
-// A folder is pushed with the code of dew push, into a place of its own.
+// A folder is pushed with the code of dew push, into its own org and space.
 func TestSmokeVerbs(t *testing.T) {
 	d := newDaemon(t)
 	smokeFolder(t, "")

@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// stackRoutes keep stacks, the way the daemon does.
+// stackRoutes stores stacks as the daemon does.
 func (d *fakeDaemon) stackRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	all := []v3.StackDetails{{GUID: "s-host", Name: "host", Kind: "host", State: v3.StackReady, ID: "0123", Description: "this machine", Default: true}}
 	asked := 0
@@ -89,7 +89,7 @@ func TestStacks(t *testing.T) {
 	d.dew("stack", "remove", "debian", "-f").must(t, 1, "apps are using it: 'shop'")
 }
 
-// An image is pushed without any file.
+// An image is pushed without files.
 func TestPushImage(t *testing.T) {
 	d := newDaemon(t)
 	t.Chdir(t.TempDir())

@@ -14,8 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// reactor keeps what is written to it and calls a function at the first text that
-// contains some words.
+// reactor collects its input and calls a function once when a text contains the words.
 type reactor struct {
 	words string
 	do    func()
@@ -40,15 +39,15 @@ func (r *reactor) String() string {
 	return r.text.String()
 }
 
-// pushTo pushes the app with a console that speaks of waits at once.
+// pushTo pushes the app with a console that reports waits at once.
 func pushTo(ctx context.Context, t *testing.T, d *fakeDaemon, talk io.Writer) error {
 	t.Helper()
 	c := &console.Console{Out: io.Discard, Err: talk, In: strings.NewReader(""), Quiet: time.Millisecond}
 	return newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
 }
 
-// A second push waits for the first one, says so, and does not show the lines of the
-// first as its own.
+// A second push waits for the first one and says so. It does not show the lines of the
+// first one.
 func TestPushWaitsForAnother(t *testing.T) {
 	d := newDaemon(t)
 	d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}}
@@ -59,7 +58,7 @@ func TestPushWaitsForAnother(t *testing.T) {
 		d.lateLines = []string{"-----> this build"}
 	}}
 	d.say("STG", "0", "-----> the other build")
-	d.lines[0].Timestamp = time.Now().Add(time.Minute).UnixNano() // after the push began
+	d.lines[0].Timestamp = time.Now().Add(time.Minute).UnixNano() // after the start of the push
 	if err := pushTo(t.Context(), t, d, talk); err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +67,11 @@ func TestPushWaitsForAnother(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends the push and not the staging: the push says so.
+// Ctrl-C stops the push but not the staging, and the push says so.
 func TestPushInterrupted(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(d *fakeDaemon)
-		at      string // what is waited for
+		at      string // text after which the test interrupts
 		want    string
 	}{
 		"staging": {func(d *fakeDaemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted, but dewd continues staging app shop\n     To follow it: dew logs shop"},

@@ -11,7 +11,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// taskRoutes answers about tasks. A task ends at the second look at it.
+// taskRoutes handles requests about tasks. The first GET request for a task shows it as
+// complete.
 func (d *fakeDaemon) taskRoutes(handle func(pattern string, fn func(r *http.Request, body []byte) any)) {
 	handle("POST /v3/apps/{guid}/tasks", func(_ *http.Request, body []byte) any {
 		var b v3.CreateTask
@@ -89,8 +90,8 @@ func TestTasks(t *testing.T) {
 	d.dew("terminate-task", "shop", "9").must(t, 1, "there is no task 9")
 }
 
-// With --wait the output comes while the task runs, each stream to its own, without
-// the line that dewd adds, and dew ends as the task did.
+// With --wait, dew prints the output while the task runs, stdout and stderr separately,
+// without the line that dewd adds. It exits with the status of the task.
 func TestRunTaskOutput(t *testing.T) {
 	d := newDaemon(t)
 	shop := d.withOther("shop")
@@ -128,7 +129,7 @@ func TestRunTaskOutput(t *testing.T) {
 	}
 }
 
-// dew run says why it cannot, and leaves no task waiting.
+// dew run reports why it cannot run, and leaves no waiting task.
 func TestRunRefused(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStopped)
 	d.dew("run", "shpo").must(t, 1, `did you mean "shop"?`)

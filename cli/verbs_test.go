@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// notHere are the commands of cf that dew does not have, and why.
+// notHere lists the commands of cf that dew does not have, and the reason.
 var notHere = map[string]string{
 	"config":                "dew has nothing to set: NO_COLOR and DEW_* are variables",
 	"network-policies":      "apps reach each other by their routes; nothing is between them",
@@ -26,7 +26,7 @@ var notHere = map[string]string{
 	"uninstall-plugin":      "dew has no plugins",
 }
 
-// flagsNotHere are the flags of cf that a command of dew does not have, and why.
+// flagsNotHere lists the flags of cf that a dew command does not have, and the reason.
 var flagsNotHere = map[string]string{
 	"login --sso":                  oneProvider,
 	"login --sso-passcode":         oneProvider,
@@ -48,8 +48,7 @@ var flagsNotHere = map[string]string{
 
 const oneProvider = "dewd keeps the users itself"
 
-// Every command of cf is one of dew, by all its names and with all its flags, or it
-// is said why not.
+// dew has every command of cf, with all its names and flags, or a reason is listed.
 func TestVerbsOfCF(t *testing.T) {
 	f, err := os.Open(filepath.Join("testdata", "cf.txt"))
 	if err != nil {
@@ -99,7 +98,8 @@ func TestVerbsOfCF(t *testing.T) {
 	}
 }
 
-// hasWord tells whether a command has the flag, or with = before it the other name.
+// hasWord reports whether a command has the flag, or, if the word starts with =, the
+// alias.
 func hasWord(c *cli.Command, word string) bool {
 	if alias, ok := strings.CutPrefix(word, "="); ok {
 		return slices.Contains(c.Aliases, alias)

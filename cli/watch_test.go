@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// A push that is watched goes on after a manifest that cannot be read.
+// dew push --watch continues after a manifest that cannot be read.
 func TestPushWatch(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": "applications: [{name: shop, path: code}]\n", "code/a": "one"})
@@ -46,8 +46,8 @@ func TestPushWatch(t *testing.T) {
 	}
 }
 
-// replace puts a new file in the place of one, in a single change: what is emptied and
-// then written could be seen as two.
+// replace replaces a file in a single change. Truncating and writing it could be seen
+// as two changes.
 func replace(t *testing.T, name, text string) {
 	t.Helper()
 	beside := filepath.Join(t.TempDir(), "new")
@@ -59,7 +59,7 @@ func replace(t *testing.T, name, text string) {
 	}
 }
 
-// told hands on what is written.
+// told passes on its input through a channel.
 type told struct {
 	mu   sync.Mutex
 	said chan string
@@ -72,7 +72,7 @@ func (w *told) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// until reads on until somebody says the text.
+// until waits until the text is written.
 func (w *told) until(t *testing.T, text string) {
 	t.Helper()
 	for {

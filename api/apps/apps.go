@@ -47,7 +47,7 @@ func (h appHandlers) listApps(r *http.Request) (any, error) {
 	return h.pageOfApps(r, func(app.App) bool { return true })
 }
 
-// pageOfApps is the list of those apps that are among.
+// pageOfApps returns the page of the visible apps for which among returns true.
 func (h appHandlers) pageOfApps(r *http.Request, among func(a app.App) bool) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -131,17 +131,17 @@ func (h appHandlers) createApp(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowApp(a)}, nil
 }
 
-// nameIsFree says in the platform's words that a name is taken: clients take that
-// for "there it is".
+// nameIsFree returns Cloud Foundry's error if the name is taken. Clients read that
+// message as "the app already exists".
 func nameIsFree(reg *registry.Registry, a app.App) error {
 	other, err := reg.AppIn(a.Space, a.Name)
 	if err == nil && other.GUID != a.GUID {
 		return rest.Unprocessable("App with the name '%s' already exists.", a.Name)
 	}
-	return nil // PutApp has the last word
+	return nil // PutApp checks it again
 }
 
-// besideApp is what can stand beside an app.
+// besideApp lists the resources that a client can include with an app.
 var besideApp = []string{"space", "space.organization", "org"}
 
 func (h appHandlers) getApp(r *http.Request) (any, error) {
@@ -162,7 +162,7 @@ func (h appHandlers) getApp(r *http.Request) (any, error) {
 	return out, err
 }
 
-// getPermissions tells what the one who asks may read of an app.
+// getPermissions shows which data of an app the caller can read.
 func (h appHandlers) getPermissions(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
@@ -202,7 +202,8 @@ func (h appHandlers) updateApp(r *http.Request) (any, error) {
 	return h.Present.ShowApp(a), nil
 }
 
-// withoutVariables is what somebody asked a new app to be, for everybody to read.
+// withoutVariables returns the request for a new app with the values of its environment
+// variables hidden: everyone who can read the event sees it.
 func withoutVariables(body v3.CreateApp) map[string]any {
 	request := map[string]any{"name": body.Name, "relationships": body.Relationships}
 	if body.Env != nil {
@@ -264,8 +265,8 @@ func (h appHandlers) setState(r *http.Request, event, sentence string, fn func(w
 	return h.Present.ShowApp(a), nil
 }
 
-// listStackApps gives the apps that run on a stack, also those that name another
-// one that it stands for.
+// listStackApps lists the apps that run on a stack, including apps that name another
+// stack that it replaces.
 func (h appHandlers) listStackApps(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {

@@ -97,7 +97,7 @@ func (h deploymentHandlers) updateDeployment(r *http.Request) (any, error) {
 	return h.presentDeployment(d), nil
 }
 
-// createDeployment asks for instances of a new generation.
+// createDeployment requests instances of a new generation.
 func (h deploymentHandlers) createDeployment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateDeployment](r)
 	if err != nil {
@@ -137,8 +137,8 @@ func (h deploymentHandlers) createDeployment(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentDeployment(d)}, nil
 }
 
-// deployable is the app that somebody wants to deploy. The platform says the same to
-// who may not as to who must not know.
+// deployable returns the app to deploy. A caller who lacks the permission gets the same
+// error as one who cannot see the app, as on Cloud Foundry.
 func (h deploymentHandlers) deployable(ctx context.Context, guid string) (app.App, error) {
 	a, err := h.Platform.Registry.App(guid)
 	if err == nil {
@@ -150,7 +150,7 @@ func (h deploymentHandlers) deployable(ctx context.Context, guid string) (app.Ap
 	return a, err
 }
 
-// recordDeployment keeps the events of a deployment that begins, and refuses one
+// recordDeployment stores the events of a new deployment, and refuses a deployment
 // whose instances could not start.
 func (h deploymentHandlers) recordDeployment(w platform.Tx, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
 	a, err := w.Registry.App(d.App)
@@ -197,8 +197,8 @@ func (h deploymentHandlers) continueDeployment(r *http.Request) (any, error) {
 	return h.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*registry.Registry).ContinueDeployment)
 }
 
-// act does something about the deployment that the path names. Its answer has no
-// body, as on the platform.
+// act cancels or continues the deployment that the path names. Its response has no
+// body, as on Cloud Foundry.
 func (h deploymentHandlers) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
 	var d app.Deployment
 	err := h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
@@ -218,7 +218,7 @@ func (h deploymentHandlers) act(r *http.Request, event, sentence string, fn func
 	return rest.Answer{Status: http.StatusOK}, nil
 }
 
-// refusedOf makes a 422 of what cannot be done as things are.
+// refusedOf turns an app.Refused error into a 422 response.
 func refusedOf(err error) error {
 	if e, ok := errors.AsType[*app.Refused](err); ok {
 		return rest.Unprocessable("%s", e.Reason)
@@ -226,7 +226,7 @@ func refusedOf(err error) error {
 	return err
 }
 
-// newDeployment reads what somebody wants deployed.
+// newDeployment reads the request for a new deployment.
 func newDeployment(b v3.CreateDeployment) (app.NewDeployment, error) {
 	n := app.NewDeployment{
 		App: b.Relationships.App.ID(), Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1},
@@ -256,7 +256,7 @@ func newDeployment(b v3.CreateDeployment) (app.NewDeployment, error) {
 	return n, setOptions(&n.Options, *b.Options, n.Strategy)
 }
 
-// setOptions reads how a deployment is to be done; null leaves what there is.
+// setOptions reads the options of a deployment; null leaves an option unchanged.
 func setOptions(to *app.DeploymentOptions, o v3.DeploymentOptions, strategy string) error {
 	for _, number := range []struct {
 		key  string

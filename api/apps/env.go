@@ -69,8 +69,8 @@ func (h envHandlers) getEnv(r *http.Request) (any, error) {
 	}, nil
 }
 
-// vcapServices is VCAP_SERVICES as the app's next instances find it: the services
-// that its droplet was made with, unless bindings are read at every start.
+// vcapServices returns VCAP_SERVICES for the app's next instances: the services that
+// its droplet was staged with, unless bindings are read at every start.
 func (h envHandlers) vcapServices(a app.App) (json.RawMessage, error) {
 	if h.Platform.Bindings != nil {
 		v, err := h.Platform.Bindings(a.GUID)
@@ -86,8 +86,8 @@ func (h envHandlers) vcapServices(a app.App) (json.RawMessage, error) {
 	return json.RawMessage(d.Bindings.Variable()), nil
 }
 
-// vcapApplication is what all instances of the app's web process have in common
-// of VCAP_APPLICATION.
+// vcapApplication returns the part of VCAP_APPLICATION that all instances of the app's
+// web process share.
 func (h envHandlers) vcapApplication(a app.App) (map[string]any, error) {
 	space, err := h.Platform.Registry.Space(a.Space)
 	if err != nil {
@@ -128,7 +128,8 @@ func (h envHandlers) vcapApplication(a app.App) (map[string]any, error) {
 	}, nil
 }
 
-// mainShare is the memory in MB that the sidecars of a process leave to main.
+// mainShare returns the memory in MB that the sidecars of a process leave to its main
+// command.
 func (h envHandlers) mainShare(p app.Process) (int, error) {
 	sidecars, err := h.Platform.Registry.SidecarsOf(p.App, p.Type)
 	mb := p.MemoryMB
@@ -138,12 +139,12 @@ func (h envHandlers) mainShare(p app.Process) (int, error) {
 	return mb, err
 }
 
-// envIsVisible refuses what an administrator has switched off.
+// envIsVisible refuses the request if an administrator disabled reading variables.
 func (h *Handlers) envIsVisible(r *http.Request) error {
 	return errors.Join(h.Present.Feature(r.Context(), app.FlagEnvVisibility), h.Present.Feature(r.Context(), app.FlagSpaceEnv))
 }
 
-// envIsHidden tells the same where variables are only a part of what is shown.
+// envIsHidden reports the same for responses of which the variables are only a part.
 func (h *Handlers) envIsHidden(r *http.Request) (bool, error) {
 	if access.Principal(r.Context()).Admin() {
 		return false, nil
@@ -169,7 +170,7 @@ func (h envHandlers) getVariables(r *http.Request) (any, error) {
 	return h.presentVariables(a), nil
 }
 
-// recordRead records that somebody was shown variables.
+// recordRead records that a caller read environment variables.
 func (h envHandlers) recordRead(r *http.Request, event string, a app.App) error {
 	return h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.Record(event, a, nil) })
 }
@@ -206,7 +207,7 @@ func (h envHandlers) presentVariables(a app.App) v3.EnvVars {
 	}}
 }
 
-// variables are the app's own; none is an empty object.
+// variables returns the app's own variables, or an empty map if it has none.
 func variables(a app.App) map[string]string {
 	if a.Env == nil {
 		return map[string]string{}

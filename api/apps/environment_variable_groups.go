@@ -17,7 +17,7 @@ type variableGroupHandlers struct{ *Handlers }
 func (h variableGroupHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: access.Authenticated, // all apps see them
+			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: access.Authenticated, // every app gets them
 			Handler: h.getVariableGroup, Shape: rest.Returns[v3.EnvVarGroup](200),
 		},
 		{

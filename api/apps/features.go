@@ -21,24 +21,24 @@ func (h featureHandlers) endpoints() []rest.Endpoint {
 		{Pattern: "GET /v3/apps/{guid}/features", Needs: access.Read, Resource: access.App, Handler: h.listFeatures, Shape: rest.Returns[v3.AppFeatures](200)},
 		{Pattern: "GET /v3/apps/{guid}/features/{name}", Needs: access.Read, Resource: access.App, Handler: h.getFeature, Shape: rest.Returns[v3.AppFeature](200)},
 		{
-			Pattern: "PATCH /v3/apps/{guid}/features/{name}", Needs: access.Support, Resource: access.App, // some are the developers'
+			Pattern: "PATCH /v3/apps/{guid}/features/{name}", Needs: access.Support, Resource: access.App, // developers only for some
 			Handler: h.updateFeature, Shape: rest.Returns[v3.AppFeature](200).Reads(rest.JSON[v3.UpdateAppFeature]()),
 		},
 		{
-			Pattern: "POST /dew/v1/ssh-code", Needs: access.Authenticated, // the door decides what it opens
+			Pattern: "POST /dew/v1/ssh-code", Needs: access.Authenticated, // the SSH server checks the permissions
 			Handler: h.createSSHCode, Shape: rest.Returns[v3.SSHCode](201),
 		},
 	}
 }
 
-// The reasons that the platform gives for a closed door.
+// Cloud Foundry's reasons why SSH is disabled.
 const (
 	closedGlobally = "Disabled globally"
 	closedInSpace  = "Disabled for space"
 	closedInApp    = "Disabled for app"
 )
 
-// closed is why nobody enters the instances of an app; empty: somebody may.
+// closed returns why SSH is disabled for an app, or "" if it is enabled.
 func (h *Handlers) closed(a app.App) (string, error) {
 	sp, err := h.Platform.Registry.Space(a.Space)
 	switch {
@@ -93,7 +93,7 @@ func showFeature(a app.App, name string) (any, error) {
 	return nil, rest.NotFound("Feature")
 }
 
-// updateFeature switches a feature. A door into the app is not for its supporters.
+// updateFeature enables or disables a feature. Supporters cannot change SSH access.
 func (h featureHandlers) updateFeature(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	switch name {
@@ -135,8 +135,8 @@ func presentSSH(a app.App) v3.AppFeature {
 	return v3.AppFeature{Name: v3.FeatureSSH, Description: "Enable SSHing into the app.", Enabled: !a.NoSSH}
 }
 
-// createSSHCode gives whoever asks a code that stands for them at the ssh door.
-// What it opens is decided there.
+// createSSHCode gives the caller a code that identifies them to the SSH server. The SSH
+// server checks what they can access.
 func (h featureHandlers) createSSHCode(r *http.Request) (any, error) {
 	if h.SSH == nil {
 		return nil, rest.Unprocessable("this daemon has no SSH server: start it with --ssh ADDRESS")
@@ -150,8 +150,8 @@ func (h featureHandlers) createSSHCode(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// AllowSSH tells why somebody may not enter the instances of an app; nil: they
-// may. It takes the right to change what runs, and a door that is open.
+// AllowSSH returns why a user cannot open an SSH session to an app, or nil if they can.
+// It needs permission to develop in the space, and SSH must be enabled.
 func (h *Handlers) AllowSSH(who auth.Principal, a app.App) error {
 	perms, err := h.Access.PermissionsOf(who)
 	if err != nil {
@@ -167,8 +167,8 @@ func (h *Handlers) AllowSSH(who auth.Principal, a app.App) error {
 	return err
 }
 
-// RecordSSH keeps that somebody came to the ssh door of an app's instance, and
-// whether they were let in: refused says why they were not.
+// RecordSSH stores an event for an attempt to open an SSH session to an app's instance.
+// refused is the reason if it was refused, nil otherwise.
 func (h *Handlers) RecordSSH(who auth.Principal, a app.App, index int, refused error) {
 	kind := "audit.app.ssh-authorized"
 	if refused != nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// part is a process as clients see it. While a deployment is under way its new
-// instances are a process of their own, as on the platform.
+// part is a process as clients see it. During a deployment, its new instances are a
+// separate process, as on Cloud Foundry.
 type part struct {
 	process app.Process // the desired state
 	guid    string
-	shares  []share // what is to run of it, oldest first
+	shares  []share // the instances it should have, oldest first
 }
 
-// share is a generation's instances.
+// share is the instances of one generation.
 type share struct {
 	generation, instances int
-	process               app.Process // as this generation is to be
+	process               app.Process // the desired state of this generation
 }
 
-// instances is how many there are to be.
+// instances returns the desired number of instances.
 func (p part) instances() int {
 	n := 0
 	for _, sh := range p.shares {
@@ -31,12 +31,13 @@ func (p part) instances() int {
 	return n
 }
 
-// whole is a process that nobody deploys.
+// whole returns a process without a deployment as one part.
 func whole(p app.Process) part {
 	return part{process: p, guid: p.GUID, shares: []share{{p.Generation, p.Instances, p}}}
 }
 
-// partsOf are the parts of a process: what was there, and what a deployment adds.
+// partsOf returns the parts of a process: the old instances, and those that a
+// deployment adds.
 func (h *Handlers) partsOf(p app.Process, d app.Deployment) ([]part, error) {
 	if !d.Active() || d.GUID == "" || p.Type != app.Web {
 		return []part{whole(p)}, nil
@@ -46,7 +47,7 @@ func (h *Handlers) partsOf(p app.Process, d app.Deployment) ([]part, error) {
 	for _, sh := range append(d.Others, app.Share{Generation: p.Generation, Instances: d.Instances}) {
 		_, as, _, err := h.Platform.Registry.DesiredAt(p.GUID, sh.Generation)
 		if errors.Is(err, app.ErrNotFound) {
-			continue // it has moved on since
+			continue // the deployment has progressed
 		}
 		if err != nil {
 			return nil, err
@@ -55,15 +56,15 @@ func (h *Handlers) partsOf(p app.Process, d app.Deployment) ([]part, error) {
 		if sh.Generation == d.Generation {
 			to = &fresh
 		}
-		to.process.Version = as.Version // what waits is on its way
+		to.process.Version = as.Version // the pending version will be started
 		to.shares = append(to.shares, share{sh.Generation, sh.Instances, as})
 	}
 	fresh.process.Instances = fresh.instances()
 	return []part{old, fresh}, nil
 }
 
-// partOf is the part that the path names. A generation that is wished no longer has
-// no instances.
+// partOf returns the part that the path names. A generation that is no longer desired
+// has no instances.
 func (h *Handlers) partOf(r *http.Request) (part, error) {
 	p, err := h.processOf(r)
 	if err != nil {
@@ -93,7 +94,8 @@ func (h *Handlers) partOf(r *http.Request) (part, error) {
 	if generation > max(p.Newest, p.Generation) {
 		return part{}, rest.NotFound("Process")
 	}
-	// It was there: who listed it a moment ago shall not fail over it.
+	// The generation existed before. A client that listed it a moment ago must not get
+	// an error.
 	p.Instances = 0
 	return part{process: p, guid: guid}, nil
 }

@@ -1,5 +1,6 @@
-// Package apps answers requests about apps: their processes, sidecars, environment variables, tasks, deployments, revisions and manifests. The rows of its
-// endpoints stand beside the handlers, one file for each resource.
+// Package apps answers requests about apps: their processes, sidecars, environment
+// variables, tasks, deployments, revisions and manifests. Each resource has one file
+// with its endpoints and their handlers.
 package apps
 
 import (
@@ -11,19 +12,20 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
+// Handlers holds the fields that the handlers of all resources share. Each resource has
+// its own type that embeds it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
 	Platform *platform.Platform
 	Present  *present.Presenter
 
-	// SSH is the SSH server of instances; nil: there is none.
+	// SSH is the SSH server of instances; nil if there is none.
 	SSH     *platform.SSHEndpoint
-	Version string // of the program
+	Version string // version of the program
 }
 
-// Endpoints are the rows of all resources.
+// Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		appHandlers{h}.endpoints(),

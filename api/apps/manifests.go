@@ -30,8 +30,8 @@ func (h manifestHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// readManifest gives the manifest in the body, parsed and as it came, and the
-// space it is for.
+// readManifest returns the manifest in the body, parsed and as raw bytes. It checks
+// first that the space in the path exists.
 func (h manifestHandlers) readManifest(r *http.Request) (m app.Manifest, raw []byte, err error) {
 	if _, err := h.Platform.Registry.Space(r.PathValue("guid")); err != nil {
 		return m, nil, rest.Missing("Space", err)
@@ -61,7 +61,8 @@ func (h manifestHandlers) diffManifest(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: out}, err
 }
 
-// applyManifest refuses at once what cannot be read, and leaves the rest to a job.
+// applyManifest refuses a manifest that cannot be parsed at once, and leaves the rest
+// to a job.
 func (h manifestHandlers) applyManifest(r *http.Request) (any, error) {
 	m, raw, err := h.readManifest(r)
 	if err != nil {
@@ -76,7 +77,7 @@ func (h manifestHandlers) applyManifest(r *http.Request) (any, error) {
 	})
 }
 
-// getManifest describes an app as a manifest that makes it again.
+// getManifest returns a manifest that can create the app again.
 func (h manifestHandlers) getManifest(r *http.Request) (any, error) {
 	m, err := h.Platform.Registry.ManifestOf(r.PathValue("guid"))
 	if err != nil {
@@ -99,10 +100,10 @@ func (h manifestHandlers) getManifest(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusOK, Raw: text, ContentType: v3.ManifestType}, err
 }
 
-// manifestBody is what apps are pushed with.
+// manifestBody is the body type of a manifest.
 var manifestBody = rest.Bytes(v3.ManifestType)
 
-// checkDocker refuses the images of a manifest that cannot be had.
+// checkDocker refuses a manifest with images that are not available.
 func (h manifestHandlers) checkDocker(ctx context.Context, m app.Manifest) error {
 	for _, a := range m.Applications {
 		if a.Docker == nil {
@@ -118,8 +119,8 @@ func (h manifestHandlers) checkDocker(ctx context.Context, m app.Manifest) error
 	return nil
 }
 
-// describeDocker completes the manifest of an app that is an image with the image
-// that it was pushed with last.
+// describeDocker adds the most recently pushed image to the manifest of an app that
+// runs an image.
 func (h manifestHandlers) describeDocker(guid string, m app.Manifest) error {
 	a, err := h.Platform.Registry.App(guid)
 	if err != nil || !a.Docker() {

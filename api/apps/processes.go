@@ -74,8 +74,8 @@ func (h processHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// processOf is the process that the path names: by its guid, or by its app and
-// its type.
+// processOf returns the process that the path names, by its GUID or by its app and
+// type.
 func (h *Handlers) processOf(r *http.Request) (app.Process, error) {
 	return findProcess(h.Platform.Registry, r)
 }
@@ -119,7 +119,7 @@ func (h processHandlers) listAppProcesses(r *http.Request) (any, error) {
 	return h.pageOfProcesses(r, q, ps, map[string]app.App{a.GUID: a})
 }
 
-// listProcesses reads apps and processes once, however many there are.
+// listProcesses reads apps and processes once, regardless of how many there are.
 func (h processHandlers) listProcesses(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -136,10 +136,10 @@ func (h processHandlers) listProcesses(r *http.Request) (any, error) {
 	return h.pageOfProcesses(r, q, all, apps)
 }
 
-// embedInstances is the one thing that can be embedded in a process.
+// embedInstances is the only resource that can be embedded in a process.
 const embedInstances = "process_instances"
 
-// pageOfProcesses is the list of those of all that belong to the apps.
+// pageOfProcesses returns the page of those processes that belong to the apps.
 func (h processHandlers) pageOfProcesses(r *http.Request, q rest.Query, all []app.Process, apps map[string]app.App) (any, error) {
 	for _, name := range q.Filters["embed"] {
 		if name != embedInstances {
@@ -170,7 +170,7 @@ func (h processHandlers) pageOfProcesses(r *http.Request, q rest.Query, all []ap
 	}), nil
 }
 
-// partsAmong are the parts of those processes that belong to the apps.
+// partsAmong returns the parts of those processes that belong to the apps.
 func (h processHandlers) partsAmong(all []app.Process, apps map[string]app.App) ([]part, error) {
 	moving, err := h.Platform.Registry.ActiveDeployments()
 	if err != nil {
@@ -190,7 +190,7 @@ func (h processHandlers) partsAmong(all []app.Process, apps map[string]app.App) 
 	return out, nil
 }
 
-// listInstances tells in short how the instances of a process are.
+// listInstances shows the state of each instance of a process.
 func (h processHandlers) listInstances(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -222,7 +222,7 @@ func (h processHandlers) getProcess(r *http.Request) (any, error) {
 	return h.presentPart(p, open(p.process.App)), nil
 }
 
-// showProcess shows a process to who asks.
+// showProcess shows a process to the caller.
 func (h processHandlers) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
@@ -238,11 +238,11 @@ func (h processHandlers) updateProcess(r *http.Request) (any, error) {
 	}
 	told := body
 	if told.Command.Given && !told.Command.Null {
-		told.Command.Value = platform.Hidden // commands carry passwords
+		told.Command.Value = platform.Hidden // commands can contain passwords
 	}
 	p, err := h.changeProcess(r, "update", told, func(p *app.Process) error {
 		if body.Command.Given {
-			p.Command = body.Command.Value // null: the droplet's
+			p.Command = body.Command.Value // null: the droplet's command
 		}
 		p.Metadata = p.Metadata.Merge(platform.MetadataChange(body.Metadata))
 		if err := setCheck(&p.HealthCheck, body.HealthCheck, "health_check"); err != nil {
@@ -256,8 +256,8 @@ func (h processHandlers) updateProcess(r *http.Request) (any, error) {
 	return h.showProcess(r, p)
 }
 
-// changeProcess changes the process that the path names and records what was done,
-// an update or a scale.
+// changeProcess changes the process that the path names and records the change, an
+// update or a scale.
 func (h processHandlers) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		if p, err = findProcess(w.Registry, r); err != nil {
@@ -278,8 +278,8 @@ func (h processHandlers) changeProcess(r *http.Request, what string, request any
 	return p, err
 }
 
-// setCheck changes what the body names. Another type forgets what only the old
-// one had.
+// setCheck changes the fields that the body names. A change of the type removes the
+// fields that only the old type had.
 func setCheck(h *app.HealthCheck, u *v3.UpdateHealthCheck, key string) error {
 	if u == nil {
 		return nil
@@ -344,7 +344,7 @@ func (h processHandlers) scaleProcess(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: shown}, err
 }
 
-// checkScale refuses what the registry would take for "not given".
+// checkScale refuses values that the registry would treat as not set.
 func checkScale(b v3.Scale) error {
 	if b.MemoryInMB != nil && *b.MemoryInMB < 1 {
 		return &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0"}
@@ -358,7 +358,8 @@ func checkScale(b v3.Scale) error {
 	return nil
 }
 
-// logLimit is the way back.
+// logLimit returns a log rate limit as the API shows it; platform.NoLogLimit if there
+// is none.
 func logLimit(rate *int64) int64 {
 	if rate == nil {
 		return platform.NoLogLimit
@@ -377,7 +378,7 @@ func (h processHandlers) deleteInstance(r *http.Request) (any, error) {
 	}
 	guid := p.GUID
 	if r.PathValue("type") == "" {
-		guid = r.PathValue("guid") // it may name a generation
+		guid = r.PathValue("guid") // it can name a generation
 	}
 	if err := h.Platform.Processes.RestartInstance(guid, index); err != nil {
 		return nil, err
@@ -395,14 +396,14 @@ func (h processHandlers) deleteInstance(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// presentPart shows a process, or what a deployment adds to it.
+// presentPart shows a process, or the part that a deployment adds to it.
 func (h processHandlers) presentPart(p part, open bool) v3.Process {
 	shown := p.process
 	shown.GUID = p.guid
 	return h.presentProcess(shown, open)
 }
 
-// presentProcess shows a process; its command only to who may read secrets.
+// presentProcess shows a process. It hides the command unless open is true.
 func (h processHandlers) presentProcess(p app.Process, open bool) v3.Process {
 	self := h.Links.Href("v3", "processes", p.GUID)
 	out := v3.Process{
@@ -441,7 +442,7 @@ func presentCheck(h app.HealthCheck) v3.HealthCheck {
 	}
 	kind := h.Type
 	if kind == app.CheckNone {
-		kind = app.CheckProcess // how the platform says "always ready"
+		kind = app.CheckProcess // this is Cloud Foundry's "always ready"
 	}
 	return v3.HealthCheck{Type: kind, Data: v3.HealthCheckData{
 		Timeout: seconds(h.Timeout), InvocationTimeout: seconds(h.InvocationTimeout), Interval: seconds(h.Interval),
@@ -464,7 +465,7 @@ func (h processHandlers) killProcess(r *http.Request) (any, error) {
 	}
 	err = h.Platform.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
 	if errors.Is(err, runtime.ErrNoInstance) {
-		// Its words say which one, and what there is.
+		// The message names the instance and the existing ones.
 		return nil, &rest.Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
 	}
 	if err != nil {
@@ -473,7 +474,7 @@ func (h processHandlers) killProcess(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// readSignal reads KILL, SIGKILL or 9; nothing is KILL.
+// readSignal reads a signal such as KILL, SIGKILL or 9. The default is KILL.
 func readSignal(name string) (syscall.Signal, error) {
 	if name == "" {
 		return syscall.SIGKILL, nil
@@ -487,5 +488,5 @@ func readSignal(name string) (syscall.Signal, error) {
 	return 0, &app.Invalid{Key: "signal", Message: fmt.Sprintf("must be a signal such as KILL, TERM or 9, not %q", name)}
 }
 
-// maxSignal is the last signal that Linux has.
+// maxSignal is the highest signal number of Linux.
 const maxSignal = 64

@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// What an instance of before the last restart does says nothing about the new
-// one: who waits for it must take neither its running nor its crash for it.
+// The state of an instance from before the last restart does not count for the new one.
+// A client that waits must not see the old one's running or crashed state.
 func TestStatsAfterRestart(t *testing.T) {
 	p := app.Process{Current: []string{"new"}}
 	for _, tt := range []struct {
@@ -35,7 +35,8 @@ func TestStatsAfterRestart(t *testing.T) {
 	}
 }
 
-// Details say why an instance does not run, or that it cannot be checked.
+// Details say why an instance does not run, or since when its health or readiness is
+// unknown.
 func TestInstanceDetails(t *testing.T) {
 	at := time.Date(2026, 11, 16, 8, 0, 0, 0, time.UTC)
 	lost := runtime.Unknown{Since: at, Reason: "cannot run the port check: no turn"}

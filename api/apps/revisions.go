@@ -48,8 +48,8 @@ func (h revisionHandlers) listRevisions(r *http.Request) (any, error) {
 	return h.pageOfRevisions(r, q, all)
 }
 
-// listDeployedRevisions gives those that instances run now: several while a
-// deployment is under way, none of an app that is stopped.
+// listDeployedRevisions lists the revisions that instances run now. There are several
+// during a deployment, and none for an app that is stopped.
 func (h revisionHandlers) listDeployedRevisions(r *http.Request) (any, error) {
 	q, all, err := present.OfApps[app.Revision]{One: h.Platform.Registry.DeployedRevisions}.List(h.Present, r)
 	if err != nil {
@@ -63,7 +63,7 @@ func (h revisionHandlers) pageOfRevisions(r *http.Request, q rest.Query, all []a
 	if err != nil {
 		return nil, err
 	}
-	there := map[string]bool{} // what a deployment can use, by guid
+	there := map[string]bool{} // whether a deployment can use the revision, by guid
 	for _, v := range all {
 		if there[v.GUID], err = h.isDeployable(v); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (h revisionHandlers) pageOfRevisions(r *http.Request, q rest.Query, all []a
 	}), nil
 }
 
-// isDeployable tells whether the droplet of a revision is still there.
+// isDeployable reports whether the droplet of a revision still exists.
 func (h revisionHandlers) isDeployable(v app.Revision) (bool, error) {
 	d, err := h.Platform.Droplets.Get(v.Droplet)
 	if errors.Is(err, droplet.ErrNotFound) {
@@ -119,8 +119,7 @@ func (h revisionHandlers) showRevision(r *http.Request, v app.Revision) (any, er
 	return h.presentRevision(v, there, open(v.App)), err
 }
 
-// getRevisionEnv gives the variables of a revision. That somebody read them is
-// recorded.
+// getRevisionEnv shows the variables of a revision and records that they were read.
 func (h revisionHandlers) getRevisionEnv(r *http.Request) (any, error) {
 	v, err := h.Platform.Registry.Revision(r.PathValue("guid"))
 	if err != nil {
@@ -144,7 +143,7 @@ func (h revisionHandlers) getRevisionEnv(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// presentRevision shows a revision; its commands only to who may read secrets.
+// presentRevision shows a revision. It hides the commands unless open is true.
 func (h revisionHandlers) presentRevision(v app.Revision, deployable, open bool) v3.Revision {
 	self := h.Links.Href("v3", "revisions", v.GUID)
 	out := v3.Revision{

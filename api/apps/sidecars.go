@@ -104,7 +104,7 @@ func (h sidecarHandlers) createSidecar(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: presentSidecar(c, true)}, nil
 }
 
-// sidecarMemory refuses what the registry would take for "not declared".
+// sidecarMemory refuses values that the registry would treat as not declared.
 func sidecarMemory(mb v3.Int) (int, error) {
 	if mb < 1 {
 		return 0, &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0, or null for none declared"}
@@ -187,7 +187,7 @@ func (h sidecarHandlers) deleteSidecar(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// presentSidecar shows a sidecar; its command only to who may read secrets.
+// presentSidecar shows a sidecar. It hides the command unless open is true.
 func presentSidecar(c app.Sidecar, open bool) v3.Sidecar {
 	out := v3.Sidecar{
 		GUID: c.GUID, CreatedAt: v3.At(c.CreatedAt), UpdatedAt: v3.At(c.UpdatedAt), Name: c.Name, Command: present.Concealed(c.Command, open),

@@ -24,7 +24,7 @@ func (h statsHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// openFiles is how many files a process may have open, as VCAP_APPLICATION says.
+// openFiles is the open-file limit of a process, as VCAP_APPLICATION reports it.
 const openFiles = 16384
 
 func (h statsHandlers) getStats(r *http.Request) (any, error) {
@@ -43,16 +43,16 @@ func (h statsHandlers) getStats(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// shown is an desired instance, and what clients see of it.
+// shown is a desired instance with the state that clients see.
 type shown struct {
-	process app.Process // as it is to be
-	place   string      // guid under which it is known
-	index   int         // there
+	process app.Process // its desired state
+	place   string      // guid of the process, or of its generation
+	index   int         // index within place
 	status  runtime.Status
 }
 
-// shownInstances are the desired instances, one each by index. Those
-// of an app that is stopped are down, as the platform shows them.
+// shownInstances returns the desired instances, one for each index. Those of an app
+// that is stopped are down, as on Cloud Foundry.
 func (h *Handlers) shownInstances(a app.App, p part) []shown {
 	if a.State != app.Started {
 		down := shown{process: p.process, status: runtime.Status{State: runtime.Down, Since: a.UpdatedAt}}
@@ -72,8 +72,8 @@ func (h *Handlers) shownInstances(a app.App, p part) []shown {
 		for i := range sh.instances {
 			st, there := slots[runtime.SlotID{Process: p.process.GUID, Generation: sh.generation, Index: i}]
 			if !there {
-				// The desired state is younger than the slot. An empty list would mean to clients
-				// that there is nothing to wait for.
+				// The slot does not exist yet. An empty list would tell clients that
+				// there is nothing to wait for.
 				st = runtime.Status{State: runtime.Starting, Since: now}
 			}
 			out = append(out, shown{sh.process, place, i, seenSlot(sh.process, st, now)})
@@ -82,7 +82,7 @@ func (h *Handlers) shownInstances(a app.App, p part) []shown {
 	return out
 }
 
-// instancesOf tells the same in short. It is never nil.
+// instancesOf returns a summary of shownInstances. It is never nil.
 func (h *Handlers) instancesOf(a app.App, p part) []v3.ProcessInstance {
 	out := []v3.ProcessInstance{}
 	for i, in := range h.shownInstances(a, p) {
@@ -93,9 +93,9 @@ func (h *Handlers) instancesOf(a app.App, p part) []v3.ProcessInstance {
 
 func secondsSince(t time.Time) int64 { return max(int64(time.Since(t)/time.Second), 0) }
 
-// seenSlot is what clients see of a slot. What an instance of before the last start
-// or restart does says nothing about the wish: clients that wait for the new one
-// must neither take the old one for it, nor its crash.
+// seenSlot returns the status of a slot for clients. An instance from before the last
+// start or restart does not count for the desired state. Clients that wait for the new
+// instance must not see the old one as running or crashed.
 func seenSlot(p app.Process, st runtime.Status, now time.Time) runtime.Status {
 	if st.Version == "" || p.Keeps(st.Version) {
 		return st
@@ -146,7 +146,7 @@ func (h statsHandlers) instanceStats(ctx context.Context, index int, in shown) v
 	return out
 }
 
-// detailsOf says why an instance is not running, or that it cannot be checked.
+// detailsOf returns why an instance is not running, or that it cannot be checked.
 func detailsOf(st runtime.Status) string {
 	if st.Details != "" {
 		return st.Details

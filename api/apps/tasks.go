@@ -72,7 +72,7 @@ func (h taskHandlers) createTask(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: h.presentTask(t, true)}, nil
 }
 
-// checkTaskBody refuses what would be taken for "not given".
+// checkTaskBody refuses values that would be treated as not set.
 func checkTaskBody(b v3.CreateTask) error {
 	if b.Command == "" && b.Template == nil && !b.Attach {
 		return rest.Unprocessable("No command or template provided")
@@ -88,7 +88,7 @@ func (h taskHandlers) getTask(r *http.Request) (any, error) {
 	return h.showTask(r, t)
 }
 
-// showTask shows a task to who asks.
+// showTask shows a task to the caller.
 func (h taskHandlers) showTask(r *http.Request, t app.Task) (v3.Task, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
@@ -163,7 +163,7 @@ func (h taskHandlers) listTasks(r *http.Request) (any, error) {
 	}), nil
 }
 
-// presentTask shows a task; its command only to who may read secrets.
+// presentTask shows a task. It hides the command unless open is true.
 func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 	self := h.Links.Href("v3", "tasks", t.GUID)
 	out := v3.Task{
@@ -186,7 +186,7 @@ func (h taskHandlers) presentTask(t app.Task, open bool) v3.Task {
 	return out
 }
 
-// taskUser is who runs the task; nil where only its image knows.
+// taskUser returns the user that runs the task, or nil if only its image defines it.
 func (h taskHandlers) taskUser(t app.Task) *string {
 	user := cmp.Or(t.User, app.TaskUser)
 	if d, err := h.Platform.Droplets.Get(t.Droplet); err == nil && d.Run != nil {

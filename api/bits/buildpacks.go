@@ -71,7 +71,7 @@ func (h buildpackHandlers) listBuildpacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A buildpack without a stack is for all of them.
+	// A buildpack without a stack matches all stacks.
 	all = slices.DeleteFunc(all, func(b noted[droplet.Buildpack]) bool {
 		return !q.Matches("names", b.thing.Name) || !q.Matches("guids", b.thing.GUID) || !q.Matches("lifecycle", v3.LifecycleBuildpack) ||
 			b.thing.Stack == "" && !q.Matches("stacks", "", stack.Default) || b.thing.Stack != "" && !q.Matches("stacks", b.thing.Stack)
@@ -119,8 +119,8 @@ func (h buildpackHandlers) getBuildpack(r *http.Request) (any, error) {
 	return h.presentBuildpack(noted[droplet.Buildpack]{b, m}, at), err
 }
 
-// buildpackTimes are when a buildpack was made and changed; at is when those that
-// are built in came.
+// buildpackTimes returns when a buildpack was created and last changed; at is the
+// creation time of built-in buildpacks.
 func buildpackTimes(b droplet.Buildpack, at time.Time) (created, updated time.Time) {
 	created, updated = b.CreatedAt, b.UpdatedAt
 	if created.IsZero() {
@@ -132,7 +132,7 @@ func buildpackTimes(b droplet.Buildpack, at time.Time) (created, updated time.Ti
 	return created, updated
 }
 
-// presentBuildpack shows a buildpack; at is when those that are built in came.
+// presentBuildpack shows a buildpack; at is the creation time of built-in buildpacks.
 func (h buildpackHandlers) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.Buildpack {
 	created, updated := buildpackTimes(b.thing, at)
 	out := v3.Buildpack{
@@ -153,7 +153,7 @@ func (h buildpackHandlers) presentBuildpack(b noted[droplet.Buildpack], at time.
 	return out
 }
 
-// buildpackResource is what the path of a buildpack names.
+// buildpackResource is the access resource for a buildpack in the path.
 func (h buildpackHandlers) buildpackResource() access.Resource {
 	return access.Resource{Name: "Buildpack", Look: func(r *http.Request) error {
 		_, err := h.buildpackOf(r)
@@ -161,8 +161,9 @@ func (h buildpackHandlers) buildpackResource() access.Resource {
 	}}
 }
 
-// uploadFolder takes in a folder of the caller as a buildpack for the apps of a space.
-// It runs where any pushed code runs, so that it needs the rights of a push.
+// uploadFolder stores a folder of the caller as a buildpack for the apps of a space.
+// Its scripts run in the same containers as pushed code, so the caller needs the
+// permissions of a push.
 func (h buildpackHandlers) uploadFolder(r *http.Request) (any, error) {
 	if err := h.Present.Feature(r.Context(), app.FlagBitsUpload); err != nil {
 		return nil, err
@@ -209,7 +210,7 @@ func (h buildpackHandlers) createBuildpack(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if b.Position == 0 {
-		b.Position = 1 // as on the platform: who brings one wants it to be tried
+		b.Position = 1 // as on Cloud Foundry: a new buildpack is tried first
 	}
 	if b, err = h.Platform.Catalog.Create(b); err != nil {
 		return nil, buildpackError(err)
@@ -222,14 +223,14 @@ func (h buildpackHandlers) createBuildpack(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, err
 }
 
-// recordBuildpack keeps an event about a buildpack.
+// recordBuildpack records an event about a buildpack.
 func (h buildpackHandlers) recordBuildpack(r *http.Request, what string, b droplet.Buildpack, data map[string]any) error {
 	return h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		return w.RecordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, access.Place{}, data)
 	})
 }
 
-// setBuildpack makes the changes that a body names.
+// setBuildpack applies the changes that a body names.
 func setBuildpack(b *droplet.Buildpack, body v3.UpdateBuildpack) error {
 	if body.Position != nil {
 		if *body.Position < 1 {
@@ -255,7 +256,7 @@ func setBuildpack(b *droplet.Buildpack, body v3.UpdateBuildpack) error {
 	return nil
 }
 
-// buildpackError is the answer to a change that is refused.
+// buildpackError returns the response for a refused change.
 func buildpackError(err error) error {
 	switch {
 	case errors.Is(err, droplet.ErrNotFound):

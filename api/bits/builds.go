@@ -76,7 +76,8 @@ func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Warnings: told, Body: h.presentBuild(b)}, nil
 }
 
-// noPackage says in the platform's words that a package cannot be had, or used.
+// noPackage returns Cloud Foundry's error for a package that does not exist or cannot
+// be used.
 func noPackage(err error) error {
 	if platform.IsNotFound(err) || errors.Is(err, access.ErrNotAuthorized) {
 		return rest.Unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
@@ -84,8 +85,8 @@ func noPackage(err error) error {
 	return err
 }
 
-// staged tells whether the package was staged before. Then another build of it
-// is a restage and makes everything anew: clients have no other way to say so.
+// staged reports whether the package was staged before. If so, another build of it is a
+// restage and repeats all steps: the API has no other way to request that.
 func (h buildHandlers) staged(p droplet.Package) (bool, error) {
 	builds, err := h.Platform.Builds.OfApp(p.App)
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// sourceGUID is what a request wants copied; empty: nothing.
+// sourceGUID returns the GUID of the resource to copy, or "" if the request is not a
+// copy.
 func sourceGUID(r *http.Request) string { return r.URL.Query().Get("source_guid") }
 
-// targetApp is the app that a copy is for.
+// targetApp returns the app that receives a copy.
 func (h *Handlers) targetApp(ctx context.Context, guid string) (app.App, error) {
 	a, err := h.Present.AppInBody(ctx, access.Develop, guid)
 	if platform.IsNotFound(err) {
@@ -24,7 +25,8 @@ func (h *Handlers) targetApp(ctx context.Context, guid string) (app.App, error) 
 	return a, err
 }
 
-// notStaged says of what has no files yet that there is nothing to be had.
+// notStaged turns droplet.ErrNotReady into a 422 response: a resource without files
+// cannot be copied or downloaded.
 func notStaged(err error, text string) error {
 	if errors.Is(err, droplet.ErrNotReady) {
 		return rest.Unprocessable("%s", text)

@@ -84,7 +84,8 @@ func (h dropletHandlers) updateDroplet(r *http.Request) (any, error) {
 	return h.showDroplet(r, d)
 }
 
-// createDroplet makes a droplet that waits for files which were staged elsewhere.
+// createDroplet creates a droplet without files. The client uploads files that were
+// staged elsewhere.
 func (h dropletHandlers) createDroplet(r *http.Request) (any, error) {
 	if sourceGUID(r) != "" {
 		return h.copyDroplet(r)
@@ -116,8 +117,8 @@ func (h dropletHandlers) createDroplet(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentDroplet(d, true)}, nil
 }
 
-// copyDroplet gives an app the droplet of another one that who asks sees. The services
-// that it finds are those of its new app.
+// copyDroplet copies a droplet that the caller can see to another app. The copy uses
+// the services of its new app.
 func (h dropletHandlers) copyDroplet(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CopyDroplet](r)
 	if err != nil {
@@ -180,8 +181,8 @@ func (h dropletHandlers) uploadDroplet(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpUploadDroplet, platform.StagingThing{GUID: guid})
 }
 
-// deleteDroplet removes a droplet that nothing runs: what runs could not be started
-// again without it.
+// deleteDroplet removes a droplet that is not in use. An instance that runs it could
+// not be restarted without it.
 func (h dropletHandlers) deleteDroplet(r *http.Request) (any, error) {
 	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
 	if err != nil {
@@ -209,7 +210,7 @@ func (h dropletHandlers) listDroplets(r *http.Request) (any, error) {
 	return h.pageOfDroplets(r, q, all)
 }
 
-// listAppDroplets gives all droplets of an app, or with current the one that its
+// listAppDroplets lists all droplets of an app, or with current only the one that its
 // next instances run.
 func (h dropletHandlers) listAppDroplets(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
@@ -230,8 +231,8 @@ func (h dropletHandlers) listAppDroplets(r *http.Request) (any, error) {
 	return h.pageOfDroplets(r, q, all)
 }
 
-// listPackageDroplets gives what was made of a package: how clients find out
-// whether it is staged already.
+// listPackageDroplets lists the droplets that were staged from a package. Clients use
+// it to find out whether the package is staged.
 func (h dropletHandlers) listPackageDroplets(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -252,7 +253,7 @@ func (h dropletHandlers) listPackageDroplets(r *http.Request) (any, error) {
 		}
 		d, err := h.Platform.Droplets.Get(b.Droplet)
 		if errors.Is(err, droplet.ErrNotFound) {
-			continue // collected since
+			continue // the cleanup removed it
 		}
 		if err != nil {
 			return nil, err
@@ -279,7 +280,7 @@ func (h dropletHandlers) pageOfDroplets(r *http.Request, q rest.Query, all []dro
 	}), nil
 }
 
-// showDroplet shows a droplet to who asks.
+// showDroplet shows a droplet to the caller.
 func (h dropletHandlers) showDroplet(r *http.Request, d droplet.Droplet) (any, error) {
 	open, err := h.Present.Secrets(r)
 	if err != nil {
@@ -288,7 +289,7 @@ func (h dropletHandlers) showDroplet(r *http.Request, d droplet.Droplet) (any, e
 	return h.presentDroplet(d, open(d.App)), nil
 }
 
-// updatedAt is when a droplet was changed last; most never are.
+// updatedAt returns when a droplet was last changed; most droplets never change.
 func updatedAt(d droplet.Droplet) time.Time {
 	if d.UpdatedAt.IsZero() {
 		return d.CreatedAt
@@ -296,8 +297,8 @@ func updatedAt(d droplet.Droplet) time.Time {
 	return d.UpdatedAt
 }
 
-// downloadDroplet gives the files of a droplet as the platform does, as a tar that
-// is compressed on its way.
+// downloadDroplet sends the files of a droplet as a tar file, as Cloud Foundry does. It
+// compresses them while sending.
 func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	d, err := h.Platform.Droplets.Get(r.PathValue("guid"))
 	if err != nil {
@@ -317,7 +318,8 @@ func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusOK, Content: compressed(image), ContentType: "application/gzip"}, nil
 }
 
-// compressed reads from and compresses it. Closing it ends that, also in the midst.
+// compressed reads from and compresses it. Closing the result stops the compression at
+// any point.
 func compressed(from io.ReadCloser) io.ReadCloser {
 	out, in := io.Pipe()
 	go func() {
@@ -354,8 +356,8 @@ func (h dropletHandlers) getCurrentRelationship(r *http.Request) (any, error) {
 	return h.presentCurrent(a), nil
 }
 
-// setCurrentDroplet makes a droplet the one that the app's next instances run.
-// The app gets the process types that it finds in it and does not have yet.
+// setCurrentDroplet sets the droplet that the app's next instances run. The app gets
+// the process types of the droplet that it does not have yet.
 func (h dropletHandlers) setCurrentDroplet(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CurrentDroplet](r)
 	if err != nil {
@@ -398,7 +400,7 @@ func (h dropletHandlers) presentCurrent(a app.App) v3.CurrentDroplet {
 	}}
 }
 
-// presentDroplet shows a droplet; its start commands only to who may read secrets.
+// presentDroplet shows a droplet. It hides the start commands unless open is true.
 func (h dropletHandlers) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	out := v3.Droplet{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,

@@ -1,5 +1,6 @@
-// Package bits answers requests about what apps are made from: packages, builds, droplets, buildpacks and stacks. The rows of its
-// endpoints stand beside the handlers, one file for each resource.
+// Package bits answers requests about the files of apps: packages, builds, droplets,
+// buildpacks and stacks. Each resource has one file with its endpoints and their
+// handlers.
 package bits
 
 import (
@@ -11,18 +12,19 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
+// Handlers holds the fields that the handlers of all resources share. Each resource has
+// its own type that embeds it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
 	Platform *platform.Platform
 	Present  *present.Presenter
 
-	UploadDir string // holds uploads while they come in; empty: the temporary folder of the system
-	MaxUpload int64  // bound of one upload in bytes
+	UploadDir string // folder for uploads in progress; empty: the system's temporary folder
+	MaxUpload int64  // size limit of one upload in bytes
 }
 
-// Endpoints are the rows of all resources.
+// Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		buildpackHandlers{h}.endpoints(),

@@ -7,13 +7,14 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// noted is something built in, with what was written on it.
+// noted is a resource that is not stored in the registry, such as a buildpack or a
+// stack, with its metadata.
 type noted[T any] struct {
 	thing T
 	notes app.Metadata
 }
 
-// withNotes reads what was written on things that are built in.
+// withNotes reads the metadata of resources that are not stored in the registry.
 func withNotes[T any](reg *registry.Registry, things []T, guid func(T) string) ([]noted[T], error) {
 	out := make([]noted[T], 0, len(things))
 	for _, t := range things {
@@ -26,8 +27,8 @@ func withNotes[T any](reg *registry.Registry, things []T, guid func(T) string) (
 	return out, nil
 }
 
-// since is when what is built in came here: at the first start, which made the
-// oldest org.
+// since returns the creation time of built-in resources. It is the time of the first
+// start, when dewd created the oldest org.
 func (h *Handlers) since() (at time.Time, err error) {
 	orgs, err := h.Platform.Registry.Orgs()
 	for _, o := range orgs {

@@ -120,8 +120,8 @@ func (h packageHandlers) createPackage(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentPackage(p)}, nil
 }
 
-// copyPackage gives an app the package of another one. What it is made of is given
-// only to those who develop where it comes from.
+// copyPackage copies the package of an app to another app. The caller must be a
+// developer in the space of the source.
 func (h packageHandlers) copyPackage(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CopyPackage](r)
 	if err != nil {
@@ -157,7 +157,7 @@ func (h packageHandlers) copyPackage(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentPackage(p)}, nil
 }
 
-// copiesInto refuses what an app could not stage.
+// copiesInto refuses a package that the app could not stage.
 func copiesInto(p droplet.Package, a app.App) error {
 	switch {
 	case p.App == a.GUID:
@@ -178,7 +178,8 @@ func (h packageHandlers) newPackage(r *http.Request, a app.App, body v3.CreatePa
 	return h.Platform.Packages.Create(a.GUID)
 }
 
-// createDockerPackage makes a package of an image. It is fetched when it is staged.
+// createDockerPackage creates a package from an image. dewd downloads the image when it
+// stages the package.
 func (h packageHandlers) createDockerPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
 	var none droplet.Package
 	if !a.Docker() {
@@ -236,7 +237,7 @@ func (h packageHandlers) matchResources(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if h.Present.Feature(r.Context(), app.FlagResourceMatch) != nil {
-		body.Resources = nil // then everything is sent
+		body.Resources = nil // the client then sends all files
 	}
 	if len(body.Resources) > v3.MaxResources {
 		return nil, rest.Unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
@@ -271,7 +272,7 @@ func (h packageHandlers) uploadPackage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if p.State == droplet.PackageReady {
-		return nil, droplet.ErrUploaded // before the whole body came for nothing
+		return nil, droplet.ErrUploaded // checked before the client sends the whole body
 	}
 	if r.ContentLength > h.MaxUpload {
 		return nil, rest.ErrTooLarge

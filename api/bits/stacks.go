@@ -82,8 +82,8 @@ func (h stackHandlers) listStacks(r *http.Request) (any, error) {
 	}), nil
 }
 
-// stackTimes are when a stack came and changed; the machine's own came with the
-// daemon.
+// stackTimes returns when a stack was created and last changed; at is the time for the
+// machine's own stack.
 func stackTimes(k stack.Record, at time.Time) (created, updated time.Time) {
 	if k.CreatedAt.IsZero() {
 		return at, at
@@ -129,7 +129,7 @@ func (h stackHandlers) updateStack(r *http.Request) (any, error) {
 	return h.getStack(r)
 }
 
-// setStanding changes who may use a stack, as far as the body says.
+// setStanding changes the state of a stack and its reason, if the body names them.
 func (h stackHandlers) setStanding(k stack.Record, body v3.UpdateStack) error {
 	if body.State == nil && body.StateReason == nil {
 		return nil
@@ -151,15 +151,15 @@ func (h stackHandlers) setStanding(k stack.Record, body v3.UpdateStack) error {
 	return err
 }
 
-// recordStack keeps an event about a stack.
+// recordStack records an event about a stack.
 func (h stackHandlers) recordStack(r *http.Request, what string, k stack.Record, data map[string]any) error {
 	return h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		return w.RecordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, access.Place{}, data)
 	})
 }
 
-// createStack says how stacks are made: the platform's own way makes a name
-// without files.
+// createStack returns an error that names the commands to add a stack. Cloud Foundry's
+// request creates only a name without files.
 func (h stackHandlers) createStack(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateStack](r)
 	if err != nil {
@@ -208,7 +208,8 @@ func presentStackDetails(k stack.Record) v3.StackDetails {
 	}
 }
 
-// makeStack begins what takes a while: the stack itself tells how far it is.
+// makeStack starts to create a stack, which takes a while. The stack's details show the
+// progress.
 func (h stackHandlers) makeStack(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.MakeStack](r)
 	if err != nil {
@@ -229,7 +230,7 @@ func (h stackHandlers) makeStack(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusAccepted, Body: presentStackDetails(k)}, err
 }
 
-// uploadStack takes in a file as the body of the request.
+// uploadStack creates a stack from the file in the request body.
 func (h stackHandlers) uploadStack(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	k, err := h.Platform.Stacks().Upload(r.Context(), name, r.Body)
@@ -243,7 +244,7 @@ func (h stackHandlers) uploadStack(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: presentStackDetails(k)}, err
 }
 
-// stackError is the answer to a stack that is refused.
+// stackError returns the response for a refused stack.
 func stackError(err error) error {
 	switch {
 	case errors.Is(err, droplet.ErrNotFound):
@@ -255,7 +256,7 @@ func stackError(err error) error {
 	return err
 }
 
-// deleteStack removes a stack that nobody needs.
+// deleteStack removes a stack that is not in use.
 func (h stackHandlers) deleteStack(r *http.Request) (any, error) {
 	k, err := h.Present.Stack(r)
 	if err != nil {
@@ -274,7 +275,7 @@ func (h stackHandlers) deleteStack(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, h.recordStack(r, "delete", k, nil)
 }
 
-// usersOf names the apps that run on a stack or were staged for it.
+// usersOf returns the names of the apps that run on a stack or were staged for it.
 func (h stackHandlers) usersOf(k stack.Record) ([]string, error) {
 	apps, err := h.Platform.Registry.Apps()
 	if err != nil {
@@ -298,7 +299,7 @@ func (h stackHandlers) usersOf(k stack.Record) ([]string, error) {
 	return names, nil
 }
 
-// stackResource is what the path of a stack names.
+// stackResource is the access resource for a stack in the path.
 func (h stackHandlers) stackResource() access.Resource {
 	return access.Resource{Name: "Stack", Look: func(r *http.Request) error {
 		_, err := h.Present.Stack(r)

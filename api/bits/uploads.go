@@ -15,18 +15,18 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 )
 
-// uploadForm is how files are uploaded.
+// uploadForm is the body type of a file upload.
 var uploadForm = rest.Bytes("multipart/form-data")
 
-// upload is the form of an upload, its file on disk.
+// upload is the form of an upload, with its file on disk.
 type upload struct {
 	matched []pool.Resource
-	bits    *os.File // nil: everything matched
+	bits    *os.File // nil: all files matched
 	size    int64
 }
 
-// readUpload reads a form part by part: nothing of the file is held in memory.
-// What it returns is to be closed, also after an error.
+// readUpload reads a form part by part and does not hold the file in memory. The caller
+// must close the result, even after an error.
 func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
 	u := &upload{}
 	parts, err := r.MultipartReader()
@@ -77,7 +77,7 @@ func (h *Handlers) readBits(u *upload, part io.Reader) error {
 		return fmt.Errorf("cannot take in an upload: %w", err)
 	}
 	u.bits = f
-	// Without a name it goes with the daemon, whatever ends it.
+	// A file without a name is removed when the daemon exits, whatever the cause.
 	if err := os.Remove(f.Name()); err != nil {
 		return fmt.Errorf("cannot take in an upload: %w", err)
 	}
@@ -92,7 +92,7 @@ func (h *Handlers) readBits(u *upload, part io.Reader) error {
 	return nil
 }
 
-// oneFile takes the part of a form that has the bits, on disk and without a name.
+// oneFile stores the bits part of a form in a file on disk that has no name.
 func (h *Handlers) oneFile(r *http.Request) (f *os.File, name string, err error) {
 	if err := h.Platform.Packages.Space(); err != nil {
 		return nil, "", err
@@ -121,8 +121,8 @@ func (h *Handlers) oneFile(r *http.Request) (f *os.File, name string, err error)
 	}
 }
 
-// tracked remembers the error of its reader: whether the client or the disk
-// failed makes another answer.
+// tracked remembers the error of its reader. The response depends on whether the client
+// or the disk failed.
 type tracked struct {
 	r   io.Reader
 	err error
@@ -141,7 +141,7 @@ func (u *upload) give(ctx context.Context, packages *droplet.Packages, guid stri
 	return packages.Upload(ctx, guid, u.matched, u.bits, u.size)
 }
 
-// close gives up the file. What was given to the packages is theirs by now.
+// close closes the file. Package files that were already stored stay.
 func (u *upload) close() {
 	if u.bits != nil {
 		u.bits.Close()

@@ -92,8 +92,8 @@ func (h eventHandlers) eventOf(guid string) (app.Event, error) {
 	return crashes[i], nil
 }
 
-// crashEvents are the exit records of the apps that the query asks for, as
-// events. They are not kept a second time: the record is the fact.
+// crashEvents returns the exit records of the apps that the query selects, as events.
+// They are not stored as events, because the exit records already hold the data.
 func (h eventHandlers) crashEvents(q rest.Query) ([]app.Event, error) {
 	if !q.Matches("types", eventCrash, eventProcessCrash) {
 		return nil, nil
@@ -122,14 +122,14 @@ func (h eventHandlers) crashEvents(q rest.Query) ([]app.Event, error) {
 	return slices.DeleteFunc(out, func(e app.Event) bool { return !q.Matches("types", e.Type) }), nil
 }
 
-// The events that a crash makes.
+// The events of a crash.
 const (
 	eventCrash        = "app.crash"
 	eventProcessCrash = "audit.app.process.crash"
 )
 
-// CrashEvents are the events that an exit record is told by. Their guids are made
-// from the record, so it is always told by the same ones.
+// CrashEvents returns the events of an exit record. Their GUIDs are derived from the
+// record, so the same record always has the same events.
 func CrashEvents(r runtime.ExitRecord, a app.App, org string) []app.Event {
 	data := map[string]any{
 		"instance":         string(r.Instance),

@@ -1,5 +1,5 @@
-// Package daemon answers requests about the daemon: its status, events, jobs, mails and metrics. The rows of its
-// endpoints stand beside the handlers, one file for each resource.
+// Package daemon answers requests about the daemon: its status, events, jobs, mails and
+// metrics. Each resource has one file with its endpoints and their handlers.
 package daemon
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
+// Handlers holds the fields that the handlers of all resources share. Each resource has
+// its own type that embeds it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -26,7 +27,7 @@ type Handlers struct {
 	Mailing
 }
 
-// Endpoints are the rows of all resources.
+// Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		eventHandlers{h}.endpoints(),
@@ -40,33 +41,35 @@ func (h *Handlers) Endpoints() []rest.Endpoint {
 	)
 }
 
-// Self is what the daemon tells of itself, and how it is stopped.
+// Self holds the daemon's information about itself, and the function that stops it.
 type Self struct {
-	Version string // of the program
+	Version string // version of the program
 	// About is the part of GET /dew/v1/status that does not change.
 	About v3.Status
-	// SSH is the SSH server of instances; nil: there is none.
+	// SSH is the SSH server of instances; nil if there is none.
 	SSH *platform.SSHEndpoint
-	// RefusedURLs are the stored URLs that a user who is not an administrator could not
-	// set now; nil: not known.
+	// RefusedURLs returns the stored URLs that a user who is not an administrator could
+	// not set now; nil if unknown.
 	RefusedURLs func() ([]v3.RefusedURL, error)
-	// SetAside lists what the daemon cannot repair now; nil: nothing.
+	// SetAside lists the resources that the daemon cannot repair now; nil if there are
+	// none.
 	SetAside func() []v3.SetAside
-	// Crashed lists the crashed instances whose files are kept. It may be nil.
+	// Crashed lists the crashed instances whose files are stored. It can be nil.
 	Crashed func() []runtime.CrashFiles
-	// Metrics holds what the daemon measures.
+	// Metrics holds the daemon's measurements.
 	Metrics *Metrics
-	// Shutdown asks the daemon to exit, and to stop the apps first if apps is true. It
-	// returns at once. Nil: the request is refused.
+	// Shutdown requests the daemon to exit, and to stop the apps first if apps is true.
+	// It returns at once. If it is nil, the request is refused.
 	Shutdown func(apps bool)
 }
 
 // Mailing is the notification service and the mails that dewd sends itself.
 type Mailing struct {
-	// Notify answers below /notify, with the prefix stripped; nil: nobody does.
+	// Notify answers requests under /notify, with the prefix stripped; nil if the
+	// notification service is disabled.
 	Notify http.Handler
-	// Mails is the built-in inbox; nil: mails go elsewhere.
+	// Mails is the built-in inbox; nil if mails go to another server.
 	Mails *Mails
-	// CrashMails sends mails about crashes; nil: not available.
+	// CrashMails sends mails about crashes; nil if not available.
 	CrashMails *notify.Crashes
 }

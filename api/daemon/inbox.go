@@ -21,7 +21,7 @@ type inboxHandlers struct{ *Handlers }
 func (h inboxHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
-			Pattern: "GET /dew/v1/inbox", Needs: access.Administer, // mails are nobody else's
+			Pattern: "GET /dew/v1/inbox", Needs: access.Administer, // only administrators read mails
 			Handler: h.listMails, Shape: rest.Returns[v3.Inbox](200).Query("to", "kind", "subject", "after", "limit"),
 		},
 		{
@@ -38,21 +38,21 @@ func (h inboxHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// Mails is the built-in inbox, as far as handlers ask for it.
+// Mails is the part of the built-in inbox that handlers use.
 type Mails struct {
 	Inbox *notify.Inbox
-	// Link makes the address of a page for a browser, which opens once.
+	// Link returns the URL of a page for a browser. It works once.
 	Link func() (string, error)
 }
 
 const (
-	// maxMailPage bounds one list of mails.
+	// maxMailPage is the maximum number of mails in one list.
 	maxMailPage = 20000
-	// maxMailWait bounds one request that waits; clients ask again.
+	// maxMailWait limits the time of one waiting request; clients repeat it.
 	maxMailWait = time.Minute
 )
 
-// inbox is where mails are, or why there are none.
+// inbox returns the inbox, or an error that says why there is none.
 func (h inboxHandlers) inbox() (*notify.Inbox, error) {
 	if h.Mails == nil {
 		return nil, rest.Unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
@@ -111,8 +111,8 @@ func (h inboxHandlers) getMail(r *http.Request) (any, error) {
 	return presentMail(k), nil
 }
 
-// waitForMail answers with the first mail that the filter chooses, in full, or,
-// when none came in time, with an empty list.
+// waitForMail responds with the first mail that matches the filter, in full. If none
+// arrives in time, it responds with an empty list.
 func (h inboxHandlers) waitForMail(r *http.Request) (any, error) {
 	inbox, err := h.inbox()
 	if err != nil {
@@ -186,24 +186,24 @@ func presentMail(k notify.Kept) v3.Mail {
 	}
 }
 
-// notifyPath is below which the notification service answers.
+// notifyPath is the path prefix of the notification service.
 const notifyPath = "/notify"
 
-// IsNotify tells the requests that the notification service answers.
+// IsNotify reports whether the notification service answers a request.
 func (h *Handlers) IsNotify(r *http.Request) bool {
 	return h.Notify != nil && (r.URL.Path == notifyPath || strings.HasPrefix(r.URL.Path, notifyPath+"/"))
 }
 
-// IsPreferences tells the requests of pages that let users unsubscribe, wherever
-// they come from: they show a token, and the service says which pages may read the
-// answer.
+// IsPreferences reports whether a request is for a page where users unsubscribe. Such
+// requests can come from any origin: they carry a token, and the service decides which
+// pages can read the response.
 func IsPreferences(r *http.Request) bool {
 	const path = notifyPath + "/user_preferences"
 	return r.URL.Path == path || strings.HasPrefix(r.URL.Path, path+"/")
 }
 
-// Notifications hands a request to the notification service, which knows its own
-// paths and its own way to say who may what.
+// Notifications passes a request to the notification service, which has its own paths
+// and its own permission checks.
 func (h *Handlers) Notifications(w http.ResponseWriter, r *http.Request) {
 	const id = "X-Vcap-Request-Id"
 	if r.Header.Get(id) == "" {

@@ -18,10 +18,10 @@ func (h infoHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// brokerVersion is the version of the service broker API that brokers are asked in.
+// brokerVersion is the version of the service broker API that dewd uses with brokers.
 const brokerVersion = "2.16"
 
-// indexed are the collections that GET /v3 names.
+// indexed lists the collections that GET /v3 names.
 var indexed = []string{
 	"app_usage_events", "apps", "audit_events", "buildpacks", "builds", "deployments", "domains", "droplets",
 	"environment_variable_groups", "feature_flags", "info", "isolation_segments", "organization_quotas", "organizations",

@@ -16,14 +16,14 @@ type jobHandlers struct{ *Handlers }
 func (h jobHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/jobs/{guid}", Needs: access.Authenticated, // told to who began it
+			Pattern: "GET /v3/jobs/{guid}", Needs: access.Authenticated, // visible to the user who started it
 			Handler: h.getJob, Shape: rest.Returns[v3.Job](200),
 		},
 	}
 }
 
-// getJob tells of a job those who began it, and who sees everything: its errors
-// name what it was about.
+// getJob shows a job to the user who started it and to global readers only, because its
+// errors name resources.
 func (h jobHandlers) getJob(r *http.Request) (any, error) {
 	by, out, err := h.jobOf(r.PathValue("guid"))
 	if err != nil {
@@ -36,7 +36,7 @@ func (h jobHandlers) getJob(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// jobOf is a job, or an operation of the marketplace, and who began it.
+// jobOf returns a job or an operation of the marketplace, and the user who started it.
 func (h jobHandlers) jobOf(guid string) (app.Actor, v3.Job, error) {
 	j, err := h.Platform.Jobs.Get(guid)
 	if err == nil {

@@ -29,7 +29,7 @@ func (h statusHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// status is what this daemon is and does.
+// status returns the status of this daemon.
 func (h statusHandlers) status(*http.Request) (any, error) {
 	st := h.About
 	apps, err := h.Platform.Registry.Apps()
@@ -69,7 +69,7 @@ func (h statusHandlers) status(*http.Request) (any, error) {
 	return st, nil
 }
 
-// credentials tell those at the socket how other programs come in.
+// credentials shows users of the socket how other programs log in.
 func (h statusHandlers) credentials(*http.Request) (any, error) {
 	password, err := h.Platform.Auth.FirstPassword()
 	if err != nil && !errors.Is(err, auth.ErrNotFound) {
@@ -78,8 +78,8 @@ func (h statusHandlers) credentials(*http.Request) (any, error) {
 	return v3.Credentials{API: h.Links.Public.String(), Username: auth.AdminName, Password: password}, nil
 }
 
-// createToken gives those at the socket a token of the administrator: they could
-// set another password as well.
+// createToken gives users of the socket a token of the administrator. This adds no
+// permission, because they could also set another password.
 func (h statusHandlers) createToken(r *http.Request) (any, error) {
 	token, err := h.Platform.Auth.UserToken(auth.AdminName)
 	if errors.Is(err, auth.ErrNotFound) {
@@ -119,9 +119,9 @@ func (h statusHandlers) listCrashes(r *http.Request) (any, error) {
 	return v3.Crashes{Pagination: page.Pagination, Crashes: page.Resources}, nil
 }
 
-// readCrashQuery reads the parameters of a list of crashes: the newest come first,
-// and a page is as large as it can be. Clients that do not know pages get all that
-// the records of an app usually are.
+// readCrashQuery reads the parameters of a list of crashes. By default the newest come
+// first and a page has the maximum size. Clients that do not support pages then usually
+// get all records of an app.
 func readCrashQuery(r *http.Request) (rest.Query, error) {
 	q, err := rest.ReadQuery(r)
 	given := r.URL.Query()
@@ -134,7 +134,7 @@ func readCrashQuery(r *http.Request) (rest.Query, error) {
 	return q, err
 }
 
-// keptInstances are the crashed instances whose files can be entered.
+// keptInstances returns the crashed instances whose files can still be opened.
 func (h statusHandlers) keptInstances() map[runtime.InstanceID]bool {
 	out := map[runtime.InstanceID]bool{}
 	if h.Crashed == nil {

@@ -24,15 +24,15 @@ func (h metricsHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// Metrics is what the daemon measures of itself, behind /metrics. Its methods are
-// the hooks for those who measure; they may be called by many goroutines.
+// Metrics holds the daemon's own measurements for /metrics. Its methods record
+// measurements; many goroutines can call them at the same time.
 type Metrics struct {
 	registry   *prometheus.Registry
 	containerd *prometheus.HistogramVec
 	commits    prometheus.Histogram
 }
 
-// NewMetrics returns metrics with nothing measured but the process itself.
+// NewMetrics returns Metrics that measure only the process itself at first.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -50,7 +50,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// ContainerdCall notes a call to containerd and how long it took.
+// ContainerdCall records a call to containerd and its duration.
 func (m *Metrics) ContainerdCall(call string, took time.Duration, err error) {
 	result := "ok"
 	if err != nil {
@@ -59,10 +59,11 @@ func (m *Metrics) ContainerdCall(call string, took time.Duration, err error) {
 	m.containerd.WithLabelValues(call, result).Observe(took.Seconds())
 }
 
-// StoreCommit notes a commit to the store and how long it took.
+// StoreCommit records a commit to the store and its duration.
 func (m *Metrics) StoreCommit(took time.Duration) { m.commits.Observe(took.Seconds()) }
 
-// Watch adds what is counted elsewhere and only asked for when somebody looks.
+// Watch adds counters that other packages hold. They are read only when a client
+// requests /metrics.
 func (m *Metrics) Watch(logs *logstream.Logs, stats func() runtime.Stats) {
 	m.registry.MustRegister(&counted{logs: logs, stats: stats})
 }
@@ -95,7 +96,7 @@ var (
 	descPanics      = prometheus.NewDesc("dew_slot_panics_total", "Panics of slots.", nil, nil)
 )
 
-// Describe is part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *counted) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descTails, descBacklog, descMaxBacklog, descFrozen, descFree, descAppend, descAppendMax,
@@ -105,7 +106,7 @@ func (c *counted) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c *counted) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)

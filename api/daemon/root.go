@@ -18,10 +18,10 @@ func (h rootHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// sshClient is the client that codes for the SSH door are given to.
+// sshClient is the OAuth client that SSH codes are issued to.
 const sshClient = "ssh-proxy"
 
-// root tells where everything is. Doors that do not exist are null.
+// root lists the URLs of all services. Services that do not exist are null.
 func (h rootHandlers) root(*http.Request) (any, error) {
 	links := v3.RootLinks{
 		Self:              &v3.Link{Href: h.Links.Public.String()},

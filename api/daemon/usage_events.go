@@ -17,7 +17,7 @@ type usageEventHandlers struct{ *Handlers }
 func (h usageEventHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
-			Pattern: "GET /v3/app_usage_events", Needs: access.Authenticated, // who does not see everything sees none
+			Pattern: "GET /v3/app_usage_events", Needs: access.Authenticated, // empty for users who are not global readers
 			Handler: h.listAppUsage, Shape: rest.PageOf[v3.AppUsageEvent]("after_guid", "guids").OrderedBy(rest.ByTime...),
 		},
 		{Pattern: "GET /v3/app_usage_events/{guid}", Needs: access.Authenticated, Handler: h.getAppUsage, Shape: rest.Returns[v3.AppUsageEvent](200)},
@@ -58,7 +58,7 @@ func (h usageEventHandlers) listServiceUsage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The place where to go on is looked for before anything is left out.
+	// after_guid must be found before the filters remove events.
 	if all, err = q.After(all); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (h usageEventHandlers) listServiceUsage(r *http.Request) (any, error) {
 	return listUsage(h.Links, r, q, all, h.presentServiceUsage)
 }
 
-// usageFor reads events for who sees everything; others see none.
+// usageFor reads events for global readers and administrators; other users see none.
 func (h usageEventHandlers) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil || !perms.All && !perms.Admin {
@@ -85,7 +85,7 @@ func listUsage[V any](l rest.Links, r *http.Request, q rest.Query, all []app.Usa
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(u app.Usage) bool { return !q.Matches("guids", u.GUID) })
 	return rest.List(l, r, q, all, rest.View[app.Usage, V]{
-		// Several have one time: their number says which was first.
+		// Events can have the same time: their number gives the order.
 		Key: func(u app.Usage) rest.Key {
 			return rest.Key{Name: u.State, Created: u.CreatedAt, Updated: u.CreatedAt, GUID: fmt.Sprintf("%020d", u.Number)}
 		},

@@ -1,5 +1,5 @@
-// Package logs answers requests about log lines: log-cache and the streams. The rows of its
-// endpoints stand beside the handlers, one file for each resource.
+// Package logs answers requests about log lines: the log-cache API and log streams.
+// Each of the two has one file with its endpoints and their handlers.
 package logs
 
 import (
@@ -13,22 +13,22 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers need.
+// Handlers holds the fields that the handlers need.
 type Handlers struct {
 	Access   *access.Control
 	Platform *platform.Platform
 	Present  *present.Presenter
 
-	// Fail writes the response to an error, for streams.
+	// Fail writes the error response of a stream.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 
-	// Beat is how often a stream without lines says that it is alive.
+	// Beat is the interval of heartbeats on a stream without lines.
 	Beat      time.Duration
 	recent    recentTimes
 	followers followers
 }
 
-// Endpoints are the rows of all endpoints of this package.
+// Endpoints returns all endpoints of this package.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		h.logcacheEndpoints(),

@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// logcacheEndpoints are the endpoints of this file.
+// logcacheEndpoints returns the endpoints of this file.
 func (h *Handlers) logcacheEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /api/v1/info", Needs: access.Public, Handler: h.logCacheInfo, Shape: rest.Returns[v3.LogCacheInfo](200)},
@@ -30,12 +30,12 @@ func (h *Handlers) logcacheEndpoints() []rest.Endpoint {
 	}
 }
 
-// logCacheVersion says which paths and which JSON clients may expect.
+// logCacheVersion tells clients which paths and which JSON to expect.
 const logCacheVersion = "3.0.0"
 
 const (
 	defaultLimit = 100
-	// maxLimit is how many lines one request can have.
+	// maxLimit is the maximum number of lines in one response.
 	maxLimit = 1000
 )
 
@@ -77,12 +77,12 @@ func (h *Handlers) logCacheRead(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// window is what a read asks for.
+// window holds the query of a log-cache read.
 type window struct {
-	Start, End int64 // in nanoseconds; the start is inside, the end is not
+	Start, End int64 // in nanoseconds; the start is inclusive, the end is exclusive
 	Limit      int
 	Descending bool
-	lines      bool // log lines are among the types asked for
+	lines      bool // the requested types include log lines
 }
 
 func readWindow(r *http.Request) (window, error) {
@@ -99,7 +99,7 @@ func (w *window) set(name string, vs []string) (err error) {
 	value := vs[len(vs)-1]
 	switch name {
 	case "start_time":
-		w.Start, err = strconv.ParseInt(value, 10, 64) // hugely negative: from the beginning
+		w.Start, err = strconv.ParseInt(value, 10, 64) // clients send a large negative number for the first line
 	case "end_time":
 		w.End, err = strconv.ParseInt(value, 10, 64)
 	case "limit":
@@ -120,7 +120,7 @@ func (w *window) set(name string, vs []string) (err error) {
 	return nil
 }
 
-// Open finds the lines of the window: the oldest of them first, or the newest.
+// Open finds the lines of the window, the oldest first or the newest first.
 func (w window) Open(ctx context.Context, l *logstream.Log) (*logPage, error) {
 	p := &logPage{left: w.Limit}
 	if w.Start >= w.End {
@@ -140,7 +140,7 @@ func (w window) Open(ctx context.Context, l *logstream.Log) (*logPage, error) {
 			return nil, err
 		}
 		p.c = c.UpTo(last).Brief()
-		return p, p.Next(ctx) // a log that cannot be read has an answer of its own
+		return p, p.Next(ctx) // the error of an unreadable log becomes the response
 	}
 	c, err := l.SelectNewest(ctx, w.Limit, f)
 	if err != nil {
@@ -154,7 +154,7 @@ func (w window) Open(ctx context.Context, l *logstream.Log) (*logPage, error) {
 	return p, p.Next(ctx)
 }
 
-// collect reads all that a cursor gives.
+// collect reads all lines of a cursor.
 func collect(ctx context.Context, c *logstream.Cursor) ([]logstream.Envelope, error) {
 	var out []logstream.Envelope
 	for {
@@ -169,8 +169,8 @@ func collect(ctx context.Context, c *logstream.Cursor) ([]logstream.Envelope, er
 	}
 }
 
-// nextLines gives the next lines of a cursor. What the retention drops meanwhile is
-// told by a line of the log itself.
+// nextLines returns the next lines of a cursor. It skips lines that the retention drops
+// in the meantime: the log itself has a line about those.
 func nextLines(ctx context.Context, c **logstream.Cursor) ([]logstream.Envelope, error) {
 	es, err := (*c).Next(ctx)
 	if errors.Is(err, logstream.ErrTrimmed) {
@@ -180,7 +180,7 @@ func nextLines(ctx context.Context, c **logstream.Cursor) ([]logstream.Envelope,
 	return slices.DeleteFunc(es, func(e logstream.Envelope) bool { return e.Time.IsZero() }), err
 }
 
-// logCacheMeta tells what is kept of the apps that one may see.
+// logCacheMeta shows the stored lines of each app that the caller can see.
 func (h *Handlers) logCacheMeta(r *http.Request) (any, error) {
 	for name := range r.URL.Query() {
 		return nil, rest.BadQuery("Unknown query parameter(s): '%s'", name)
@@ -211,8 +211,8 @@ func (h *Handlers) logCacheMeta(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// recentTimes remembers the time of the newest line of logs that are polled, so
-// that a poll of a quiet log reads nothing.
+// recentTimes remembers the time of the newest line of polled logs, so that a poll of a
+// quiet log reads nothing.
 type recentTimes struct {
 	mu   sync.Mutex
 	last map[string]lineTime // by app; guarded by mu
@@ -234,11 +234,11 @@ func (t *recentTimes) note(app string, newest lineTime) {
 	}
 }
 
-// maxRecent bounds the memory that deleted apps would keep.
+// maxRecent limits the memory for entries of deleted apps.
 const maxRecent = 4096
 
-// nothingSince tells whether the log, whose last line has the number seq, has
-// nothing at or after start.
+// nothingSince reports whether the log has no lines at or after start. seq is the
+// number of its last line.
 func (t *recentTimes) nothingSince(app string, seq uint64, start int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

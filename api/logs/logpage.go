@@ -18,28 +18,28 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// logPage is the body of a log-cache read. It is made piece by piece, so that many
-// clients that poll, or read slowly, take little memory.
+// logPage is the body of a log-cache read. It is written in pieces, so that many
+// clients that poll or read slowly use little memory.
 type logPage struct {
 	form   envelopeForm
-	c      *logstream.Cursor    // gives the lines, or
-	rest   []logstream.Envelope // these are those behind the next ones
-	Lines  []logstream.Envelope // the next ones
-	left   int                  // how many more may be read
-	newest lineTime             // of the lines that were written
+	c      *logstream.Cursor    // source of the lines, if not nil
+	rest   []logstream.Envelope // otherwise the lines after Lines
+	Lines  []logstream.Envelope // the next lines to write
+	left   int                  // how many more lines can be read
+	newest lineTime             // newest line written so far
 }
 
 const (
 	pageHead  = `{"envelopes":{"batch":[`
-	pageTail  = "]}}\n"   // as the encoder of other answers ends them
-	pageSize  = 64 << 10  // of one write, at least
-	pageLines = 128       // that are encoded together
-	keptPage  = 256 << 10 // a longer buffer is not used again
+	pageTail  = "]}}\n"   // with the newline that json.Encoder adds
+	pageSize  = 64 << 10  // minimum size of one write
+	pageLines = 128       // lines encoded together
+	keptPage  = 256 << 10 // a larger buffer is not reused
 )
 
 var pageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Next reads the next lines; there are none behind the last.
+// Next reads the next lines. After the last line it sets none.
 func (p *logPage) Next(ctx context.Context) error {
 	p.Lines = nil
 	if p.c == nil {
@@ -63,7 +63,7 @@ func (p *logPage) Next(ctx context.Context) error {
 	return nil
 }
 
-// write makes the body. While it waits for the client it holds one buffer.
+// write writes the body. It holds one buffer while it waits for the client.
 func (p *logPage) write(ctx context.Context, w io.Writer) error {
 	buf := pageBuffers.Get().(*[]byte)
 	b := append((*buf)[:0], pageHead...)
@@ -95,7 +95,7 @@ func (p *logPage) write(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// encode appends the lines at hand, with commas between, and lets go of them.
+// encode appends the current lines, separated by commas, and releases them.
 func (p *logPage) encode(b []byte) ([]byte, error) {
 	for i := range p.Lines {
 		e := &p.Lines[i]
@@ -116,17 +116,17 @@ func (p *logPage) encode(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// envelopeForm makes the envelopes of an app's lines. All but the time, the stream
-// and the text is the same for all lines of a source. The names in it are those of
-// now, also for lines of before a rename.
+// envelopeForm encodes the envelopes of an app's lines. All fields except the time, the
+// stream and the text are the same for all lines of a source. The names in them are the
+// current ones, even for lines from before a rename.
 type envelopeForm struct {
 	app       app.App
 	common    map[string]string
-	processes map[string]app.Process      // by type in capitals, as sources have it
-	made      map[logstream.Source][]byte // what stands between time and text
+	processes map[string]app.Process      // by type in upper case, as in sources
+	made      map[logstream.Source][]byte // the bytes between time and text
 }
 
-// EnvelopeForm is how the lines of an app are written.
+// EnvelopeForm returns the encoder for the lines of an app.
 func (h *Handlers) EnvelopeForm(a app.App) (envelopeForm, error) {
 	f := envelopeForm{
 		app: a, processes: map[string]app.Process{}, made: map[logstream.Source][]byte{},
@@ -141,7 +141,7 @@ func (h *Handlers) EnvelopeForm(a app.App) (envelopeForm, error) {
 	}
 	space, err := h.Platform.Registry.Space(a.Space)
 	if err != nil {
-		return f, nil // an app without a space has no such tags
+		return f, nil // an app without a space lacks these tags
 	}
 	f.common["space_name"], f.common["organization_id"] = space.Name, space.Org
 	if org, err := h.Platform.Registry.Org(space.Org); err == nil {
@@ -150,8 +150,8 @@ func (h *Handlers) EnvelopeForm(a app.App) (envelopeForm, error) {
 	return f, nil
 }
 
-// append appends the envelope of a line, byte for byte as the encoder of other
-// answers would.
+// append appends the envelope of a line, with the same bytes that json.Encoder would
+// produce.
 func (f envelopeForm) append(b []byte, e *logstream.Envelope) ([]byte, error) {
 	middle, ok := f.made[e.Source]
 	if !ok {
@@ -171,13 +171,13 @@ func (f envelopeForm) append(b []byte, e *logstream.Envelope) ([]byte, error) {
 }
 
 const (
-	// EnvelopeHead begins every envelope.
+	// EnvelopeHead is the start of every envelope.
 	EnvelopeHead = `{"timestamp":"`
 	envelopeType = `","type":"`
 	envelopeTail = `"}}`
 )
 
-// middle encodes an envelope without time and text, and cuts it where they belong.
+// middle encodes an envelope without time and text, and removes the parts around them.
 func (f envelopeForm) middle(src logstream.Source) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -193,7 +193,7 @@ func (f envelopeForm) middle(src logstream.Source) ([]byte, error) {
 	return middle, nil
 }
 
-// Present is the envelope of an empty line.
+// Present returns the envelope of an empty line.
 func (f envelopeForm) Present(src logstream.Source) v3.LogCacheEnvelope {
 	index := strconv.Itoa(src.Index)
 	tags := map[string]string{"source_type": src.Type, "instance_id": index}
@@ -207,7 +207,7 @@ func (f envelopeForm) Present(src logstream.Source) v3.LogCacheEnvelope {
 	return v3.LogCacheEnvelope{SourceID: f.app.GUID, InstanceID: index, Tags: tags, Log: &v3.LogCacheLog{Payload: []byte{}}}
 }
 
-// processType is the type in APP/PROC/<TYPE>, also of a sidecar's source.
+// processType returns the type in APP/PROC/<TYPE>, even for the source of a sidecar.
 func processType(source string) string {
 	rest, ok := strings.CutPrefix(source, "APP/PROC/")
 	if !ok {

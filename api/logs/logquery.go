@@ -18,18 +18,18 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// logQuery is which lines a stream asks for.
+// logQuery selects the lines of a stream.
 type logQuery struct {
 	Filter logstream.Filter
 	follow bool
-	from   uint64 // 0: the oldest
-	newest int    // of those that the filter wants; -1: all
+	from   uint64 // 0: the oldest line
+	newest int    // of those that match the filter, or -1 for all
 
 	sinceLastStart bool
-	crash          int // 1 is the newest; 0: none is meant
+	crash          int // 1 is the newest; 0: not set
 }
 
-// logParameters read one query parameter each.
+// logParameters has a function for each query parameter.
 var logParameters = map[string]func(q *logQuery, text string) error{
 	"follow":           func(q *logQuery, text string) error { return setFlag(&q.follow, text) },
 	"from":             func(q *logQuery, text string) (err error) { q.from, err = readNumber(text); return err },
@@ -48,8 +48,8 @@ var logParameters = map[string]func(q *logQuery, text string) error{
 	"crash":            func(q *logQuery, text string) error { return setCount(&q.crash, text, 1) },
 }
 
-// readLogQuery is strict: a word that nobody understands would show lines that
-// nobody asked for.
+// readLogQuery is strict: if it ignored an unknown parameter, the stream would show
+// lines that the client did not request.
 func readLogQuery(values url.Values) (logQuery, error) {
 	q := logQuery{follow: true, newest: -1}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -70,7 +70,7 @@ func readLogQuery(values url.Values) (logQuery, error) {
 	return q, q.check()
 }
 
-// check refuses what contradicts itself.
+// check refuses parameters that contradict each other.
 func (q logQuery) check() error {
 	f := q.Filter
 	switch {
@@ -145,11 +145,11 @@ func setTime(t *time.Time, text string) error {
 	return nil
 }
 
-// maxYear is the last whose times fit into the nanoseconds of a log.
+// maxYear is the last year whose times fit into the nanoseconds of a log.
 const maxYear = 2261
 
-// cursorOf gives the lines that a request asks for. A client that comes back says
-// which line it had last, and gets what its query wants behind that.
+// cursorOf returns a cursor for the lines that a request selects. A client that
+// reconnects names the last line it got, and gets the matching lines after it.
 func (h *Handlers) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logstream.Cursor, error) {
 	q, err := readLogQuery(r.URL.Query())
 	if err != nil {
@@ -161,7 +161,7 @@ func (h *Handlers) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logs
 		if err != nil {
 			return nil, rest.BadQuery("Last-Event-ID %v", err)
 		}
-		// Of a log that is no more: what comes now is new.
+		// If the number is from a deleted log, all lines from now on are new.
 		q.from, q.newest = min(n, last)+1, -1
 	}
 	if err := h.narrow(r.Context(), a, l, &q); err != nil {
@@ -182,7 +182,7 @@ func (h *Handlers) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logs
 	return c, nil
 }
 
-// narrow turns a start or a crash into sequence numbers.
+// narrow translates a start or a crash into sequence numbers.
 func (h *Handlers) narrow(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	switch {
 	case q.crash > 0:
@@ -193,12 +193,12 @@ func (h *Handlers) narrow(ctx context.Context, a app.App, l *logstream.Log, q *l
 	return nil
 }
 
-// crashLines is how many of the last lines of each process a crash shows, unless
-// the request says how many.
+// crashLines is the number of last lines of each process that are shown for a crash,
+// unless the request sets one.
 const crashLines = 20
 
-// narrowToCrash finds the last lines of each process of an instance that crashed,
-// and wants nothing else.
+// narrowToCrash limits the query to the last lines of each process of a crashed
+// instance.
 func (h *Handlers) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	records, err := h.Platform.ExitsOf(a.GUID)
 	if err != nil {
@@ -218,7 +218,7 @@ func (h *Handlers) narrowToCrash(ctx context.Context, a app.App, l *logstream.Lo
 	q.Filter.InstanceID, q.Filter.Last, q.newest = string(record.Instance), max(l.LastSeq(), 1), -1
 	tails := map[string]uint64{}
 	for _, e := range append([]runtime.Exit{record.First}, record.Followers...) {
-		if e.Source == "" { // the container's own first process prints nothing
+		if e.Source == "" { // the init process of the container prints nothing
 			continue
 		}
 		f := q.Filter
@@ -235,7 +235,7 @@ func (h *Handlers) narrowToCrash(ctx context.Context, a app.App, l *logstream.Lo
 	return nil
 }
 
-// crashCount is how many crashes are on record, in words.
+// crashCount returns the number of recorded crashes as text.
 func crashCount(n int) string {
 	switch n {
 	case 0:
@@ -246,22 +246,22 @@ func crashCount(n int) string {
 	return strconv.Itoa(n) + " crashes are on record"
 }
 
-// The lines of an instance's first moments. The second is all there is where its
-// start was tried before.
+// The first log lines of an instance. Only the second one exists if its start was tried
+// before.
 const (
 	creating = "Creating container"
 	created  = "Successfully created container"
 )
 
-// narrowToStart finds where the desired instances began: the
-// earliest of their starts.
+// narrowToStart limits the query to lines since the earliest start of the desired
+// instances.
 func (h *Handlers) narrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	ps, err := h.Platform.Registry.Processes(a.GUID)
 	if err != nil {
 		return err
 	}
 	var first []uint64
-	gone := map[int]int{} // instances that are not there, by index
+	gone := map[int]int{} // instances that are not running, by index
 	for _, p := range ps {
 		if q.Filter.Process != "" && !strings.EqualFold(p.Type, q.Filter.Process) {
 			continue
@@ -287,7 +287,7 @@ func (h *Handlers) narrowToStart(ctx context.Context, a app.App, l *logstream.Lo
 		if err != nil {
 			return err
 		}
-		if seq > 0 { // else it never started
+		if seq > 0 { // 0: it never started
 			first = append(first, seq)
 		}
 	}
@@ -297,20 +297,20 @@ func (h *Handlers) narrowToStart(ctx context.Context, a app.App, l *logstream.Lo
 	return nil
 }
 
-// newestOf are the instances of a process by index, the newest where there are
-// several.
+// newestOf returns the instances of a process by index. If there are several, it
+// returns the newest.
 func (h *Handlers) newestOf(process string) map[int]runtime.InstanceID {
 	out := map[int]runtime.InstanceID{}
 	for _, st := range h.Platform.Processes.Instances(process) {
 		if st.Instance != "" {
-			out[st.Slot.Index] = st.Instance // the newest generation is the last
+			out[st.Slot.Index] = st.Instance // the newest generation comes last
 		}
 	}
 	return out
 }
 
-// startOf is the number of the first line about an instance; 0: it is not kept any
-// more.
+// startOf returns the number of the first line about an instance, or 0 if the line is
+// no longer stored.
 func startOf(ctx context.Context, l *logstream.Log, id runtime.InstanceID) (uint64, error) {
 	for _, text := range []string{creating, created} {
 		seq, err := newestLine(ctx, l, 1, logstream.Filter{NoGaps: true, Source: "CELL", InstanceID: string(id), Contains: text})
@@ -321,8 +321,8 @@ func startOf(ctx context.Context, l *logstream.Log, id runtime.InstanceID) (uint
 	return 0, nil
 }
 
-// newestLine is the number of the n-th newest line that f wants, or of the oldest;
-// 0: there is none.
+// newestLine returns the number of the n-th newest line that matches f, or of the
+// oldest. It returns 0 if there is none.
 func newestLine(ctx context.Context, l *logstream.Log, n int, f logstream.Filter) (uint64, error) {
 	c, err := l.SelectNewest(ctx, n, f)
 	if err != nil {

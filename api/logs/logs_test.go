@@ -32,8 +32,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// What the retention dropped before it was read is told of, with a number that
-// the client can go on from.
+// The stream reports lines that the retention dropped before they were read, with a
+// number from which the client can continue.
 func TestStreamGap(t *testing.T) {
 	var b bytes.Buffer
 	out := &lineWriter{w: &b, flush: func() error { return nil }, form: eventForm}
@@ -98,8 +98,8 @@ func FuzzLogQuery(f *testing.F) {
 	})
 }
 
-// The number of a gap is that of the last line that is missing, even if the
-// filter let none of the lines before it through.
+// The number of a gap is the number of the last missing line, even if no line before it
+// matched the filter.
 func TestStreamGapNumber(t *testing.T) {
 	t.Parallel()
 	l := openLog(t, logstream.Options{SegmentBytes: 4096, Retention: 4096})
@@ -132,8 +132,8 @@ func TestStreamGapNumber(t *testing.T) {
 	}
 }
 
-// Of two processes with the same index, the one that was started often does not
-// hide when the other was.
+// If two processes have the same index, frequent starts of one do not hide the start of
+// the other.
 func TestStreamSinceLastStart(t *testing.T) {
 	t.Parallel()
 	db := must(store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true}))(t)
@@ -162,7 +162,7 @@ func TestStreamSinceLastStart(t *testing.T) {
 		{"web", "second", "", es[1].Seq},
 		{"web", "second", "&process=worker", es[4].Seq},
 		{"web", "third", "&process=worker", es[5].Seq}, // its start was tried before
-		{"", "", "&process=web", es[4].Seq},            // the newest of all
+		{"", "", "&process=web", es[4].Seq},            // the newest start of any
 		{"lost", "second", "", 1},
 	} {
 		slots := fakeProcesses{a.GUID: running(a.GUID, tt.web), worker.GUID: running(worker.GUID, tt.worker)}
@@ -174,8 +174,8 @@ func TestStreamSinceLastStart(t *testing.T) {
 	}
 }
 
-// Reads give what looking at every line would give: the oldest lines from a time
-// on, or the newest before a time, whatever the times.
+// Reads return the same lines as a scan of the whole log: the oldest lines since a
+// time, or the newest before a time.
 func TestLogCacheWindows(t *testing.T) {
 	t.Parallel()
 	l := openLog(t, logstream.Options{})

@@ -21,11 +21,11 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// streamEndpoints are the endpoints of this file.
+// streamEndpoints returns the endpoints of this file.
 func (h *Handlers) streamEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
-			Pattern: "GET /stream/v1/services/{guid}", Needs: access.ReadSecrets, Resource: access.ServiceInstance, // a server may print anything
+			Pattern: "GET /stream/v1/services/{guid}", Needs: access.ReadSecrets, Resource: access.ServiceInstance, // a server can log secrets
 			Raw: http.HandlerFunc(h.streamService), Shape: rest.ReturnsBytes(streamKinds...).Query(logParameterNames...),
 		},
 		{
@@ -36,17 +36,16 @@ func (h *Handlers) streamEndpoints() []rest.Endpoint {
 	}
 }
 
-// Heartbeat is how often a stream without lines says that it is alive.
+// Heartbeat is the interval of heartbeats on a stream without lines.
 const Heartbeat = 15 * time.Second
 
-// streamPause is how long a stream that has much to say waits between two
-// writes: fewer and larger ones cost the writer of the log less. Who waits for a
-// single line gets it at once.
+// streamPause is the time between two writes of a stream with many lines. Fewer and
+// larger writes slow down the writer of the log less. A single line is sent at once.
 const streamPause = 5 * time.Millisecond
 
-// streamLog sends an app's log, from where the client was: as server-sent events,
-// whose ids are the sequence numbers of their lines, or in the short form that the
-// client asks for. It ends with the request, or behind the last line asked for.
+// streamLog sends an app's log from the client's last position. It sends server-sent
+// events, whose IDs are the sequence numbers of their lines, or the short form if the
+// client requests it. It stops when the request does, or after the last requested line.
 func (h *Handlers) streamLog(w http.ResponseWriter, r *http.Request) {
 	a, err := h.Present.App(r)
 	if err != nil {
@@ -56,8 +55,8 @@ func (h *Handlers) streamLog(w http.ResponseWriter, r *http.Request) {
 	h.stream(w, r, a, func() error { return h.stays(r.Context(), a.GUID) })
 }
 
-// stream sends the log of an app, or of what has a log like one. It asks may from
-// time to time whether it is to go on.
+// stream sends the log of an app or of a service instance. It calls may from time to
+// time to check whether the client still has permission.
 func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may func() error) {
 	l, err := h.Platform.Logs.App(a.GUID)
 	if err != nil {
@@ -73,12 +72,12 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may
 	defer h.followers.leave()
 	out := newLineWriter(w, r)
 	if err := out.beat(c); err != nil {
-		return // the client is gone
+		return // the client disconnected
 	}
 	f := following{Out: out, Beat: h.Beat, May: may}
 	err = f.Run(r.Context(), c.Brief())
 	if errors.Is(err, io.EOF) {
-		_ = out.send(out.form.end(nil)) // a client that left before is gone as well
+		_ = out.send(out.form.end(nil)) // an error means that the client disconnected
 		return
 	}
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, logstream.ErrClosed) && !errors.Is(err, errGone) {
@@ -86,13 +85,14 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may
 	}
 }
 
-// followers counts the streams that are open.
+// followers counts the open streams.
 type followers struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	now, most int
 }
 
-// manyFollowers is how many at once leave garbage that is worth a collection.
+// manyFollowers is the number of concurrent streams after which freeing memory is
+// worthwhile.
 const manyFollowers = 16
 
 func (f *followers) join() {
@@ -102,8 +102,8 @@ func (f *followers) join() {
 	f.most = max(f.most, f.now)
 }
 
-// leave gives memory back to the system when the last of many leaves: a daemon that
-// has nothing more to do would collect its garbage two minutes later.
+// leave returns memory to the system when the last of many streams is closed. The Go
+// runtime would take two minutes to do so in an idle daemon.
 func (f *followers) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *followers) leave() {
 	f.most = 0
 }
 
-// stays tells why somebody who was let in to an app's log may not stay.
+// stays returns an error if the caller can no longer read an app's log.
 func (h *Handlers) stays(ctx context.Context, guid string) error {
 	a, err := h.Platform.Registry.App(guid)
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *Handlers) stays(ctx context.Context, guid string) error {
 	return h.remains(ctx, access.Read, a.Space)
 }
 
-// remains tells why somebody who had a need granted in a space has it no more.
+// remains returns an error if the caller no longer has a permission in a space.
 func (h *Handlers) remains(ctx context.Context, n access.Need, space string) error {
 	who, err := h.Platform.Auth.Current(access.Principal(ctx))
 	if err != nil {
@@ -139,18 +139,18 @@ func (h *Handlers) remains(ctx context.Context, n access.Need, space string) err
 	return err
 }
 
-// following is a stream on its way.
+// following is an open stream.
 type following struct {
 	Out  *lineWriter
 	Beat time.Duration
-	May  func() error // tells why the client may not read on
+	May  func() error // returns an error if the client can no longer read
 }
 
-// looks is every how many beats it is asked whether the client still may.
+// looks is the number of heartbeats between two permission checks.
 const looks = 4
 
-// Run writes lines as they come. A line that the retention dropped before it was
-// read is told of as a gap.
+// Run writes lines as they arrive. It reports lines that the retention dropped before
+// they were read as a gap.
 func (f following) Run(ctx context.Context, c *logstream.Cursor) error {
 	sent, asked := time.Time{}, time.Now()
 	for {
@@ -179,7 +179,7 @@ func (f following) Run(ctx context.Context, c *logstream.Cursor) error {
 			err = f.Out.gap(gone, c.At()-1)
 		case err == nil:
 			err = f.Out.encode(es)
-			c.Release() // a slow client holds no more than what is sent to it
+			c.Release() // a slow client holds only the lines being sent to it
 			if err == nil {
 				err = f.Out.send(f.Out.buf)
 			}
@@ -194,7 +194,7 @@ func (f following) Run(ctx context.Context, c *logstream.Cursor) error {
 	}
 }
 
-// pace waits until the last write is long enough ago.
+// pace waits until streamPause has passed since the last write.
 func pace(ctx context.Context, sent time.Time) error {
 	rest := streamPause - time.Since(sent)
 	if rest <= 0 {
@@ -210,7 +210,7 @@ func pace(ctx context.Context, sent time.Time) error {
 	}
 }
 
-// verifyLog reads an app's whole log and tells whether it is as it was written.
+// verifyLog reads an app's whole log and reports whether it is complete and undamaged.
 func (h *Handlers) verifyLog(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {
@@ -239,8 +239,8 @@ func (h *Handlers) verifyLog(r *http.Request) (any, error) {
 	}, nil
 }
 
-// lostEnd finds what a log cannot tell of itself: that it is shorter than it was. An
-// app's log has a line from the beginning, and crash records name lines by number.
+// lostEnd detects a log that is shorter than it was, which the log itself cannot
+// detect. An app's log always has a first line, and crash records name lines by number.
 func (h *Handlers) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
 	last := l.LastSeq()
 	if last == 0 {
@@ -262,22 +262,22 @@ func (h *Handlers) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
 	return []string{fmt.Sprintf("the log ends with line %d, but a crash record names line %d: its segment files are gone", last, named)}, nil
 }
 
-// errGone says that the client does not listen any more.
+// errGone means that the client has disconnected.
 var errGone = errors.New("the client is gone")
 
-// lineForm is how lines look on the wire.
+// lineForm is an encoding of lines.
 type lineForm struct {
 	contentType string
 	line        func(b []byte, l *v3.Line) ([]byte, error)
-	beat        func(b []byte, seq uint64) []byte // a sign of life, and up to where the log was read
-	end         func(b []byte) []byte             // of all that was asked for
+	beat        func(b []byte, seq uint64) []byte // a heartbeat, with the number of the last line read
+	end         func(b []byte) []byte             // marks the end of all requested lines
 }
 
-// eventForm is for everybody.
+// eventForm is the default encoding: server-sent events.
 var eventForm = lineForm{
 	contentType: "text/event-stream",
 	line: func(b []byte, l *v3.Line) ([]byte, error) {
-		data, err := l.MarshalJSON() // what it gives needs no second look
+		data, err := l.MarshalJSON() // called directly: json.Marshal would validate its output again
 		if err != nil {
 			return b, fmt.Errorf("cannot encode line %d: %w", l.Seq, err)
 		}
@@ -290,7 +290,7 @@ var eventForm = lineForm{
 	end:  func(b []byte) []byte { return append(b, "event: end\ndata: {}\n\n"...) },
 }
 
-// shortForm is for those who read a million lines.
+// shortForm is the encoding for clients that read millions of lines.
 var shortForm = lineForm{
 	contentType: v3.LinesType,
 	line:        func(b []byte, l *v3.Line) ([]byte, error) { return v3.AppendLine(b, l), nil },
@@ -298,8 +298,8 @@ var shortForm = lineForm{
 	end:         v3.AppendEnd,
 }
 
-// lineWriter writes lines. The writer of the log never waits for it: a slow client
-// only reads later.
+// lineWriter writes lines. The writer of the log never waits for it: a slow client only
+// gets its lines later.
 type lineWriter struct {
 	w     io.Writer
 	flush func() error
@@ -307,7 +307,7 @@ type lineWriter struct {
 	buf   []byte
 }
 
-// newLineWriter answers in the form that the client asks for.
+// newLineWriter starts the response in the encoding that the client requests.
 func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	form := eventForm
 	if strings.Contains(r.Header.Get("Accept"), v3.LinesType) {
@@ -322,7 +322,7 @@ func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, form: form}
 }
 
-// encode makes the bytes of lines, to be sent before the next call.
+// encode encodes lines into the buffer, which must be sent before the next call.
 func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
 	b := o.buf[:0]
 	if cap(b) > keptBuffer {
@@ -338,11 +338,11 @@ func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
 	return nil
 }
 
-// keptBuffer bounds the buffer that is used again.
+// keptBuffer is the maximum size of a buffer that is reused.
 const keptBuffer = 128 << 10
 
-// gap has the number of the last line that is missing, so a client that comes
-// back goes on behind it.
+// gap reports missing lines. It carries the number of the last one, so a client that
+// reconnects continues after it.
 func (o *lineWriter) gap(count int64, last uint64) error {
 	if count <= 0 {
 		return nil
@@ -359,8 +359,8 @@ func (o *lineWriter) gap(count int64, last uint64) error {
 	return o.send(b)
 }
 
-// beat tells up to where the log was read: a client that comes back goes on there,
-// also when no line was for it.
+// beat sends the number of the last line read. A client that reconnects continues
+// there, even if no line matched.
 func (o *lineWriter) beat(c *logstream.Cursor) error {
 	return o.send(o.form.beat(nil, c.At()-1))
 }
@@ -375,7 +375,7 @@ func (o *lineWriter) send(b []byte) error {
 	return nil
 }
 
-// lineFlags are the names of flags, for every combination of them.
+// lineFlags holds the names of flags, for every combination of them.
 var lineFlags = func() (lists [16][]string) {
 	for bits := range lists {
 		for _, f := range []struct {
@@ -407,13 +407,13 @@ func presentLine(e *logstream.Envelope) v3.Line {
 }
 
 var (
-	// streamKinds are the forms of a log that is followed.
+	// streamKinds lists the content types of a stream.
 	streamKinds = []string{"text/event-stream", v3.LinesType}
-	// logParameterNames are what can be said of the lines to follow.
+	// logParameterNames lists the query parameters of a stream.
 	logParameterNames = slices.Sorted(maps.Keys(logParameters))
 )
 
-// streamService sends the log of the server behind a service instance.
+// streamService sends the log of the server of a service instance.
 func (h *Handlers) streamService(w http.ResponseWriter, r *http.Request) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {

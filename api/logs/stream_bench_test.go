@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
-// BenchmarkStream reads a log through the door, in the short form and as events.
+// BenchmarkStream reads a log over HTTP, in the short form and as events.
 func BenchmarkStream(b *testing.B) {
 	const lines = 200_000
 	logs, err := logstream.Open(b.TempDir(), logstream.Options{})
@@ -38,7 +38,7 @@ func BenchmarkStream(b *testing.B) {
 		if err := (following{Out: out, Beat: Heartbeat}).Run(r.Context(), l.Cursor(1).UpTo(lines).Brief()); !errors.Is(err, io.EOF) {
 			b.Error(err)
 		}
-		_ = out.send(out.form.end(nil)) // the reader is there
+		_ = out.send(out.form.end(nil)) // the reader is still connected
 	}))
 	defer srv.Close()
 	for _, form := range []string{v3.LinesType, "text/event-stream"} {

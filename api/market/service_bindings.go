@@ -15,7 +15,8 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// bindingHandlers answers requests about service bindings: of apps and routes, and keys.
+// bindingHandlers answers requests about service bindings of apps and routes, and about
+// service keys.
 type bindingHandlers struct{ *Handlers }
 
 func (h bindingHandlers) endpoints() []rest.Endpoint {
@@ -25,7 +26,7 @@ func (h bindingHandlers) endpoints() []rest.Endpoint {
 			Handler: h.listCredentialBindings, Shape: rest.PageOf[v3.ServiceCredentialBinding]("names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names", "service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", rest.ParamSelector),
 		},
 		{
-			Pattern: "POST /v3/service_credential_bindings", Needs: access.Authenticated, // the body names what is bound
+			Pattern: "POST /v3/service_credential_bindings", Needs: access.Authenticated, // the body names the instance and the app
 			Handler: h.createCredentialBinding, Shape: rest.StartsJob().Or(rest.Returns[v3.ServiceCredentialBinding](201)).Reads(rest.JSON[v3.CreateCredentialBinding]()),
 		},
 		{
@@ -37,7 +38,7 @@ func (h bindingHandlers) endpoints() []rest.Endpoint {
 			Handler: h.updateCredentialBinding, Shape: rest.Returns[v3.ServiceCredentialBinding](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{
-			Pattern: "DELETE /v3/service_credential_bindings/{guid}", Needs: access.Support, Resource: access.CredentialBinding, // keys are the developers'
+			Pattern: "DELETE /v3/service_credential_bindings/{guid}", Needs: access.Support, Resource: access.CredentialBinding, // only developers delete keys
 			Handler: h.deleteServiceBinding, Shape: rest.StartsJob().Or(rest.Empty(204)),
 		},
 		{
@@ -101,7 +102,7 @@ func bindingKey(b services.Binding) rest.Key {
 	return rest.Key{Name: b.Name, Created: b.CreatedAt, Updated: b.UpdatedAt, GUID: b.GUID}
 }
 
-// seenBindings are the bindings that the filter chooses and who asks sees.
+// seenBindings returns the bindings that match the filter and that the caller can see.
 func (h bindingHandlers) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -124,7 +125,7 @@ func (h bindingHandlers) seenBindings(r *http.Request, f services.BindingFilter)
 	return seen, nil
 }
 
-// besideBindings is what the request wants to see beside bindings.
+// besideBindings returns the resources that the request includes with bindings.
 func (h bindingHandlers) besideBindings(asked map[string]bool, all []v3.ServiceCredentialBinding) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil
@@ -149,7 +150,8 @@ func (h bindingHandlers) besideBindings(asked map[string]bool, all []v3.ServiceC
 	return out, err
 }
 
-// serviceBindingOf is the binding that the path names; the guard knows its type.
+// serviceBindingOf returns the binding that the path names; the guard has checked its
+// type.
 func (h bindingHandlers) serviceBindingOf(r *http.Request) (services.Binding, error) {
 	b, err := h.Platform.Services.Binding(r.PathValue("guid"))
 	return b, rest.Missing("Service binding", err)
@@ -192,7 +194,8 @@ func (h bindingHandlers) createCredentialBinding(r *http.Request) (any, error) {
 	return h.bind(n)
 }
 
-// bindable refuses a binding whose ends who asks does not see, or may not bind.
+// bindable refuses a binding if the caller cannot see its instance or app, or lacks the
+// permission to bind them.
 func (h bindingHandlers) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne) error {
 	i, err := h.seenInstance(r, n.Instance)
 	if err != nil {
@@ -222,7 +225,8 @@ func (h bindingHandlers) bindable(r *http.Request, n *services.NewBinding, to *v
 	return err
 }
 
-// seenInstance is the service instance that a body names.
+// seenInstance returns the service instance that a body names, if the caller can see
+// it.
 func (h bindingHandlers) seenInstance(r *http.Request, guid string) (services.Instance, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -238,7 +242,7 @@ func (h bindingHandlers) seenInstance(r *http.Request, guid string) (services.In
 	return i, err
 }
 
-// bind keeps a binding and tells of it.
+// bind creates a binding and returns the response.
 func (h bindingHandlers) bind(n services.NewBinding) (any, error) {
 	b, o, err := h.Platform.Services.CreateBinding(n)
 	switch {
@@ -271,8 +275,8 @@ func (h bindingHandlers) noteBinding(r *http.Request) (b services.Binding, err e
 	return b, h.recordBinding(r, "update", b, map[string]any{"request": body})
 }
 
-// deleteServiceBinding removes a binding. A key is handed out by developers, and only
-// they take it back.
+// deleteServiceBinding removes a binding. Only developers can delete a service key, as
+// only they can create one.
 func (h bindingHandlers) deleteServiceBinding(r *http.Request) (any, error) {
 	b, err := h.Platform.Services.Binding(r.PathValue("guid"))
 	if err == nil && b.Type == services.KeyBinding {
@@ -285,7 +289,7 @@ func (h bindingHandlers) deleteServiceBinding(r *http.Request) (any, error) {
 	return h.ended(o, rest.Missing("Service binding", err))
 }
 
-// demandAt asks for a need where a binding belongs.
+// demandAt checks whether the caller has a permission in the space of a binding.
 func (h bindingHandlers) demandAt(ctx context.Context, n access.Need, b services.Binding) error {
 	space, err := h.Access.BindingSpace(b)
 	if err != nil {
@@ -294,7 +298,7 @@ func (h bindingHandlers) demandAt(ctx context.Context, n access.Need, b services
 	return h.Access.Require(ctx, n, space)
 }
 
-// getBindingDetails tells the credentials of a binding, and that they were told.
+// getBindingDetails shows the credentials of a binding and records that they were read.
 func (h bindingHandlers) getBindingDetails(r *http.Request) (any, error) {
 	b, err := h.serviceBindingOf(r)
 	if err != nil {
@@ -326,7 +330,7 @@ func (h bindingHandlers) getBindingDetails(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// recordBinding records what somebody did to a binding, or was shown of it.
+// recordBinding records a change of a binding, or that it was read.
 func (h bindingHandlers) recordBinding(r *http.Request, what string, b services.Binding, data map[string]any) error {
 	space, err := h.Access.BindingSpace(b)
 	if err != nil {
@@ -338,8 +342,8 @@ func (h bindingHandlers) recordBinding(r *http.Request, what string, b services.
 	return h.recordService(r, "audit."+noun+"."+what, app.Target{GUID: b.GUID, Type: noun, Name: b.Name}, app.Event{Space: space, Data: data})
 }
 
-// recordService records what was done to something in a space that services keep; e
-// has where and what.
+// recordService records an event about a service resource in a space; e holds the space
+// and the data.
 func (h *Handlers) recordService(r *http.Request, kind string, target app.Target, e app.Event) error {
 	return h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		e.Type, e.Actor, e.Target = kind, w.Actor, target

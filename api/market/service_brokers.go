@@ -21,11 +21,11 @@ func (h brokerHandlers) endpoints() []rest.Endpoint {
 			Handler: h.listBrokers, Shape: rest.PageOf[v3.ServiceBroker]("names", "guids", "space_guids", rest.ParamSelector),
 		},
 		{
-			Pattern: "POST /v3/service_brokers", Needs: access.Authenticated, // the body may name a space
+			Pattern: "POST /v3/service_brokers", Needs: access.Authenticated, // the body can name a space
 			Handler: h.createBroker, Shape: rest.StartsJob().Reads(rest.JSON[v3.CreateServiceBroker]()),
 		},
 		{
-			Pattern: "GET /v3/service_brokers/{guid}", Needs: access.Authenticated, // some have a space, most have none
+			Pattern: "GET /v3/service_brokers/{guid}", Needs: access.Authenticated, // some brokers belong to a space
 			Handler: h.getBroker, Shape: rest.Returns[v3.ServiceBroker](200),
 		},
 		{
@@ -66,8 +66,8 @@ func (h brokerHandlers) listBrokers(r *http.Request) (any, error) {
 	}), nil
 }
 
-// brokerOf is the broker that the path names, for a change: who sees its space is
-// told that they may not.
+// brokerOf returns the broker that the path names, for a change. A caller who can see
+// its space gets 403 instead of 404.
 func (h brokerHandlers) brokerOf(r *http.Request) (services.ServiceBroker, error) {
 	b, perms, err := h.brokerAnd(r)
 	if err == nil && !perms.All && (b.Space == "" || !perms.SeesSpace(b.Space)) {
@@ -76,7 +76,7 @@ func (h brokerHandlers) brokerOf(r *http.Request) (services.ServiceBroker, error
 	return b, rest.Missing("Service broker", err)
 }
 
-// brokerAnd is that broker, and what who asks sees.
+// brokerAnd returns that broker and the permissions of the caller.
 func (h brokerHandlers) brokerAnd(r *http.Request) (b services.ServiceBroker, perms access.Permissions, err error) {
 	if perms, err = h.Access.Permissions(r.Context()); err == nil {
 		b, err = h.Platform.Services.Broker(r.PathValue("guid"))
@@ -95,7 +95,7 @@ func (h brokerHandlers) getBroker(r *http.Request) (any, error) {
 	return h.presentBroker(b), nil
 }
 
-// createBroker keeps a broker. Those that are for all are the administrators'.
+// createBroker creates a broker. Only administrators can create one for all spaces.
 func (h brokerHandlers) createBroker(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateServiceBroker](r)
 	if err != nil {
@@ -180,8 +180,8 @@ func (h brokerHandlers) deleteBroker(r *http.Request) (any, error) {
 	return h.ended(o, rest.Missing("Service broker", err))
 }
 
-// presentBroker shows a broker without its password. The built-in one has no URL:
-// clients are given one that nobody can call.
+// presentBroker shows a broker without its password. The built-in broker has no URL:
+// clients get one that cannot be called.
 func (h *Handlers) presentBroker(b services.ServiceBroker) v3.ServiceBroker {
 	out := v3.ServiceBroker{
 		GUID: b.GUID, Name: b.Name, URL: b.URL, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt),

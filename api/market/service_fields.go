@@ -11,8 +11,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// The parameters that ask for parts of what stands beside services, and which
-// parts there are.
+// The query parameters that select fields of resources related to services.
 const (
 	FieldsOfBroker         = "fields[service_broker]"
 	FieldsOfOfferingBroker = "fields[service_offering.service_broker]"
@@ -23,7 +22,7 @@ const (
 	FieldsOfPlanBroker     = "fields[service_plan.service_offering.service_broker]"
 )
 
-// ServiceFieldNames are the fields that can be asked for beside services, by query parameter.
+// ServiceFieldNames lists the fields that each of these query parameters can select.
 var ServiceFieldNames = map[string][]string{
 	FieldsOfBroker:         {"guid", "name"},
 	FieldsOfOfferingBroker: {"guid", "name"},
@@ -34,12 +33,12 @@ var ServiceFieldNames = map[string][]string{
 	FieldsOfPlanBroker:     {"guid", "name"},
 }
 
-// besideServices are the guids of what services lead to directly; some may be there
-// twice. The rest is found from there.
+// besideServices holds the GUIDs of resources that services refer to directly. A GUID
+// can occur twice. The other related resources are found from there.
 type besideServices struct{ spaces, plans, offerings, brokers []string }
 
-// serviceFields are the parts that a query asks for of what stands beside. It
-// knows the parameters in known.
+// serviceFields returns the fields of related resources that a query selects. It
+// accepts the parameters in known.
 func (h *Handlers) serviceFields(q rest.Query, b besideServices, known ...string) (map[string]any, error) {
 	var out map[string]any
 	for _, param := range known {
@@ -66,8 +65,8 @@ func (h *Handlers) serviceFields(q rest.Query, b besideServices, known ...string
 	return out, nil
 }
 
-// fieldResources are the resources that a parameter asks for, under the noun that
-// they are shown by.
+// fieldResources returns the resources that a parameter selects, and the key under
+// which the response lists them.
 func (h *Handlers) fieldResources(param string, b *besideServices) (noun string, all []any, err error) {
 	switch param {
 	case FieldsOfSpace:
@@ -101,17 +100,17 @@ func (h *Handlers) fieldResources(param string, b *besideServices) (noun string,
 	return "service_brokers", all, err
 }
 
-// anyOf reads and presents each of the guids once, as whatever it is.
+// anyOf reads and presents the resource of each GUID once.
 func anyOf[T, V any](guids []string, get func(guid string) (T, error), present func(T) V) ([]any, error) {
 	return rest.PresentEach(guids, get, func(v T) any { return present(v) })
 }
 
-// lead follows each of the guids one step.
+// lead returns the GUIDs that the resources refer to.
 func lead[T any](guids []string, get func(guid string) (T, error), next func(T) string) ([]string, error) {
 	return rest.PresentEach(guids, get, next)
 }
 
-// parts are resources with nothing but the named fields.
+// parts returns the resources with only the named fields.
 func parts(all []any, names []string) ([]map[string]any, error) {
 	out := []map[string]any{}
 	for _, v := range all {

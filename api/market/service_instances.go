@@ -56,7 +56,7 @@ func (h instanceHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// fieldsOfInstance are the parameters of service instances that ask for parts.
+// fieldsOfInstance lists the query parameters of service instances that select fields.
 var fieldsOfInstance = []string{FieldsOfSpace, FieldsOfOrg, FieldsOfPlan, FieldsOfPlanOffering, FieldsOfPlanBroker}
 
 func (h instanceHandlers) listServices(r *http.Request) (any, error) {
@@ -94,7 +94,8 @@ func (h instanceHandlers) listServices(r *http.Request) (any, error) {
 	return out, err
 }
 
-// besideInstances is what the query wants to see beside service instances.
+// besideInstances returns the related resources that the query includes with service
+// instances.
 func (h instanceHandlers) besideInstances(q rest.Query, all []v3.ServiceInstance) (map[string]any, error) {
 	var b besideServices
 	for _, i := range all {
@@ -155,11 +156,11 @@ func (h instanceHandlers) createService(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentService(i)}, nil
 }
 
-// withCost is an answer that warns of a new plan when it is not free.
+// withCost adds a warning to an answer if the new plan is not free.
 func (h instanceHandlers) withCost(a rest.Answer, i services.Instance, plan string) rest.Answer {
 	p, err := h.Platform.Services.Plan(plan)
 	if err != nil || p.Free {
-		return a // a plan that has gone meanwhile is the operation's trouble
+		return a // if the plan was deleted, the operation reports it
 	}
 	o, err := h.Platform.Services.Offering(p.Offering)
 	if err != nil {
@@ -170,7 +171,8 @@ func (h instanceHandlers) withCost(a rest.Answer, i services.Instance, plan stri
 	return a
 }
 
-// checkServiceBody refuses what the type of a new service instance cannot have.
+// checkServiceBody refuses fields that the type of a new service instance does not
+// have.
 func checkServiceBody(body v3.CreateServiceInstance) error {
 	var foreign []string
 	note := func(name string, given bool) {
@@ -198,7 +200,7 @@ func checkServiceBody(body v3.CreateServiceInstance) error {
 	return nil
 }
 
-// planIsSeen refuses a plan that who asks is not shown.
+// planIsSeen refuses a plan that the caller cannot see.
 func (h instanceHandlers) planIsSeen(r *http.Request, plan string) error {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -253,7 +255,7 @@ func (h instanceHandlers) updateService(r *http.Request) (any, error) {
 	return h.begun(o), nil
 }
 
-// checkServiceChange refuses what the type of a service instance cannot have.
+// checkServiceChange refuses fields that the type of a service instance does not have.
 func checkServiceChange(i services.Instance, body v3.UpdateServiceInstance) error {
 	managed := body.Parameters != nil || body.MaintenanceInfo != nil || body.Relationships != nil
 	provided := body.Credentials != nil || body.SyslogDrainURL.Given || body.RouteServiceURL.Given
@@ -266,7 +268,7 @@ func checkServiceChange(i services.Instance, body v3.UpdateServiceInstance) erro
 	return nil
 }
 
-// textOrNone is a text as a change has it: null is the empty one.
+// textOrNone returns the text of a change; null is the empty text.
 func textOrNone(n v3.Nullable[string]) *string {
 	if !n.Given {
 		return nil
@@ -274,8 +276,8 @@ func textOrNone(n v3.Nullable[string]) *string {
 	return &n.Value
 }
 
-// deleteService removes a service instance and what is bound to it; with
-// purge=true without a word to its broker.
+// deleteService removes a service instance and its bindings. With purge=true it does
+// not call the broker.
 func (h instanceHandlers) deleteService(r *http.Request) (any, error) {
 	purge, err := readPurge(r)
 	if err != nil {
@@ -301,7 +303,7 @@ func (h instanceHandlers) deleteService(r *http.Request) (any, error) {
 	return h.ended(services.Operation{}, rest.Missing("Service instance", h.Platform.Services.PurgeInstance(i.GUID, platform.ActorOf(r.Context()))))
 }
 
-// getServiceCredentials are those that the users of a service gave it.
+// getServiceCredentials returns the credentials of a user-provided service instance.
 func (h instanceHandlers) getServiceCredentials(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
@@ -318,7 +320,8 @@ func (h instanceHandlers) getServiceCredentials(r *http.Request) (any, error) {
 	return rest.OrObject(i.Credentials), nil
 }
 
-// getServiceParameters tells what an instance was made with, in its own space alone.
+// getServiceParameters returns the parameters of an instance. The caller must have
+// access to the instance's own space.
 func (h instanceHandlers) getServiceParameters(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
@@ -326,7 +329,7 @@ func (h instanceHandlers) getServiceParameters(r *http.Request) (any, error) {
 	}
 	if err := h.Access.Require(r.Context(), access.Read, i.Space); err != nil {
 		if errors.Is(err, app.ErrNotFound) {
-			err = access.ErrNotAuthorized // it is seen where it is shared
+			err = access.ErrNotAuthorized // the caller sees it in a space that shares it
 		}
 		return nil, err
 	}
@@ -334,7 +337,8 @@ func (h instanceHandlers) getServiceParameters(r *http.Request) (any, error) {
 	return rest.OrObject(p), err
 }
 
-// getServicePermissions tells a dashboard what who asks may do to an instance.
+// getServicePermissions returns the caller's permissions for an instance, for use by a
+// dashboard.
 func (h instanceHandlers) getServicePermissions(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
@@ -358,7 +362,7 @@ func (h *Handlers) presentService(i services.Instance) v3.ServiceInstance {
 		},
 	}
 	if i.Type == services.UserProvided {
-		// An address may have a secret in it, and everybody in the space reads this.
+		// A URL can contain a secret, and all members of the space can read this.
 		out.SyslogDrainURL, out.RouteServiceURL = orNull(droplet.WithoutSecret(i.SyslogDrain)), orNull(droplet.WithoutSecret(i.RouteService))
 		out.Links["credentials"] = v3.Link{Href: self + "/credentials"}
 		return out
@@ -372,7 +376,7 @@ func (h *Handlers) presentService(i services.Instance) v3.ServiceInstance {
 	return out
 }
 
-// orNull is a text that is null when it is empty.
+// orNull returns null for an empty text.
 func orNull(text string) v3.Nullable[string] {
 	if text == "" {
 		return v3.SetNull[string]()

@@ -20,11 +20,11 @@ func (h offeringHandlers) endpoints() []rest.Endpoint {
 			Handler: h.listOfferings, Shape: rest.PageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", FieldsOfBroker, rest.ParamSelector),
 		},
 		{
-			Pattern: "GET /v3/service_offerings/{guid}", Needs: access.Authenticated, Open: true, // who may have a plan of it sees it
+			Pattern: "GET /v3/service_offerings/{guid}", Needs: access.Authenticated, Open: true, // visible if one of its plans is
 			Handler: h.getOffering, Shape: rest.Returns[v3.ServiceOffering](200).Query(FieldsOfBroker),
 		},
 		{
-			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: access.Authenticated, // it is its broker's
+			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: access.Authenticated, // depends on its broker
 			Handler: h.updateOffering, Shape: rest.Returns[v3.ServiceOffering](200).Reads(rest.JSON[v3.UpdateMetadata]()),
 		},
 		{Pattern: "DELETE /v3/service_offerings/{guid}", Needs: access.Authenticated, Handler: h.deleteOffering, Shape: rest.Empty(204).Query("purge")},
@@ -64,7 +64,8 @@ func (h offeringHandlers) listOfferings(r *http.Request) (any, error) {
 	return out, err
 }
 
-// offeringOf is the offering that the path names, if one of its plans is seen.
+// offeringOf returns the offering that the path names, if the caller can see one of its
+// plans.
 func (h offeringHandlers) offeringOf(r *http.Request) (o services.Offering, err error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -112,7 +113,7 @@ func (h offeringHandlers) updateOffering(r *http.Request) (any, error) {
 	return h.presentOffering(o), nil
 }
 
-// readPurge tells whether something is to be forgotten without a word to its broker.
+// readPurge reports whether a resource is deleted without a call to its broker.
 func readPurge(r *http.Request) (bool, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -122,8 +123,8 @@ func readPurge(r *http.Request) (bool, error) {
 	return purge != nil && *purge, err
 }
 
-// deleteOffering removes an offering; with purge=true all that anybody has of it,
-// without a word to its broker.
+// deleteOffering removes an offering. With purge=true it also removes all its instances
+// and bindings, without a call to the broker.
 func (h offeringHandlers) deleteOffering(r *http.Request) (any, error) {
 	purge, err := readPurge(r)
 	if err != nil {

@@ -82,7 +82,7 @@ func (h planHandlers) listPlans(r *http.Request) (any, error) {
 	return out, err
 }
 
-// besidePlans is what stands beside plans.
+// besidePlans returns the resources that a request includes with plans.
 func (h planHandlers) besidePlans(q rest.Query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
 	var b besideServices
 	for _, p := range plans {
@@ -123,7 +123,7 @@ func (h planHandlers) besidePlans(q rest.Query, asked map[string]bool, plans []v
 	return included, err
 }
 
-// planOf is the plan that the path names, if it is seen.
+// planOf returns the plan that the path names, if the caller can see it.
 func (h planHandlers) planOf(r *http.Request) (p services.Plan, err error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -139,8 +139,9 @@ func (h planHandlers) planOf(r *http.Request) (p services.Plan, err error) {
 	return all[0], nil
 }
 
-// seenPlans are the plans that the filter chooses and that are seen: those that
-// can be had, and those of service instances that are seen.
+// seenPlans returns the plans that match the filter and that the caller can see. Those
+// are the plans they can use or, if there are none, the plans of visible service
+// instances.
 func (h *Handlers) seenPlans(perms access.Permissions, f services.PlanFilter) ([]services.Plan, error) {
 	f.Viewer = viewer(perms)
 	all, err := h.Platform.Services.Plans(f)
@@ -151,7 +152,7 @@ func (h *Handlers) seenPlans(perms access.Permissions, f services.PlanFilter) ([
 	if err != nil {
 		return nil, err
 	}
-	f.Viewer, f.Instances = nil, []string{"none"} // an empty list chooses all
+	f.Viewer, f.Instances = nil, []string{"none"} // an empty list would match all
 	for _, i := range instances {
 		if perms.SeesService(i) {
 			f.Instances = append(f.Instances, i.GUID)
@@ -178,7 +179,7 @@ func (h planHandlers) getPlan(r *http.Request) (any, error) {
 	return out, err
 }
 
-// ownPlan is the plan that the path names, for somebody who may change it.
+// ownPlan returns the plan that the path names, if the caller can change it.
 func (h planHandlers) ownPlan(r *http.Request) (services.Plan, error) {
 	p, err := h.planOf(r)
 	if err == nil {
@@ -272,7 +273,7 @@ func (h planHandlers) removeVisibility(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// presentVisibility shows who may have a plan, as far as the orgs are seen.
+// presentVisibility shows which orgs can use a plan, as far as the caller can see them.
 func (h planHandlers) presentVisibility(r *http.Request, p services.Plan) (any, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// routeEndpoints are the rows of route bindings.
+// routeEndpoints returns the endpoints of route bindings.
 func (h bindingHandlers) routeEndpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{
@@ -134,8 +134,8 @@ func (h bindingHandlers) updateRouteBinding(r *http.Request) (any, error) {
 	return h.PresentRouteBinding(b), nil
 }
 
-// PresentRouteBinding shows a route binding; the address may have a secret in it,
-// as that of its instance.
+// PresentRouteBinding shows a route binding. It removes a secret from the URL, as for a
+// service instance.
 func (h *Handlers) PresentRouteBinding(b services.Binding) v3.ServiceRouteBinding {
 	self := h.Links.Href("v3", "service_route_bindings", b.GUID)
 	return v3.ServiceRouteBinding{

@@ -61,8 +61,8 @@ func (h sharingHandlers) presentShared(i services.Instance) v3.SharedSpaces {
 	return out
 }
 
-// shareService lets apps of further spaces be bound. Who shares must develop there,
-// too.
+// shareService shares a service instance with more spaces, whose apps can then be bound
+// to it. The caller must be a developer in those spaces.
 func (h sharingHandlers) shareService(r *http.Request) (any, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {

@@ -38,8 +38,7 @@ func (h snapshotHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// dataOf is the service instance that the path names, if there can be snapshots of
-// its data.
+// dataOf returns the service instance that the path names, if it supports snapshots.
 func (h snapshotHandlers) dataOf(r *http.Request) (services.Instance, error) {
 	i, err := h.Present.ServiceInstance(r)
 	if err != nil {
@@ -111,8 +110,8 @@ func (h snapshotHandlers) deleteSnapshot(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// listAppBindings tells what an app is bound to, and what of it its droplet does
-// not know.
+// listAppBindings lists the bindings of an app, and marks those that are newer than its
+// droplet.
 func (h snapshotHandlers) listAppBindings(r *http.Request) (any, error) {
 	a, err := h.Present.App(r)
 	if err != nil {

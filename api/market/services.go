@@ -12,8 +12,9 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// viewer is who looks at the marketplace; nil: who sees all. What is offered in one
-// space is for who works there: not for the org's manager.
+// viewer returns whose view of the marketplace applies; nil means all plans. Plans of a
+// space-scoped broker are visible to users with a role in that space, not to the org's
+// manager.
 func viewer(perms access.Permissions) *services.Viewer {
 	if perms.All {
 		return nil
@@ -27,8 +28,8 @@ func viewer(perms access.Permissions) *services.Viewer {
 	return v
 }
 
-// administer wants the principal to be one who may change a broker and what it
-// offers: an administrator, or for a broker of a space its developers.
+// administer checks whether the caller can change a broker and its offerings.
+// Administrators can, and for a broker of a space its developers.
 func (h *Handlers) administer(ctx context.Context, broker string) error {
 	b, err := h.Platform.Services.Broker(broker)
 	if err != nil {
@@ -43,12 +44,12 @@ func (h *Handlers) administer(ctx context.Context, broker string) error {
 	return nil
 }
 
-// begun is the answer to a request that takes longer: where to ask for it.
+// begun returns the response for an operation that continues as a job.
 func (h *Handlers) begun(o services.Operation) rest.Answer {
 	return rest.Answer{Status: http.StatusAccepted, Location: h.Links.Href("v3", "jobs", o.GUID), Warnings: o.Warnings}
 }
 
-// ended is the answer to a removal: it is done, or where to ask for it.
+// ended returns the response for a removal that is complete or continues as a job.
 func (h *Handlers) ended(o services.Operation, err error) (any, error) {
 	if err != nil {
 		return nil, err

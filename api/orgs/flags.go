@@ -43,7 +43,7 @@ func (h flagHandlers) listFlags(r *http.Request) (any, error) {
 	}), nil
 }
 
-// noFlag is how clients know that there is no such flag.
+// noFlag is the name in the 404 response for an unknown flag. Clients check for it.
 const noFlag = "Feature flag"
 
 func (h flagHandlers) getFlag(r *http.Request) (any, error) {

@@ -1,5 +1,7 @@
-// Package orgs answers requests about orgs, spaces, users, roles, and what administrators set: quotas, security groups, isolation segments, feature flags. The rows of its
-// endpoints stand beside the handlers, one file for each resource.
+// Package orgs answers requests about orgs, spaces, users and roles. It also answers
+// requests about settings of administrators: quotas, security groups, isolation
+// segments and feature flags. Each resource has one file with its endpoints and their
+// handlers.
 package orgs
 
 import (
@@ -11,7 +13,8 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
+// Handlers holds the fields that the handlers of all resources share. Each resource has
+// its own type that embeds it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -19,7 +22,7 @@ type Handlers struct {
 	Present  *present.Presenter
 }
 
-// Endpoints are the rows of all resources.
+// Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		flagHandlers{h}.endpoints(),

@@ -27,7 +27,7 @@ func (h isolationSegmentHandlers) endpoints() []rest.Endpoint {
 			Handler: h.createSegment, Shape: rest.Returns[v3.IsolationSegment](201).Reads(rest.JSON[v3.ChangeIsolationSegment]()),
 		},
 		{
-			Pattern: "GET /v3/isolation_segments/{guid}", Needs: access.Authenticated, // those of orgs that one sees
+			Pattern: "GET /v3/isolation_segments/{guid}", Needs: access.Authenticated, // visible if one of its orgs is
 			Handler: h.getSegment, Shape: rest.Returns[v3.IsolationSegment](200),
 		},
 		{
@@ -76,7 +76,7 @@ func (h isolationSegmentHandlers) endpoints() []rest.Endpoint {
 
 const nounSegment = "Isolation segment"
 
-// segmentOf is the segment that the path names, if who asks sees it.
+// segmentOf returns the segment that the path names, if the caller can see it.
 func (h isolationSegmentHandlers) segmentOf(r *http.Request) (app.Segment, access.Permissions, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -159,7 +159,7 @@ func (h isolationSegmentHandlers) deleteSegment(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// listSegmentOrgs lists the orgs that may use a segment.
+// listSegmentOrgs lists the orgs that can use a segment.
 func (h isolationSegmentHandlers) listSegmentOrgs(r *http.Request) (any, error) {
 	q, err := rest.ReadQuery(r)
 	if err != nil {
@@ -265,7 +265,7 @@ func (h isolationSegmentHandlers) getSpaceSegment(r *http.Request) (any, error) 
 	return h.related(sp.Segment, "spaces", sp.GUID, "isolation_segment"), nil
 }
 
-// related is the relationship of a place to a segment.
+// related returns the relationship of an org or space to a segment.
 func (h isolationSegmentHandlers) related(segment, places, guid, name string) v3.Related {
 	out := v3.Related{Data: v3.To(segment).Data, Links: v3.Links{"self": {Href: h.Links.Href("v3", places, guid, "relationships", name)}}}
 	if segment != "" {
@@ -274,7 +274,7 @@ func (h isolationSegmentHandlers) related(segment, places, guid, name string) v3
 	return out
 }
 
-// setSpaceSegment assigns a space to a segment that its org may use, or to none.
+// setSpaceSegment assigns a space to a segment that its org can use, or to none.
 func (h isolationSegmentHandlers) setSpaceSegment(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToOne](r)
 	if err != nil {

@@ -20,7 +20,7 @@ func (h orgHandlers) endpoints() []rest.Endpoint {
 	return []rest.Endpoint{
 		{Pattern: "GET /v3/organizations", Needs: access.Authenticated, Handler: h.listOrgs, Shape: rest.PageOf[v3.Organization]("names", "guids", rest.ParamSelector)},
 		{
-			Pattern: "POST /v3/organizations", Needs: access.Authenticated, // a feature flag lets users, too
+			Pattern: "POST /v3/organizations", Needs: access.Authenticated, // a feature flag allows it to users
 			Handler: h.createOrg, Shape: rest.Returns[v3.Organization](201).Reads(rest.JSON[v3.CreateOrganization]()),
 		},
 		{Pattern: "GET /v3/organizations/{guid}", Needs: access.Read, Resource: access.Org, Handler: h.getOrg, Shape: rest.Returns[v3.Organization](200)},
@@ -72,8 +72,8 @@ func (h orgHandlers) getOrg(r *http.Request) (any, error) {
 	return h.Present.ShowOrg(o), nil
 }
 
-// createOrg makes an org. Who is no administrator needs the feature flag for it,
-// and becomes the org's manager: nobody else could let them in.
+// createOrg creates an org. Callers who are not administrators need the feature flag.
+// They become the org's manager, because otherwise no one could give them access.
 func (h orgHandlers) createOrg(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateOrganization](r)
 	if err != nil {
@@ -110,16 +110,16 @@ func (h orgHandlers) createOrg(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowOrg(o)}, nil
 }
 
-// orgNameIsFree says in the platform's words that a name is taken: clients take
-// that for "there it is".
+// orgNameIsFree returns Cloud Foundry's error if the name is taken. Clients read that
+// message as "the org already exists".
 func orgNameIsFree(reg *registry.Registry, o app.Org) error {
 	if other, err := reg.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
 		return rest.Unprocessable("Organization '%s' already exists.", o.Name)
 	}
-	return nil // PutOrg has the last word
+	return nil // PutOrg checks it again
 }
 
-// updateOrg changes an org. To suspend it is the administrators' alone.
+// updateOrg changes an org. Only administrators can suspend it.
 func (h orgHandlers) updateOrg(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateOrganization](r)
 	if err != nil {

@@ -27,7 +27,7 @@ func (h quotaHandlers) endpoints() []rest.Endpoint {
 			Handler: h.createOrgQuota, Shape: rest.Returns[v3.Quota](201).Reads(rest.JSON[v3.ChangeQuota]()),
 		},
 		{
-			Pattern: "GET /v3/organization_quotas/{guid}", Needs: access.Authenticated, // what there is to have is no secret; who has it is
+			Pattern: "GET /v3/organization_quotas/{guid}", Needs: access.Authenticated, // all users see quotas, but not which orgs use them
 			Handler: h.getQuota, Shape: rest.Returns[v3.Quota](200),
 		},
 		{
@@ -71,7 +71,7 @@ const (
 func (h quotaHandlers) orgQuota(guid string) (app.Quota, error) {
 	q, err := h.Platform.Registry.Quota(guid)
 	if err == nil && q.Org != "" {
-		err = app.ErrNotFound // it is for spaces
+		err = app.ErrNotFound // it is a space quota
 	}
 	return q, rest.Missing(nounOrgQuota, err)
 }
@@ -111,7 +111,8 @@ func (h quotaHandlers) listSpaceQuotas(r *http.Request) (any, error) {
 	return h.pageOfQuotas(r, q, all, "space_guids")
 }
 
-// pageOfQuotas is the list of quotas; members is the filter for those who have them.
+// pageOfQuotas returns the page of quotas; members is the filter for the orgs or spaces
+// that use them.
 func (h quotaHandlers) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quota, members string) (any, error) {
 	has, err := h.quotaHolders(r)
 	if err != nil {
@@ -128,8 +129,8 @@ func (h quotaHandlers) pageOfQuotas(r *http.Request, q rest.Query, all []app.Quo
 	}), nil
 }
 
-// quotaHolders finds the guids of the orgs, or spaces, that have a quota, as far as who
-// asks sees them.
+// quotaHolders returns a function for the guids of the orgs or spaces that use a quota
+// and that the caller can see.
 func (h quotaHandlers) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -211,7 +212,7 @@ func (h quotaHandlers) createOrgQuota(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: shown}, err
 }
 
-// createSpaceQuota makes a quota for spaces of the org that the body names.
+// createSpaceQuota creates a quota for spaces of the org that the body names.
 func (h quotaHandlers) createSpaceQuota(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ChangeQuota](r)
 	if err != nil {
@@ -272,7 +273,7 @@ func (h quotaHandlers) changeQuota(r *http.Request, noun string) (any, error) {
 	var k app.Quota
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
 		k, err = w.Registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
-			if body.Name != "" { // clients send an empty one when it stays
+			if body.Name != "" { // clients send an empty name to leave it unchanged
 				k.Name = body.Name
 			}
 			changeLimits(&k.Limits, body)
@@ -289,7 +290,7 @@ func (h quotaHandlers) changeQuota(r *http.Request, noun string) (any, error) {
 	return h.showQuota(r, k)
 }
 
-// builtIn is the answer to a change of what cannot be changed.
+// builtIn returns the response for a change of a built-in quota.
 func builtIn(err error) error {
 	if errors.Is(err, app.ErrBuiltIn) {
 		return rest.Unprocessable("%v", err)
@@ -297,7 +298,7 @@ func builtIn(err error) error {
 	return err
 }
 
-// changeLimits makes the changes that a body names.
+// changeLimits applies the changes that a body names.
 func changeLimits(l *app.Limits, b v3.ChangeQuota) {
 	for _, c := range []struct {
 		from v3.Nullable[int]
@@ -378,7 +379,7 @@ func (h quotaHandlers) applySpaceQuota(r *http.Request) (any, error) {
 	return h.holdersOf(r, k, "space_quotas", "spaces")
 }
 
-// holdersOf answers with those who have a quota.
+// holdersOf responds with the orgs or spaces that use a quota.
 func (h quotaHandlers) holdersOf(r *http.Request, k app.Quota, kind, who string) (any, error) {
 	has, err := h.quotaHolders(r)
 	if err != nil {
@@ -414,7 +415,7 @@ func (h quotaHandlers) removeSpaceQuota(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, err
 }
 
-// presentQuota shows a quota with those who have it.
+// presentQuota shows a quota with the orgs or spaces that use it.
 func (h quotaHandlers) presentQuota(k app.Quota, has []string) v3.Quota {
 	out := v3.Quota{
 		GUID: k.GUID, CreatedAt: v3.At(k.CreatedAt), UpdatedAt: v3.At(k.UpdatedAt), Name: k.Name,
@@ -440,7 +441,7 @@ func (h quotaHandlers) presentQuota(k app.Quota, has []string) v3.Quota {
 	return out
 }
 
-// beginQuotaRemoval records who wants a quota to go, and begins.
+// beginQuotaRemoval records that the caller deletes a quota, and starts the job.
 func (h quotaHandlers) beginQuotaRemoval(r *http.Request, k app.Quota, operation string) (any, error) {
 	if err := h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordQuota("delete", k, access.Place{}, nil) }); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func (h roleHandlers) endpoints() []rest.Endpoint {
 			Handler: h.listRoles, Shape: rest.PageOf[v3.Role]("guids", "types", "user_guids", "organization_guids", "space_guids", "include").OrderedBy(rest.ByTime...),
 		},
 		{
-			Pattern: "POST /v3/roles", Needs: access.Authenticated, // the body names the place
+			Pattern: "POST /v3/roles", Needs: access.Authenticated, // the body names the org or space
 			Handler: h.createRole, Shape: rest.Returns[v3.Role](201).Reads(rest.JSON[v3.CreateRole]()),
 		},
 		{Pattern: "GET /v3/roles/{guid}", Needs: access.Read, Resource: access.Role, Handler: h.getRole, Shape: rest.Returns[v3.Role](200).Query("include")},
@@ -72,7 +72,7 @@ func (h roleHandlers) listRoles(r *http.Request) (any, error) {
 	return page, err
 }
 
-// besideRoles is what a request wants to see beside roles.
+// besideRoles returns the resources that a request includes with roles.
 func (h roleHandlers) besideRoles(with map[string]bool, roles []v3.Role) (map[string]any, error) {
 	if len(with) == 0 {
 		return nil, nil
@@ -147,7 +147,7 @@ func (h roleHandlers) createRole(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentRole(role)}, nil
 }
 
-// checkRole tells what is wrong with a role before anybody is looked for.
+// checkRole checks the fields of a role before the user is looked up.
 func checkRole(role auth.Role, user *v3.UserName) error {
 	switch {
 	case !slices.Contains(auth.RoleTypes(), role.Type):
@@ -166,7 +166,7 @@ func checkRole(role auth.Role, user *v3.UserName) error {
 	return nil
 }
 
-// mayGrant wants the principal to manage the place of a role.
+// mayGrant checks whether the caller manages the org or space of a role.
 func (h roleHandlers) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
 		return platform.InvalidSpace(h.Access.Require(ctx, access.Manage, role.Space))
@@ -178,8 +178,8 @@ func (h roleHandlers) mayGrant(ctx context.Context, role auth.Role) error {
 	return err
 }
 
-// grantee is who shall get a role. Into an org anybody can be brought who has an
-// account; into a space only who is in its org.
+// grantee returns the user who gets a role. Any user with an account can get a role in
+// an org. In a space, the user must have a role in its org.
 func (h roleHandlers) grantee(ctx context.Context, name v3.UserName, role auth.Role) (platform.Person, error) {
 	if name.GUID == "" {
 		return h.granteeByName(ctx, name, role)
@@ -192,7 +192,7 @@ func (h roleHandlers) grantee(ctx context.Context, name v3.UserName, role auth.R
 		return p, nil
 	}
 	accounts := h.Platform.Auth.Accounts()
-	u, err := accounts.User(name.GUID) // one who was deleted here comes back
+	u, err := accounts.User(name.GUID) // a user who was deleted here but has an account
 	if err == nil {
 		return platform.Person{GUID: u.GUID, Name: u.Name, Origin: u.Origin}, nil
 	}
@@ -261,7 +261,8 @@ func (h roleHandlers) deleteRole(r *http.Request) (any, error) {
 		if !ok {
 			p = platform.Person{GUID: role.User}
 		}
-		// It ends here and now: the job only says so to clients that wait for one.
+		// The role is deleted here. The job only reports that to clients that wait for
+		// a job.
 		if err := w.Roles.Delete(role.GUID); err != nil {
 			return rest.Missing("Role", err)
 		}

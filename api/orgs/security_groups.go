@@ -28,7 +28,7 @@ func (h securityGroupHandlers) endpoints() []rest.Endpoint {
 			Handler: h.createSecurityGroup, Shape: rest.Returns[v3.SecurityGroup](201).Reads(rest.JSON[v3.ChangeSecurityGroup]()),
 		},
 		{
-			Pattern: "GET /v3/security_groups/{guid}", Needs: access.Authenticated, // those of what one sees
+			Pattern: "GET /v3/security_groups/{guid}", Needs: access.Authenticated, // visible if one of its spaces is, or if it is global
 			Handler: h.getSecurityGroup, Shape: rest.Returns[v3.SecurityGroup](200),
 		},
 		{
@@ -65,7 +65,8 @@ func (h securityGroupHandlers) endpoints() []rest.Endpoint {
 
 const nounSecurityGroup = "Security group"
 
-// side is one of the two kinds of containers that a group can be for.
+// side is one of the two kinds of containers that a group applies to: running and
+// staging.
 type side struct {
 	name   string
 	spaces func(g *app.SecurityGroup) *[]string
@@ -81,7 +82,7 @@ var (
 	}
 )
 
-// groupOf is the group that the path names, if who asks sees it.
+// groupOf returns the group that the path names, if the caller can see it.
 func (h securityGroupHandlers) groupOf(r *http.Request) (app.SecurityGroup, access.Permissions, error) {
 	perms, err := h.Access.Permissions(r.Context())
 	if err != nil {
@@ -109,7 +110,7 @@ func (h securityGroupHandlers) listSecurityGroups(r *http.Request) (any, error) 
 	})
 }
 
-// listSpaceGroups lists the groups of a space, those for all spaces too.
+// listSpaceGroups lists the groups of a space, including those for all spaces.
 func (h securityGroupHandlers) listSpaceGroups(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		q, err := rest.ReadQuery(r)
@@ -161,7 +162,7 @@ func (h securityGroupHandlers) createSecurityGroup(r *http.Request) (any, error)
 	return rest.Answer{Status: http.StatusCreated, Body: h.presentGroup(g, perms)}, err
 }
 
-// noSpaces says in the platform's words that one of the spaces is not there.
+// noSpaces returns Cloud Foundry's error if one of the spaces does not exist.
 func noSpaces(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return rest.Unprocessable("Spaces do not exist, or you do not have access to them.")
@@ -224,7 +225,7 @@ func (h securityGroupHandlers) deleteSecurityGroup(r *http.Request) (any, error)
 	return h.Present.StartJob(r.Context(), platform.OpDeleteSecurityGroup, platform.Removal{GUID: g.GUID})
 }
 
-// bindGroup gives a group to spaces that who asks manages.
+// bindGroup binds a group to spaces that the caller manages.
 func (h securityGroupHandlers) bindGroup(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		body, err := rest.Decode[v3.ToMany](r)
@@ -254,7 +255,7 @@ func (h securityGroupHandlers) bindGroup(of side) rest.Handler {
 	}
 }
 
-// unbindGroup takes a group from a space.
+// unbindGroup unbinds a group from a space.
 func (h securityGroupHandlers) unbindGroup(of side) rest.Handler {
 	return func(r *http.Request) (any, error) {
 		if _, _, err := h.groupOf(r); err != nil {
@@ -293,7 +294,7 @@ func (h securityGroupHandlers) presentGroup(g app.SecurityGroup, perms access.Pe
 	}
 }
 
-// securityGroupResource is what the path of a security group names.
+// securityGroupResource is the access resource for a security group in the path.
 func (h securityGroupHandlers) securityGroupResource() access.Resource {
 	return access.Resource{Name: nounSecurityGroup, Look: func(r *http.Request) error {
 		_, _, err := h.groupOf(r)

@@ -125,13 +125,13 @@ func (h spaceHandlers) createSpace(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowSpace(sp)}, nil
 }
 
-// spaceNameIsFree says in the platform's words that a name is taken: clients take
-// that for "there it is".
+// spaceNameIsFree returns Cloud Foundry's error if the name is taken. Clients read that
+// message as "the space already exists".
 func spaceNameIsFree(reg *registry.Registry, sp app.Space) error {
 	if other, err := reg.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
 		return rest.Unprocessable("Name must be unique per organization")
 	}
-	return nil // PutSpace has the last word
+	return nil // PutSpace checks it again
 }
 
 func (h spaceHandlers) updateSpace(r *http.Request) (any, error) {
@@ -154,7 +154,7 @@ func (h spaceHandlers) updateSpace(r *http.Request) (any, error) {
 	return h.Present.ShowSpace(sp), nil
 }
 
-// changeSpace changes the space that the path names and records it.
+// changeSpace changes the space that the path names and records the change.
 func (h spaceHandlers) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		sp, err = w.Registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.Registry, sp) })

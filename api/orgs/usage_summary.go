@@ -44,7 +44,7 @@ func (h usageHandlers) getOrgUsage(r *http.Request) (any, error) {
 	return out, err
 }
 
-// getUsage is what the whole platform takes.
+// getUsage returns the usage of the whole platform.
 func (h usageHandlers) getUsage(*http.Request) (any, error) {
 	u, err := h.Platform.Registry.UsedByAll()
 	if err != nil {
@@ -74,7 +74,7 @@ func (h usageHandlers) usageLinks(one, many, guid string) v3.Links {
 	return v3.Links{"self": {Href: h.Links.Href("v3", many, guid, "usage_summary")}, one: {Href: h.Links.Href("v3", many, guid)}}
 }
 
-// usageOf adds what services take in the spaces.
+// usageOf adds the usage of services in the spaces.
 func (h usageHandlers) usageOf(u app.Used, inside func(space string) bool) (out v3.PlaceUsage, err error) {
 	out.Usage = v3.UsageNumbers{
 		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,

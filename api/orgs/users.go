@@ -33,7 +33,7 @@ func (h userHandlers) endpoints() []rest.Endpoint {
 		},
 		{Pattern: "POST /v3/users", Needs: access.Administer, Handler: h.createUser, Shape: rest.Returns[v3.User](201).Reads(rest.JSON[v3.CreateUser]())},
 		{
-			Pattern: "GET /v3/users/{guid}", Needs: access.Authenticated, // who shares an org is seen
+			Pattern: "GET /v3/users/{guid}", Needs: access.Authenticated, // visible to users who share an org
 			Handler: h.getUser, Shape: rest.Returns[v3.User](200),
 		},
 		{
@@ -44,8 +44,8 @@ func (h userHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// inSight are those whom the request's principal sees: everybody, or themselves
-// and who has a role in the same orgs.
+// inSight returns the users that the caller can see. Those are all users, or only the
+// caller and the users with a role in the same orgs.
 func (h userHandlers) inSight(ctx context.Context) ([]platform.Person, error) {
 	all, err := h.Present.People()
 	if err != nil {
@@ -117,7 +117,7 @@ func (h userHandlers) listSpaceUsers(r *http.Request) (any, error) {
 	return h.holders(r, roles)
 }
 
-// holders is the page of those who have the roles.
+// holders returns the page of the users who have the roles.
 func (h userHandlers) holders(r *http.Request, roles []auth.Role) (any, error) {
 	all, err := h.Present.People()
 	if err != nil {
@@ -169,7 +169,7 @@ func (h userHandlers) getUser(r *http.Request) (any, error) {
 	return h.Present.ShowUser(p), nil
 }
 
-// userOf is the person that the path names, if the principal sees them.
+// userOf returns the user that the path names, if the caller can see them.
 func (h userHandlers) userOf(r *http.Request) (platform.Person, error) {
 	all, err := h.inSight(r.Context())
 	if err != nil {
@@ -183,15 +183,15 @@ func (h userHandlers) userOf(r *http.Request) (platform.Person, error) {
 	return platform.Person{}, rest.NotFound("User")
 }
 
-// createUser makes an account known to the platform: one that there is, by its
-// guid, or one of another origin, by its name.
+// createUser adds an account to the platform: an existing one by its GUID, or one of
+// another origin by its name.
 func (h userHandlers) createUser(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateUser](r)
 	if err != nil {
 		return nil, err
 	}
 	metadata := app.Metadata{}.Merge(platform.MetadataChange(body.Metadata))
-	if err := metadata.Validate(); err != nil { // an account that is made stays
+	if err := metadata.Validate(); err != nil { // checked first, because a new account is not removed after an error
 		return nil, err
 	}
 	guid, err := h.accountFor(body)
@@ -219,8 +219,8 @@ func (h userHandlers) createUser(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowUser(all[guid])}, nil
 }
 
-// accountFor is the guid of the account that a body names. An account of another
-// origin is made when there is none: its password is known there.
+// accountFor returns the GUID of the account that a body names. It creates a missing
+// account of another origin, which checks the password.
 func (h userHandlers) accountFor(body v3.CreateUser) (string, error) {
 	switch {
 	case body.GUID != "" && (body.Username != "" || body.Origin != ""):
@@ -272,7 +272,8 @@ func (h userHandlers) deleteUser(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpDeleteUser, platform.Removal{GUID: p.GUID})
 }
 
-// userResource is what the path of a user names. It has no place: a caller can see it or not.
+// userResource is the access resource for a user in the path. It has no org or space: a
+// caller can see the user or not.
 func (h userHandlers) userResource() access.Resource {
 	return access.Resource{Name: "User", Look: func(r *http.Request) error {
 		_, err := h.userOf(r)

@@ -61,7 +61,7 @@ func (h destinationHandlers) setDestinations(r *http.Request) (any, error) {
 	})
 }
 
-// updateDestination gives a destination another protocol; null is the default.
+// updateDestination changes the protocol of a destination; null sets the default.
 func (h destinationHandlers) updateDestination(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.UpdateDestination](r)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h destinationHandlers) updateDestination(r *http.Request) (any, error) {
 	return nil, rest.NotFound("Destination")
 }
 
-// removeDestination makes a route no longer lead to one of its destinations.
+// removeDestination removes a destination from a route.
 func (h destinationHandlers) removeDestination(r *http.Request) (any, error) {
 	if err := h.mayUnmap(r); err != nil {
 		return nil, err

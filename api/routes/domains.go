@@ -36,7 +36,7 @@ func (h domainHandlers) endpoints() []rest.Endpoint {
 			Handler: h.createDomain, Shape: rest.Returns[v3.Domain](201).Reads(rest.JSON[v3.CreateDomain]()),
 		},
 		{
-			Pattern: "GET /v3/domains/{guid}", Needs: access.Authenticated, // some have one org, some several, some none
+			Pattern: "GET /v3/domains/{guid}", Needs: access.Authenticated, // a domain has one org, several, or none
 			Handler: h.getDomain, Shape: rest.Returns[v3.Domain](200),
 		},
 		{Pattern: "PATCH /v3/domains/{guid}", Needs: access.Authenticated, Handler: h.updateDomain, Shape: rest.Returns[v3.Domain](200).Reads(rest.JSON[v3.UpdateDomain]())},
@@ -90,7 +90,7 @@ func (h domainHandlers) pageOfDomains(r *http.Request, among func(d app.Domain) 
 	}), nil
 }
 
-// getDefaultDomain is the domain of an org's routes that name none.
+// getDefaultDomain returns the domain of routes of an org that name no domain.
 func (h domainHandlers) getDefaultDomain(r *http.Request) (any, error) {
 	if _, err := h.Present.Org(r); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (h domainHandlers) getDomain(r *http.Request) (any, error) {
 	return h.Present.ShowDomain(d, perms), nil
 }
 
-// domainOf is the domain that the path names, if the principal sees it.
+// domainOf returns the domain that the path names, if the caller can see it.
 func (h domainHandlers) domainOf(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
 	if perms, err = h.Access.Permissions(r.Context()); err != nil {
 		return d, perms, err
@@ -126,7 +126,7 @@ func (h domainHandlers) domainOf(r *http.Request) (d app.Domain, perms access.Pe
 	return d, perms, rest.Missing("Domain", err)
 }
 
-// ownDomain is the same for those who may change it: the managers of its org, and
+// ownDomain returns the same for callers who can change it: managers of its org, and
 // administrators.
 func (h domainHandlers) ownDomain(r *http.Request) (d app.Domain, perms access.Permissions, err error) {
 	d, perms, err = h.domainOf(r)
@@ -176,7 +176,7 @@ func (h domainHandlers) createDomain(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowDomain(d, perms)}, nil
 }
 
-// groupFor is the router group that a new domain names.
+// groupFor returns the router group that a new domain names.
 func (h domainHandlers) groupFor(body v3.CreateDomain) (string, error) {
 	switch {
 	case body.Internal != nil && *body.Internal:
@@ -191,7 +191,7 @@ func (h domainHandlers) groupFor(body v3.CreateDomain) (string, error) {
 	return g.GUID, err
 }
 
-// owners are the orgs that a body names. Only what has an owner can be shared.
+// owners returns the orgs that a body names. Only a domain with an owner can be shared.
 func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err error) {
 	if rel.Organization != nil {
 		org = rel.Organization.ID()
@@ -206,8 +206,8 @@ func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err 
 	return org, slices.Compact(shared), nil
 }
 
-// mayOwn tells whether the principal may make the domain. Those that all share are
-// the administrators' alone.
+// mayOwn checks whether the caller can create the domain. Only administrators can
+// create a domain that all orgs share.
 func (h domainHandlers) mayOwn(ctx context.Context, d app.Domain) error {
 	if d.Org == "" {
 		if !access.Principal(ctx).Admin() {
@@ -228,8 +228,8 @@ func (h domainHandlers) mayOwn(ctx context.Context, d app.Domain) error {
 	return h.mayShare(ctx, d.Org, d.SharedWith)
 }
 
-// mayShare tells whether the principal may share a domain of an org with others:
-// it must manage them too.
+// mayShare checks whether the caller can share a domain of an org with other orgs. The
+// caller must be a manager of those orgs.
 func (h domainHandlers) mayShare(ctx context.Context, owner string, orgs []string) error {
 	for _, org := range orgs {
 		err := h.Access.RequireOrg(ctx, org)
@@ -249,7 +249,7 @@ func (h domainHandlers) mayShare(ctx context.Context, owner string, orgs []strin
 	return nil
 }
 
-// orgName is for sentences about an org that is seen.
+// orgName returns the name of an org for messages to a caller who can see it.
 func (h domainHandlers) orgName(guid string) string {
 	o, err := h.Platform.Registry.Org(guid)
 	if err != nil {
@@ -291,7 +291,7 @@ func (h domainHandlers) deleteDomain(r *http.Request) (any, error) {
 	return h.Present.StartJob(r.Context(), platform.OpDeleteDomain, platform.Removal{GUID: d.GUID})
 }
 
-// shareDomain lets further orgs use a domain.
+// shareDomain shares a domain with more orgs.
 func (h domainHandlers) shareDomain(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToMany](r)
 	if err != nil {
@@ -320,7 +320,8 @@ func (h domainHandlers) shareDomain(r *http.Request) (any, error) {
 	return present.SharedWith(d, perms), nil
 }
 
-// unshareDomain takes a domain from an org; its owner may do so, and that org.
+// unshareDomain stops sharing a domain with an org. Managers of the owner and of that
+// org can do so.
 func (h domainHandlers) unshareDomain(r *http.Request) (any, error) {
 	d, perms, err := h.domainOf(r)
 	if err != nil {

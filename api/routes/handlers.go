@@ -1,5 +1,5 @@
-// Package routes answers requests about routes, their destinations, and domains. The rows of its
-// endpoints stand beside the handlers, one file for each resource.
+// Package routes answers requests about routes, their destinations, and domains. Each
+// resource has one file with its endpoints and their handlers.
 package routes
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/dewrun/dew/platform"
 )
 
-// Handlers has what the handlers of all resources share. Each resource has a type of its own around it.
+// Handlers holds the fields that the handlers of all resources share. Each resource has
+// its own type that embeds it.
 type Handlers struct {
 	Access   *access.Control
 	Links    rest.Links
@@ -19,7 +20,7 @@ type Handlers struct {
 	Present  *present.Presenter
 }
 
-// Endpoints are the rows of all resources.
+// Endpoints returns the endpoints of all resources.
 func (h *Handlers) Endpoints() []rest.Endpoint {
 	return slices.Concat(
 		destinationHandlers{h}.endpoints(),

@@ -25,7 +25,8 @@ func (h reservationHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// getReservation tells whether a route is taken, also by whom one does not see.
+// getReservation reports whether a route exists, even in spaces that the caller cannot
+// see.
 func (h reservationHandlers) getReservation(r *http.Request) (any, error) {
 	d, err := h.Platform.Registry.Domain(r.PathValue("guid"))
 	if err != nil {

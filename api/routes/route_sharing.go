@@ -54,8 +54,8 @@ func (h sharingHandlers) presentRouteShares(rt app.Route) v3.SharedSpaces {
 	return out
 }
 
-// shareRoute lets apps of further spaces have a route. Who shares must develop
-// there, too.
+// shareRoute shares a route with more spaces, whose apps can then use it. The caller
+// must be a developer in those spaces.
 func (h sharingHandlers) shareRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ShareServiceInstance](r)
 	if err != nil {
@@ -111,10 +111,10 @@ func (h sharingHandlers) unshareRoute(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusNoContent}, nil
 }
 
-// eventShareRoute is the one of these events that may be about several spaces.
+// eventShareRoute is the only one of these events that can name several spaces.
 const eventShareRoute = "audit.route.share"
 
-// moveRoute gives a route to another space.
+// moveRoute moves a route to another space.
 func (h sharingHandlers) moveRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.ToOne](r)
 	if err != nil {
@@ -138,8 +138,8 @@ func (h sharingHandlers) moveRoute(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// noRouteThere says in the platform's words why whoever asks may not give a route to a
-// space, or take it away there.
+// noRouteThere returns Cloud Foundry's error if the caller cannot share a route with a
+// space, or move or unshare it there.
 func noRouteThere(what, space string, err error) error {
 	switch {
 	case errors.Is(err, app.ErrNotFound):
@@ -150,7 +150,7 @@ func noRouteThere(what, space string, err error) error {
 	return err
 }
 
-// giveRoute changes who has a route, and records it.
+// giveRoute changes the spaces of a route, and records the change.
 func (h sharingHandlers) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
 		old, err := w.Registry.Route(r.PathValue("guid"))
@@ -168,13 +168,14 @@ func (h sharingHandlers) giveRoute(r *http.Request, event string, spaces []strin
 			data = map[string]any{"target_space_guid": spaces[0]}
 		}
 		was := rt
-		was.Space = old.Space // who had it gave it away
+		was.Space = old.Space // the event belongs to the previous owner
 		return w.RecordRoute(event, was, data)
 	})
 	return rt, err
 }
 
-// mayUnmap refuses those who have a route by sharing to take away apps of others.
+// mayUnmap checks whether the caller can remove a destination. A caller from a space
+// that the route is shared with can only remove its own apps.
 func (h *Handlers) mayUnmap(r *http.Request) error {
 	rt, err := h.routeOf(r)
 	if err != nil || h.Access.Require(r.Context(), access.Support, rt.Space) == nil {
@@ -182,7 +183,7 @@ func (h *Handlers) mayUnmap(r *http.Request) error {
 	}
 	d, ok := platform.DestinationsByGUID(rt)[r.PathValue("destination")]
 	if !ok {
-		return nil // said later
+		return nil // the handler reports it
 	}
 	if _, err = h.Present.AppInBody(r.Context(), access.Support, d.App); platform.IsNotFound(err) {
 		return access.ErrNotAuthorized

@@ -19,8 +19,8 @@ func (h routerGroupHandlers) endpoints() []rest.Endpoint {
 	}
 }
 
-// listRouterGroups lists what gives TCP routes their ports. The routing API has no
-// pages; who asks for a name that there is not is told so.
+// listRouterGroups lists the router groups, which provide the ports of TCP routes. The
+// routing API has no pages. An unknown name gets a 404 response.
 func (h routerGroupHandlers) listRouterGroups(r *http.Request) (any, error) {
 	values := r.URL.Query()
 	for name := range values {

@@ -109,8 +109,8 @@ func (h routeHandlers) pageOfRoutes(r *http.Request, all []app.Route) (any, erro
 	return out, err
 }
 
-// boundTo tells the routes that are bound to one of the service instances; without
-// any it tells all.
+// boundTo returns a filter for routes that are bound to one of the service instances.
+// If instances is nil, it matches all routes.
 func (h routeHandlers) boundTo(instances []string) (func(route string) bool, error) {
 	if instances == nil {
 		return func(string) bool { return true }, nil
@@ -120,8 +120,8 @@ func (h routeHandlers) boundTo(instances []string) (func(route string) bool, err
 	return func(route string) bool { return slices.Contains(routes, route) }, err
 }
 
-// letsRoute tells whether the query asks for the route. Host names have no case, and
-// only TCP routes have a port.
+// letsRoute reports whether the route matches the query. Host names are not
+// case-sensitive, and only TCP routes have a port.
 func letsRoute(q rest.Query, rt app.Route) bool {
 	apps := make([]string, 0, len(rt.Destinations))
 	for _, d := range rt.Destinations {
@@ -143,7 +143,7 @@ func (h *Handlers) routeOf(r *http.Request) (app.Route, error) {
 	return rt, rest.Missing("Route", err)
 }
 
-// besideRoute is what can stand beside a route.
+// besideRoute lists the resources that a client can include with a route.
 var besideRoute = []string{"domain", "space", "space.organization"}
 
 func (h routeHandlers) getRoute(r *http.Request) (any, error) {
@@ -168,7 +168,7 @@ func (h routeHandlers) getRoute(r *http.Request) (any, error) {
 	return out, err
 }
 
-// createRoute makes a route that leads nowhere yet.
+// createRoute creates a route without destinations.
 func (h routeHandlers) createRoute(r *http.Request) (any, error) {
 	body, err := rest.Decode[v3.CreateRoute](r)
 	if err != nil {
@@ -209,7 +209,8 @@ func (h routeHandlers) createRoute(r *http.Request) (any, error) {
 	return rest.Answer{Status: http.StatusCreated, Body: h.Present.ShowRoute(rt, domain.Name)}, nil
 }
 
-// fits says in the platform's words what a route of the domain cannot have.
+// fits returns Cloud Foundry's error if the domain does not support a field of the
+// route.
 func fits(rt app.Route, d app.Domain, port bool) error {
 	switch {
 	case !d.TCP() && port:
@@ -226,8 +227,8 @@ func fits(rt app.Route, d app.Domain, port bool) error {
 	return nil
 }
 
-// placeIsFree says in the platform's words that there is such a route already:
-// clients take that for "there it is".
+// placeIsFree returns Cloud Foundry's error if the route already exists. Clients read
+// that message as "the route already exists".
 func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if d.TCP() {
 		return portIsFree(reg, rt, d)
@@ -251,7 +252,7 @@ func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 
 func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if rt.Port == 0 {
-		return nil // one is chosen
+		return nil // dew chooses a free port
 	}
 	found, err := reg.RouteAtPort(rt.Port)
 	switch {
@@ -265,7 +266,7 @@ func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	return rest.Unprocessable("port: Port '%d' is not available. Try a different port or use a different domain.", rt.Port)
 }
 
-// changedOptions are options with a change made; null takes one away.
+// changedOptions returns the options with a change applied; null removes an option.
 func changedOptions(old map[string]string, change map[string]*string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, old)

@@ -50,7 +50,8 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// Only what time cut off is late: neither a success nor a crash that was seen is.
+// Only an error that the time limit caused becomes a timeout. A success or a crash in
+// time does not.
 func TestTimedOut(t *testing.T) {
 	late := &console.Failure{Status: console.StatusTimeout, Err: errBroken}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, late)

@@ -131,7 +131,8 @@ func phaseText(phase string) string {
 	return phase
 }
 
-// causeTexts are the causes of exits in words. Other causes are clear without underscores.
+// causeTexts describe the causes of exits. Other causes are shown with spaces instead
+// of underscores.
 var causeTexts = map[string]string{
 	causeStartTimeout: "did not become healthy in time",
 	"start_failed":    "could not start",

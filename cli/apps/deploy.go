@@ -94,8 +94,8 @@ func (o DeployOptions) options() (*v3.DeploymentOptions, error) {
 // DeploySpec is what a deployment starts.
 type DeploySpec struct {
 	Options  DeployOptions
-	Droplet  string // guid; empty: the current droplet
-	revision string // guid of the revision to roll back to; empty: none
+	Droplet  string // guid, or empty for the current droplet
+	revision string // guid of the revision to roll back to, or empty
 	Size     v3.DeploymentOptions
 }
 

@@ -14,7 +14,7 @@ import (
 // killWait bounds dew kill --wait: a process can handle the signal and keep running.
 const killWait = time.Minute
 
-// killed is an instance one of whose processes got a signal.
+// killed is an instance of which one process got a signal.
 type killed struct {
 	app      v3.App
 	process  v3.Process

@@ -120,7 +120,7 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]PSRow, error)
 		}
 		some, err := psOfProcess(ctx, row, p.GUID, ask)
 		if command.IsNotFound(err) {
-			continue // the deployment has ended since the list was read
+			continue // the deployment has finished since the list was read
 		}
 		if err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// Stage makes a droplet from a package and shows the output of staging.
+// Stage creates a droplet from a package and shows the output of staging.
 func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
 	limit := console.MinutesFromEnv("CF_STAGING_TIMEOUT", 15*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
@@ -105,11 +105,11 @@ func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// maxRest bounds the requests for more lines after staging ended, so that endless
+// maxRest limits the requests for more lines after staging finished, so that endless
 // output does not hide the result.
 const maxRest = 20
 
-// rest shows the remaining lines after staging ended.
+// rest shows the remaining lines after staging finished.
 func (s *stagingLog) rest(ctx context.Context) error {
 	for range maxRest {
 		if more, err := s.show(ctx); err != nil || !more {

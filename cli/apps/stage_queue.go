@@ -11,9 +11,9 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// awaitTurn waits until the earlier builds of the app have ended. dewd runs the builds of
-// one app one after the other, because they share a cache. The lines of earlier builds
-// are not shown as lines of this build.
+// awaitTurn waits until the earlier builds of the app have finished. dewd runs the
+// builds of one app one after the other, because they share a cache. The lines of
+// earlier builds are not shown as lines of this build.
 func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error {
 	if b.State != v3.BuildStaging {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// A build that has not begun tells how many are ahead of it.
+// A build that has not started shows how many builds are ahead of it.
 func TestPushTellsTheQueue(t *testing.T) {
 	const text = "waiting for 2 builds of other apps"
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -36,7 +36,7 @@ func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *clie
 	return ReadView(ctx, ask, started)
 }
 
-// NotRunning is a process all of whose instances crashed.
+// NotRunning is the error for a process whose instances all crashed.
 type NotRunning struct {
 	process   string
 	instances []string // ids

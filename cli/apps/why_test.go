@@ -7,7 +7,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// How an app crashed at its start decides the status and what to do about it.
+// The cause of a crash at the start decides the exit status and the advice.
 func TestExplainCrash(t *testing.T) {
 	for name, c := range map[string]struct {
 		crash  v3.Crash

@@ -58,7 +58,7 @@ type Target struct {
 // time: readers see whole versions, and a lock serializes changes.
 type ConfigFile struct{ Path string }
 
-// FindConfigFile gives the file below DEW_HOME, or below the home folder if DEW_HOME
+// FindConfigFile returns the file below DEW_HOME, or below the home folder if DEW_HOME
 // is not set.
 func FindConfigFile() (ConfigFile, error) {
 	home := os.Getenv("DEW_HOME")

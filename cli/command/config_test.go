@@ -22,7 +22,7 @@ func newTestMemory(t *testing.T) ConfigFile {
 	return ConfigFile{Path: filepath.Join(t.TempDir(), ".dew", "config.json")}
 }
 
-// Changes that are made at once all count, and what is read is always whole.
+// Concurrent changes are all stored, and a reader always sees a complete file.
 func TestConfigRace(t *testing.T) {
 	m := newTestMemory(t)
 	const writers = 8
@@ -86,8 +86,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Several dew with one session renew its token once: the refresh token is good for
-// one use.
+// If several dew processes share a session, only one renews its token: the refresh
+// token is valid for one use.
 func TestRenewRace(t *testing.T) {
 	m := newTestMemory(t)
 	old := Session{User: "ada", Access: "old", Refresh: "r1"}
@@ -106,7 +106,7 @@ func TestRenewRace(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for range 8 {
-		tokens := &sessionTokens{url: "u", config: m, login: login, now: old} // each another dew
+		tokens := &sessionTokens{url: "u", config: m, login: login, now: old} // one for each dew process
 		for range 2 {
 			all.Go(func() {
 				if got, err := tokens.Renew(t.Context(), "old"); got != "new" || err != nil {
@@ -125,7 +125,7 @@ func TestRenewRace(t *testing.T) {
 	}
 }
 
-// A daemon that cannot be asked is no reason to forget a session.
+// If the daemon cannot be reached, the session is not deleted.
 func TestRenewUnreachable(t *testing.T) {
 	m := newTestMemory(t)
 	old := Session{User: "ada", Access: "old", Refresh: "r1"}

@@ -29,7 +29,7 @@ type Endpoint struct {
 	Target     Target
 }
 
-// Endpoint gives the daemon that the flags, the environment and the config file name.
+// Endpoint returns the daemon that the flags, the environment and the config file name.
 func (g *Set) Endpoint() (Endpoint, error) {
 	d := Endpoint{Run: g.Run}
 	if abs, err := filepath.Abs(g.Run); err == nil {
@@ -74,7 +74,7 @@ func APIURL(typed string) (string, error) {
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }
 
-// Client gives a client of the endpoint that uses its session and its target.
+// Client returns a client of the endpoint that uses its session and its target.
 func (g *Set) Client(d Endpoint) (*client.Client, error) {
 	o, err := g.options(d)
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *Set) Client(d Endpoint) (*client.Client, error) {
 	return h.ask, err
 }
 
-// Tokens sign the requests to the endpoint's URL.
+// Tokens returns the tokens for requests to the endpoint's URL.
 func (g *Set) Tokens(d Endpoint) (*sessionTokens, error) {
 	plain, err := g.AnonymousClient(d)
 	if err != nil {
@@ -100,7 +100,7 @@ func (g *Set) Tokens(d Endpoint) (*sessionTokens, error) {
 	return &sessionTokens{url: d.URL, config: d.ConfigFile, envLogin: d.EnvLogin, login: plain.Users().Login, now: d.Session}, nil
 }
 
-// AnonymousClient gives a client that sends no token.
+// AnonymousClient returns a client that sends no token.
 func (g *Set) AnonymousClient(d Endpoint) (*client.Client, error) {
 	o, err := g.options(d)
 	if err != nil {

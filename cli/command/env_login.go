@@ -33,8 +33,8 @@ func readEnvLogin(past Session) EnvLogin {
 // login.
 func (s EnvLogin) complete() bool { return s.user != "" && s.password != "" }
 
-// session gives the stored session: with a complete login the one of the same user and
-// password.
+// session returns the stored session. With a complete login, it is the one of the same
+// user and password.
 func (s EnvLogin) session(c Config, url string) Session {
 	past := c.Sessions[url]
 	if !s.complete() {
@@ -66,7 +66,7 @@ func (s EnvLogin) checkSession(past Session, url string) error {
 // Key is the name of the session in the config file.
 func (s EnvLogin) Key(url string) string { return url + " " + s.user }
 
-// keep stores a session where the next command looks for it.
+// keep stores a session for the next command.
 func (s EnvLogin) keep(c *Config, url string, now Session) {
 	if s.complete() {
 		c.Scripts[s.Key(url)] = now
@@ -92,8 +92,8 @@ func (s EnvLogin) refused(url string) error {
 // saltSize is the size of a proof's salt in bytes.
 const saltSize = 16
 
-// newProof is a salted hash of a password: enough to tell whether the next command
-// has the same one.
+// newProof returns a salted hash of a password. It shows whether the next command has
+// the same password.
 func newProof(password string) string {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // never fails

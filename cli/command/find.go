@@ -18,7 +18,7 @@ type DeleteOptions struct {
 	Routes bool
 }
 
-// Nearest is the candidate that asked most likely misspells; empty if none is similar.
+// Nearest is the candidate that is most similar to asked; empty if none is similar.
 func Nearest(asked string, candidates []string) string { return spelling.Nearest(asked, candidates) }
 
 // FindApp finds an app by name. The error suggests the nearest name.

@@ -14,7 +14,7 @@ func TestReadMoment(t *testing.T) {
 		"3d":                   now.Add(-72 * time.Hour),
 		"1.5d":                 now.Add(-36 * time.Hour),
 		"12:00":                time.Date(2026, 3, 4, 12, 0, 0, 0, zone),
-		"12:30:01":             time.Date(2026, 3, 3, 12, 30, 1, 0, zone), // yesterday: it is not yet that late
+		"12:30:01":             time.Date(2026, 3, 3, 12, 30, 1, 0, zone), // yesterday: the time is later than now
 		"2026-03-01":           time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
 		"2026-03-01 10:20":     time.Date(2026, 3, 1, 10, 20, 0, 0, zone),
 		"2026-03-01T10:20:30Z": time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC),

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A route is shown as the address to type; a TCP route has its own port.
+// A route is shown as the URL to type; a TCP route has its own port.
 func TestRouteURL(t *testing.T) {
 	for _, tt := range [][3]string{
 		{"shop.dew.localhost", "http://127.0.0.1:8080", "http://shop.dew.localhost:8080"},

@@ -69,7 +69,7 @@ type sessionTokens struct {
 	now Session // guarded by mu
 }
 
-// Token gives the session's token. It renews a token that expires soon.
+// Token returns the session's token. It renews a token that expires soon.
 func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// Renew gives another token for one that the daemon refused.
+// Renew returns a new token for one that the daemon refused.
 func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

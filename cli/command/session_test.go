@@ -16,7 +16,7 @@ func TestAPIURL(t *testing.T) {
 	}
 }
 
-// Whatever a token holds, reading it ends well.
+// Reading a token does not fail, whatever it contains.
 func FuzzReadClaims(f *testing.F) {
 	f.Add("a.e30.b")
 	f.Add("e30.eyJleHAiOjF9.sig")
@@ -29,7 +29,8 @@ func FuzzReadClaims(f *testing.F) {
 	})
 }
 
-// Whatever stands in the file, it proves no password but the one that it was made of.
+// Whatever the file contains, a proof matches only the password that it was created
+// from.
 func FuzzProof(f *testing.F) {
 	f.Add("", "x")
 	f.Add("AAAAAAAAAAAAAAAAAAAAAA", "x")

@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ResolveTarget gives the target with its current names. Without a target it is the org
-// and the space that the daemon created at its first start.
+// ResolveTarget returns the target with its current names. Without a target it is the
+// org and the space that the daemon created at its first start.
 func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Target, error) {
 	if target.OrgGUID == "" {
 		return defaultTarget(ctx, ask)

@@ -27,8 +27,8 @@ type Console struct {
 	Interactive bool          // in and err are terminals: questions can be asked
 	JSON        bool          // data as JSON
 	FollowsLogs bool          // the log lines of apps are shown as they arrive
-	lines       *bufio.Reader // reads in; nil before the first question
-	Quiet       time.Duration // how long a wait prints nothing; 0: QuietTime
+	lines       *bufio.Reader // reads In (nil before the first question)
+	Quiet       time.Duration // how long a wait prints nothing (0: QuietTime)
 }
 
 // New is a console on the files of a process.
@@ -132,7 +132,7 @@ func (c *Console) Secret(ctx context.Context, prompt string) (string, error) {
 	return text, nil
 }
 
-// await waits for an answer until ctx ends, because a read from a terminal cannot be
+// await waits for an answer until ctx is done, because a read from a terminal cannot be
 // interrupted.
 func await(ctx context.Context, read func() (string, error)) (string, error) {
 	type answer struct {

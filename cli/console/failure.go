@@ -31,7 +31,7 @@ func (f *Failure) Error() string {
 	return f.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
 // UsageError is an error in a flag or an argument. The command adds its usage line as

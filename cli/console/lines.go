@@ -49,7 +49,7 @@ func FormatLine(l v3.Line, as LineStyle) string { return string(AppendLine(nil, 
 // its own colour, and ERR is red.
 var sourceColours = []string{Yellow, "\x1b[34m", "\x1b[35m", "\x1b[92m", "\x1b[93m", "\x1b[94m", "\x1b[95m"}
 
-// sourceColour gives each source always the same colour.
+// sourceColour returns the colour of a source, which is always the same.
 func sourceColour(source string) string {
 	switch {
 	case !strings.HasPrefix(source, "APP/"):

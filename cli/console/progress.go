@@ -31,10 +31,10 @@ const (
 type statusLine struct {
 	mu   sync.Mutex
 	w    io.Writer // guarded by mu
-	text string    // what is drawn; guarded by mu
+	text string    // the drawn text; guarded by mu
 }
 
-// StatusLineOver gives a status line on w, or w itself if it is one.
+// StatusLineOver returns a status line on w, or w itself if it is one.
 func StatusLineOver(w io.Writer) *statusLine {
 	if s, ok := w.(*statusLine); ok {
 		return s
@@ -83,7 +83,7 @@ func (s *statusLine) width() int {
 // Writer is the underlying writer, for a child process that detects a terminal itself.
 func (s *statusLine) Writer() io.Writer { return s.w }
 
-// Waiting shows what a command waits for and for how long. Waits do not nest.
+// Waiting shows the reason and the duration of a wait. Waits do not nest.
 type Waiting struct {
 	line  *statusLine
 	what  string
@@ -95,10 +95,10 @@ type Waiting struct {
 	last string // guarded by mu
 }
 
-// Wait shows what the command waits for until End is called. It writes nothing for
-// QuietTime. Then a terminal shows a line with the elapsed time, which is redrawn and
-// removed at the end. Without a terminal a line is written after 2, 10 and 30 seconds, then
-// every 30 seconds.
+// Wait shows a progress message until End is called. It writes nothing for QuietTime.
+// Then a terminal shows a line with the elapsed time, which is redrawn and removed at
+// the end. Without a terminal a line is written after 2, 10 and 30 seconds, then every
+// 30 seconds.
 func (c *Console) Wait(format string, args ...any) *Waiting {
 	stop := make(chan struct{})
 	w := &Waiting{

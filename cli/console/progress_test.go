@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// waitFor runs a wait of some seconds in virtual time and returns what is written.
+// waitFor runs a wait of some seconds in virtual time and returns the output.
 func waitFor(t *testing.T, c *Console, during func(w *Waiting)) string {
 	t.Helper()
 	var talk bytes.Buffer
@@ -50,7 +50,8 @@ func TestWaitWritesRarelyWithoutATerminal(t *testing.T) {
 	}
 }
 
-// A terminal has one line, which makes room for others and is gone at the end.
+// A terminal shows one progress line, which makes room for other output and is removed
+// at the end.
 func TestWaitDrawsOneLine(t *testing.T) {
 	c := &Console{ErrTerminal: true}
 	got := waitFor(t, c, func(w *Waiting) {

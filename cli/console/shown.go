@@ -7,8 +7,8 @@ import (
 )
 
 // AppendPrintable appends text from an untrusted source. Control characters are written
-// as ^[ or \x9b, so that a terminal does not execute them. Colours stay and end with
-// the text, or are removed if color is false.
+// as ^[ or \x9b, so that a terminal does not execute them. Colours stay and are reset
+// after the text, or are removed if color is false.
 func AppendPrintable(b, text []byte, color bool) []byte {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		text = text[:n-1] // a Windows line ending

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What an app prints cannot move the cursor, rename the window or answer for the
-// person who reads it; text, tabs and colours stay.
+// The output of an app cannot move the cursor, rename the window or type an answer for
+// the user. Text, tabs and colours stay.
 func TestAppendShown(t *testing.T) {
 	for _, tt := range []struct{ text, coloured, bare string }{
 		{"plain\ttext, ünïcode ✓", "plain\ttext, ünïcode ✓", "plain\ttext, ünïcode ✓"},

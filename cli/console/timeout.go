@@ -17,7 +17,7 @@ func MinutesFromEnv(name string, otherwise time.Duration) time.Duration {
 	return time.Duration(n * float64(time.Minute))
 }
 
-// TimeoutCause replaces err by the cause of the end of ctx if err is about that end.
+// TimeoutCause replaces err with the cause of ctx if err comes from the end of ctx.
 // Other errors stay, because they happened in time.
 func TimeoutCause(ctx context.Context, err error) error {
 	f := (*Failure)(nil)

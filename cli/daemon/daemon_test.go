@@ -13,7 +13,7 @@ func TestAlive(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// It exits, and nobody has asked for its status yet.
+	// The process exits and stays a zombie, because its parent has not read its status.
 	testkit.EventuallyTrue(t, "a process that has exited is not alive", func() bool { return !alive(cmd.Process.Pid) })
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func (s *appLogs) run(ctx context.Context, apps []v3.App) error {
 	return s.follow(ctx, logs)
 }
 
-// join gives an app its colour and its column.
+// join assigns a colour and a column to an app.
 func (s *appLogs) join(a v3.App) *appLog {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
@@ -176,7 +176,7 @@ func (h *lineHeap) Pop() any {
 	return last
 }
 
-// follow writes new lines of all apps as they arrive, until ctx ends or all apps are
+// follow writes new lines of all apps as they arrive, until ctx is done or all apps are
 // deleted.
 func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 	g, ctx := errgroup.WithContext(ctx)
@@ -185,7 +185,7 @@ func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 			q := s.o.Query
 			q.Place = &l.place
 			if q.Newest = -1; !q.Since.IsZero() || q.SinceLastStart {
-				q.Since, q.SinceLastStart = time.Time{}, false // the place already implies them
+				q.Since, q.SinceLastStart = time.Time{}, false // the position already implies them
 			}
 			err := s.ask.Logs().Stream(ctx, l.guid, q, client.Lines{Flush: s.p.flush, Line: func(line *v3.Line) error {
 				if !s.o.matches(line) {

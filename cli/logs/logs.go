@@ -221,7 +221,7 @@ func runLogs(ctx context.Context, o options, ask *client.Client, out *console.Co
 		err = oneLog(ctx, apps[0], ask, p)
 	}
 	if ctx.Err() != nil && o.Query.Follow {
-		err = nil // Ctrl-C is how following ends
+		err = nil // Ctrl-C is the usual way to stop following
 	}
 	return errors.Join(err, p.flush())
 }

@@ -35,7 +35,8 @@ func (p *linePrinter) say(format string, args ...any) {
 	p.out.Say(format, args...)
 }
 
-// line writes a line of an app. An error ends the command: its output cannot be written.
+// line writes a line of an app. An error stops the command, because its output cannot
+// be written.
 func (p *linePrinter) line(a *appLog, l *v3.Line) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +104,7 @@ func (l appLine) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"app":`), name, []byte{','}, line[1:]), nil
 }
 
-// appendName appends the name of an app in its own colour, in a column of its own.
+// appendName appends the name of an app in its own colour and column.
 func appendName(b []byte, a *appLog, width int, color bool) []byte {
 	if color {
 		b = append(b, a.colour...)

@@ -22,7 +22,7 @@ const LabelsCategory = "Labels"
 // LabelledResource is a resource that can have labels.
 type LabelledResource struct{ Name, guid string }
 
-// LabelKind is a type of resources that can have labels, with its name in cf and its
+// LabelKind is a type of resource that can have labels, with its name in cf and its
 // path in the API.
 type LabelKind struct {
 	Name, path string
@@ -145,7 +145,7 @@ func LabelCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// FindKind is the type of resources that the options name.
+// FindKind is the type of resource that the options name.
 func (o LabelOptions) FindKind() (LabelKind, error) {
 	names := console.Names(LabelKinds, func(k LabelKind) string { return k.Name })
 	if i := slices.Index(names, strings.ToLower(o.Kind)); i >= 0 {

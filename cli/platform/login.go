@@ -381,7 +381,7 @@ func (f loginFlow) runToken(ctx context.Context, w command.Env) error {
 }
 
 // token is the token of the session. Over the socket it is a token of the
-// administrator, because whoever can use the socket has all permissions.
+// administrator, because users of the socket have all permissions.
 func (f loginFlow) token(ctx context.Context, w command.Env) (string, error) {
 	if w.URL != "" {
 		tokens, err := f.Tokens(w.Endpoint)

@@ -99,8 +99,8 @@ func withSpace(ctx context.Context, p command.Target, name string, w command.Env
 	return p, err
 }
 
-// chooseTarget sets the target after a login: the org and space of the options,
-// otherwise the only ones there are, otherwise the ones that the user picks.
+// chooseTarget sets the target after a login. It uses the org and space of the options.
+// Without them it uses the only ones, or the ones that the user picks.
 func chooseTarget(ctx context.Context, o targetOptions, w command.Env) error {
 	if o.Org == "" {
 		orgs, err := w.Client.Orgs().List(ctx)

@@ -116,7 +116,7 @@ func TestGatherRefuses(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is an error with its name, not a shorter push.
+// A file that cannot be read is an error with its name; the push does not omit it.
 func TestHashFails(t *testing.T) {
 	b := &bits{files: []file{{path: "a", size: 1, open: func() (io.ReadCloser, error) { return nil, errBroken }}}}
 	if err := b.hash(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read a") {

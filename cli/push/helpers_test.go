@@ -19,7 +19,7 @@ func quiet() *console.Console {
 
 var errBroken = errors.New("broken")
 
-// folder makes a folder of files by content; a name that ends with / is a folder.
+// folder creates a folder with files by content; a name with / at the end is a folder.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -21,8 +21,8 @@ type ignoreRules []ignoreRule
 
 type ignoreRule struct {
 	matcher *patternmatcher.PatternMatcher
-	keep    bool // the line began with !
-	folders bool // the line ended with /
+	keep    bool // the line starts with !
+	folders bool // the line ends with /
 }
 
 // parseIgnore reads a .cfignore, which has the syntax of .gitignore, and adds its rules

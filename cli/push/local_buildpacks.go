@@ -28,9 +28,9 @@ type buildpackFolder struct {
 // them, in its root folder or one folder below.
 var buildpackScript = regexp.MustCompile(`^([^/]+/)?bin/(detect|compile|supply|finalize)$`)
 
-// localFolder is the local folder that a buildpack names, or empty. In a manifest only a
-// path that starts with a dot is local, relative to the manifest's folder: an absolute
-// path is one of the daemon's machine.
+// localFolder is the local folder that a buildpack names, or empty. In a manifest only
+// a path that starts with a dot is local, relative to the manifest's folder. An
+// absolute path is on the daemon's machine.
 func (t target) localFolder(o Options, name string) string {
 	dotted := name == "." || name == ".." || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../")
 	switch byFlag := slices.Contains(o.Buildpacks, name); {

@@ -23,7 +23,7 @@ import (
 
 // Options are the arguments of dew push.
 type Options struct {
-	Name       string // of the app; empty: all apps of the manifest
+	Name       string // of the app, or empty for all apps of the manifest
 	Manifest   ManifestOptions
 	Path       string
 	Buildpacks []string
@@ -36,11 +36,11 @@ type Options struct {
 	Health     string
 	Endpoint   string
 	Stack      string
-	Image      string // empty: push files
+	Image      string // empty means to push files
 	Username   string // of the registry
 	Deploy     apps.DeployOptions
 
-	Droplet string // file of a staged droplet; empty: stage files
+	Droplet string // file of a staged droplet, or empty to stage files
 
 	NoStart, NoRoute, RandomRoute bool
 	Task                          bool // the app only runs tasks

@@ -108,7 +108,7 @@ func (w *watcher) counts(name string, isFolder bool) bool {
 }
 
 // Wait returns the name of a changed file after the changes have stopped. It returns
-// nothing when ctx ends.
+// nothing when ctx is done.
 func (w *watcher) Wait(ctx context.Context) (string, error) {
 	var first string
 	quiet := time.NewTimer(settleTime)
@@ -154,7 +154,7 @@ func (w *watcher) changed(e fsnotify.Event) bool {
 }
 
 // watchPush pushes, and pushes again when the manifest or the files change, until ctx
-// ends. After a failed push it waits for the next change.
+// is done. After a failed push it waits for the next change.
 func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if err := o.checkBuild(); err != nil {
 		return err

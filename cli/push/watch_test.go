@@ -17,7 +17,7 @@ func TestWatcher(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(root string) error
-		want   string // empty: it does not count
+		want   string // empty: the change is ignored
 	}{
 		{"a file", write("code/a"), "code/a"},
 		{"a file deeper down", write("code/lib/b"), "code/lib/b"},
@@ -46,7 +46,7 @@ func TestWatcher(t *testing.T) {
 			if err := tt.change(root); err != nil {
 				t.Fatal(err)
 			}
-			if want == "" { // then the next change is the first
+			if want == "" { // then the next change must be the first one
 				want = "code/end"
 				if err := write(want)(root); err != nil {
 					t.Fatal(err)
@@ -60,7 +60,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// A file in a folder that came after the start counts, too.
+// A change in a folder that was created later is detected.
 func TestWatcherFollows(t *testing.T) {
 	root := folder(t, map[string]string{"a": "x"})
 	w, err := NewWatcher([]string{root})

@@ -39,8 +39,8 @@ type RouteOptions struct {
 	Domain    string
 	Host      string
 	Path      string
-	RoutePort int    // port of a TCP route; 0: not given
-	Port      int    // port of the app; 0: not given
+	RoutePort int    // port of a TCP route (0: not given)
+	Port      int    // port of the app (0: not given)
 	Protocol  string // protocol of the destination
 	Force     bool
 	Options   map[string]*string // of a new route

@@ -19,8 +19,8 @@ import (
 type bindOptions struct {
 	App, Service, Key, Name string
 	Parameters              string
-	Strategy                string // single or multiple; empty: single
-	Only                    string // guid of a binding; empty: all bindings
+	Strategy                string // single (the default) or multiple
+	Only                    string // guid of a binding, or empty for all bindings
 	Keep                    int    // number of bindings to keep per service instance
 	Wait, Force, GUID       bool
 }

@@ -103,7 +103,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 }
 
 // notCreated adds advice to the error of a failed creation. A broker whose catalog
-// cannot be read exists nevertheless.
+// cannot be read still exists.
 func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
 	if command.ErrorContains(err, "must be unique") {
 		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "A service broker with this name already exists. To change it, use dew update-service-broker or --update-if-exists"}

@@ -43,7 +43,8 @@ type login struct {
 }
 
 // client is the command line of the client program, and the password as an environment
-// variable, because all users of the machine can see the arguments.
+// variable. The password is not an argument, because all users of the machine can see
+// the arguments.
 func (c login) client() (args []string, secret string, err error) {
 	port := strconv.Itoa(c.Port)
 	switch scheme, _, _ := strings.Cut(c.URI, ":"); {

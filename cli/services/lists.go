@@ -160,8 +160,8 @@ type boundView struct {
 	About string `json:"description,omitempty"`
 }
 
-// text is the name of the app, followed by the binding name, an operation that did not
-// succeed, and the guid if there are several bindings.
+// text is the name of the app and of the binding, and an operation that did not
+// succeed. If there are several bindings, it also has the guid.
 func (b boundView) text(alone bool) string {
 	var notes []string
 	if b.Name != "" {
@@ -304,7 +304,7 @@ type View struct {
 	Route     string      `json:"route_service_url,omitempty"`
 	Bindings  []boundView `json:"bindings"`
 	Keys      []string    `json:"keys"`
-	From      string      `json:"shared_from,omitempty"` // space; empty: the targeted space
+	From      string      `json:"shared_from,omitempty"` // space, or empty for the targeted space
 	Shared    []string    `json:"shared_with,omitempty"` // spaces
 	Started   v3.Time     `json:"started"`
 	Updated   v3.Time     `json:"updated"`

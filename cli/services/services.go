@@ -200,7 +200,7 @@ func (op operation) doing() string {
 }
 
 // failed is the error of a failed operation. A service instance whose creation failed
-// exists nevertheless and keeps its name.
+// still exists and keeps its name.
 func (op operation) failed(name string, err error) error {
 	err = fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
 	if e := (*client.Error)(nil); op.verb == "create" && errors.As(err, &e) {

@@ -23,9 +23,9 @@ func crashedFlags() []cli.Flag {
 // crashedChoice is the value of these flags.
 type crashedChoice struct {
 	asked   bool
-	number  int    // 1 is the newest; 0: the newest one whose files are kept
-	process string // type; empty: any
-	index   int    // -1: any
+	number  int    // 1 is the newest, 0 the newest one with stored files
+	process string // type, or empty for any
+	index   int    // -1 for any
 }
 
 func crashedOf(c *cli.Context) (crashedChoice, error) {

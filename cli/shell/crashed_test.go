@@ -16,7 +16,7 @@ func TestChooseCrash(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		wish crashedChoice
-		want string // the instance, or a part of the error
+		want string // the instance, or a part of the error message
 	}{
 		{crashedChoice{index: -1}, "b"},
 		{crashedChoice{index: -1, process: "web"}, "c"},

@@ -128,7 +128,7 @@ func serveForward(l net.Listener, conn *ssh.Client, f forward, out *console.Cons
 	}
 }
 
-// pipe copies in both directions. If one direction ends, the other one continues.
+// pipe copies in both directions. If one direction stops, the other one continues.
 func pipe(a, b net.Conn) {
 	var ways sync.WaitGroup
 	carry := func(dst, src net.Conn) {

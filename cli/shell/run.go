@@ -120,14 +120,14 @@ func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode
 // concludeLimit bounds the wait for the end of an attached task.
 const concludeLimit = 15 * time.Second
 
-// concludeRun waits until a task has ended, which happens soon after its session ends. It
-// returns why the task failed if the session did not say so.
+// concludeRun waits until a task has finished, which happens soon after its session
+// closes. It returns why the task failed if the session did not report it.
 func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
 	defer cancel()
 	told := ended != nil && ended.Error() != ""
 	if told {
-		_, _ = ask.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
+		_, _ = ask.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can already be finished
 	}
 	task, err := waitTask(ctx, task, ask, v3.TaskSucceeded, v3.TaskFailed)
 	why := task.Result.FailureReason

@@ -355,8 +355,7 @@ func Refusal(err error) error {
 	return err
 }
 
-// exitError turns the end of the remote command into an exit status without a
-// message.
+// exitError turns the exit of the remote command into an exit status without a message.
 func exitError(ctx context.Context, err error) error {
 	if exit := (*ssh.ExitError)(nil); errors.As(err, &exit) {
 		return &console.Failure{Status: exit.ExitStatus()}

@@ -99,7 +99,7 @@ func TestTerminalWish(t *testing.T) {
 	}
 }
 
-// The status of the other side is ours, and nothing is said about it.
+// dew exits with the status of the remote command, without a message.
 func TestEnded(t *testing.T) {
 	if err := exitError(t.Context(), nil); err != nil {
 		t.Errorf("a good end = %v", err)
@@ -116,7 +116,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// The instance says what a path is called, and may lie.
+// The instance names a path, and the name is not trusted.
 func TestNameIn(t *testing.T) {
 	for real, want := range map[string]string{
 		"/home/vcap/app": "app", "/": ".", "//": ".", "app": "app", "/home/vcap/..data": "..data",

@@ -224,12 +224,12 @@ type taskOutput struct {
 	held     []byte // possibly the last line, which dewd adds
 }
 
-// begin notes the end of the log before the task starts.
+// begin stores the position of the last log line before the task starts.
 func (w *taskOutput) begin(ctx context.Context, a v3.App, ask *client.Client) error {
 	return ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
 }
 
-// stream writes the output of the task until it has ended.
+// stream writes the output of the task until it has finished.
 func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *client.Client) (v3.Task, error) {
 	q := client.LogQuery{Newest: -1, Follow: true, Source: "APP/TASK/" + t.Name, Place: &w.place}
 	lines := client.Lines{Line: w.line}

@@ -20,7 +20,7 @@ func TestShellCommand(t *testing.T) {
 	}
 }
 
-// A shell reads every word as it was given.
+// A shell reads every quoted word unchanged.
 func FuzzShellQuote(f *testing.F) {
 	for _, s := range []string{"", "a", "it's", "$HOME", "a b\n'", "~", "-n"} {
 		f.Add(s)

@@ -169,9 +169,9 @@ func (d *Daemon) test(ctx, patient context.Context, folders []smoke.Folder) erro
 	return s.report(smoke.Run(ctx, cfg, folders))
 }
 
-// watch tests folders, and tests again when something in them changes, until ctx ends. All
-// tests use the same daemon. A test can write files, so changes while it runs do not
-// count.
+// watch tests folders, and tests again when a file in them changes, until ctx is done.
+// All tests use the same daemon. A test can write files, so changes while it runs do
+// not count.
 func (d *Daemon) watch(ctx, patient context.Context, folders []smoke.Folder) error {
 	for {
 		err := d.test(ctx, patient, folders)
@@ -204,8 +204,8 @@ func (d *Daemon) watch(ctx, patient context.Context, folders []smoke.Folder) err
 	}
 }
 
-// patientContext returns a context that survives the first interruption, which ends ctx,
-// but not the second one.
+// patientContext returns a context that survives the first interruption, which cancels
+// ctx, but not the second one.
 func patientContext(ctx context.Context, out *console.Console) (context.Context, func()) {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)
@@ -316,7 +316,7 @@ func (s *reporter) print(r smoke.Report) error {
 	return nil
 }
 
-// moreFailed is about the failed folders after the first.
+// moreFailed is the message about the failed folders after the first.
 func moreFailed(n int) string {
 	if n == 1 {
 		return "1 more folder failed, see the table"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The first interruption leaves time to clean up, the second does not.
+// The first interruption leaves time to clean up; the second does not.
 func TestPatience(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -17,7 +17,7 @@ func TestPatience(t *testing.T) {
 	if patient.Err() != nil {
 		t.Error("the end of the work ended the patience")
 	}
-	// Of the same signal, two that come together would be one.
+	// Two equal signals at the same time would be delivered as one.
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		if patient.Err() != nil {
 			t.Error("patience ended with the first signal")
