@@ -112,8 +112,9 @@ fuzz:
 vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgroup v2 (qemu)
 	@.ci/vmtest
 
-lint: ## check style and formatting; prints nothing when all is well
+lint: ## check style, formatting and English; prints nothing when all is well
 	@for module in $(MODULES); do (cd $$module && $(LINTER) run ./...) || exit 1; done
+	@GO='$(GO)' dist/prose.sh
 	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/fresh .ci/page
 
 setup-bench: setup-test

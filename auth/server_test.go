@@ -143,7 +143,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no key":         {"keys/token-1.pem", []byte("hello"), 0o600, "not in PEM form"},
 		"no RSA key":     {"keys/token-1.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ec}), 0o600, "not an RSA key"},
 		"broken key":     {"keys/token-1.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), 0o600, "cannot use key"},
-		"open key":       {"keys/token-1.pem", keyPEM(testKeys()[0]), 0o644, "others may read it"},
+		"open key":       {"keys/token-1.pem", keyPEM(testKeys()[0]), 0o644, "other users can read it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, dir: t.TempDir()}

@@ -86,8 +86,8 @@ func noSuchCommand(a *cli.App, asked string) error {
 	return f
 }
 
-// isDestructive reports whether a command deletes data or stops something. A user who
-// mistypes another command must not be led to it.
+// isDestructive reports whether a command deletes data or stops something. dew does not
+// suggest it for a mistyped command.
 func isDestructive(name string) bool {
 	for _, prefix := range []string{"delete", "purge", "unbind", "unset", "unshare", "unmap", "disable", "cleanup"} {
 		if strings.HasPrefix(name, prefix) {

@@ -83,7 +83,7 @@ func TestCheckRights(t *testing.T) {
 	}{
 		{[]string{"GET /a"}, ""},
 		{[]string{"GET /a", "GET /b"}, `pattern "GET /b" has no right`},
-		{nil, `nobody answers "GET /a", which has a right`},
+		{nil, `"GET /a" has a permission, but no handler`},
 	} {
 		err := checkRights(table, tt.answered)
 		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {

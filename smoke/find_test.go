@@ -81,7 +81,7 @@ func TestFindMistakes(t *testing.T) {
 	t.Chdir(dir)
 	for arg, want := range map[string]string{
 		"nowhere": "cannot find what to test", "empty": "cannot find the manifest", "bad": "bad/smoke.yml, line 1: x", "lost": "cannot find the manifest",
-		"alone/...": "there is no smoke.yml below alone", "bad/...": "bad/smoke.yml, line 1: x", "nowhere/...": "cannot look through nowhere",
+		"alone/...": "no smoke.yml found under alone", "bad/...": "bad/smoke.yml, line 1: x", "nowhere/...": "cannot look through nowhere",
 	} {
 		_, err := Find([]string{arg})
 		f := (*Failure)(nil)

@@ -17,7 +17,7 @@ import (
 )
 
 func TestNewNeedsEverything(t *testing.T) {
-	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "cannot make the ssh door without") {
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "cannot create the SSH server without") {
 		t.Errorf("New without anything = %v", err)
 	}
 }
