@@ -153,7 +153,7 @@ func TestServicesBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"create-service", "nonesuch", "small", "x"}, `no offering "nonesuch"`},
+		{[]string{"create-service", "nonesuch", "small", "x"}, `no service offering "nonesuch"`},
 		{[]string{"create-service", "redis", "nonesuch", "x"}, `no plan "nonesuch"`},
 		{[]string{"create-service", "redis", "small", "x", "-c", "{"}, "-c must be a JSON object"},
 		{[]string{"create-service", "redis", "small", "x", "-c", `{"nonesuch":1}`}, "nonesuch"},
@@ -165,7 +165,7 @@ func TestServicesBadInput(t *testing.T) {
 		{[]string{"bind-service", name, "real", "-c", `{"nonesuch":1}`}, "nonesuch"},
 		{[]string{"unbind-service", name, "nonesuch"}, "nonesuch"},
 		{[]string{"service", "nonesuch"}, "nonesuch"},
-		{[]string{"service-key", "real", "nonesuch"}, `no key "nonesuch"`},
+		{[]string{"service-key", "real", "nonesuch"}, `no service key "nonesuch"`},
 		{[]string{"update-service", "real", "-p", "nonesuch"}, `no plan "nonesuch"`},
 		{[]string{"rename-service", "real", db}, "The service instance name is taken: " + db},
 		{[]string{"create-service-key", db, "k"}, "user-provided"},
