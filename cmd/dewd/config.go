@@ -84,34 +84,34 @@ func (c *config) allFlags() []cli.Flag {
 // teardown have the same flags.
 func (c *config) cellFlags() []cli.Flag {
 	return append([]cli.Flag{
-		text(&c.Root, "root", "`folder` of all state; one dewd per root"),
-		text(&c.Run, "run", "`folder` of run-time files and sockets"),
-		text(&c.Containerd, "containerd", "`socket` of containerd; when it is not there a private one is started under the root"),
-		text(&c.ContainerdBinary, "containerd-binary", "`program` to start as the private containerd"),
-		text(&c.Init, "init", "`path` of dew-init (default: beside dewd)"),
-		text(&c.Snapshotter, "snapshotter", "`name` of the containerd snapshotter"),
-		&cli.IntFlag{Name: "app-uid", EnvVars: env("app-uid"), Destination: &c.AppUID, Value: c.AppUID, Usage: "user and group `id` that apps run as"},
+		text(&c.Root, "root", "Root `folder` for all state; only one dewd can use it"),
+		text(&c.Run, "run", "Run `folder` for sockets and other run-time files"),
+		text(&c.Containerd, "containerd", "Path of containerd's `socket`; if the default socket does not exist, dewd starts a private containerd"),
+		text(&c.ContainerdBinary, "containerd-binary", "Name or path of the `program` that dewd starts as private containerd"),
+		text(&c.Init, "init", "File `path` of dew-init (default: the folder of dewd)"),
+		text(&c.Snapshotter, "snapshotter", "Containerd snapshotter `name`"),
+		&cli.IntFlag{Name: "app-uid", EnvVars: env("app-uid"), Destination: &c.AppUID, Value: c.AppUID, Usage: "User and group `id` that apps run as"},
 		value(&subnet{&c.Subnet}, "subnet", "IPv4 `network` of the instances (default: the first free /20 of 10.201.0.0/16)"),
-		&cli.BoolFlag{Name: "allow-host", EnvVars: env("allow-host"), Destination: &c.AllowHost, Usage: "let instances reach every port of this machine"},
-		text(&c.SeccompArches, "seccomp-arches", "`native|all`: system call tables of apps; all also runs 32-bit programs and starts slower"),
-		text(&c.Listen, "listen", "`address` of the API"),
-		text(&c.Router, "router", "`address` of app routes"),
-		text(&c.RouterTLS, "router-tls", "`address` of app routes over TLS (default: none)"),
-		text(&c.RouterCert, "router-cert", "`file` with the certificate for --router-tls (default: signed by ROOT/keys/router-ca.pem, which dewd makes)"),
-		text(&c.RouterKey, "router-key", "`file` with the key of --router-cert"),
-		value(&c.TCPPorts, "tcp-ports", "`first-last`: ports of TCP routes, at the host of --router; empty for none"),
-		text(&c.SSH, "ssh", "`address` of the SSH server for instances"),
-		text(&c.StickyCookies, "sticky-cookies", "`names` of cookies, with commas: a client that has one comes back to the instance which gave it"),
-		text(&c.Domain, "domain", "`domain` of app routes: http://APP.domain"),
-		text(&c.PublicURL, "public-url", "`URL` of the API that apps receive in VCAP_APPLICATION (default: http:// and --listen)"),
-		value(&c.LogReserve, "log-reserve", "free `bytes` on the root below which printing apps are held"),
-		value(&c.LogBacklog, "log-backlog", "unread `bytes` of one process above which it is held"),
-		value(&c.LogRetention, "log-retention", "`bytes` of log kept per app"),
-		duration(&c.LogAge, "log-age", "`time` after which dewd deletes log lines, 0 for never; --log-retention limits them as well"),
-		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "also copy the log lines of apps to the systemd journal"},
-		value(&c.CrashFiles, "crash-files", "`bytes` of files kept of crashed instances, of all apps together; 0 for none"),
-		text(&c.LogFormat, "log-format", "`text|json`: form of dewd's own log, on stderr"),
-		value(&level{&c.LogLevel}, "log-level", "`debug|info|warn|error`: least level of dewd's own log"),
+		&cli.BoolFlag{Name: "allow-host", EnvVars: env("allow-host"), Destination: &c.AllowHost, Usage: "Let instances reach every port of this machine"},
+		text(&c.SeccompArches, "seccomp-arches", "System call tables that apps can use, `native|all`: all also allows 32-bit programs, and apps start more slowly"),
+		text(&c.Listen, "listen", "Listen `address` of the API"),
+		text(&c.Router, "router", "Listen `address` of app routes"),
+		text(&c.RouterTLS, "router-tls", "Listen `address` of app routes over TLS (default: none)"),
+		text(&c.RouterCert, "router-cert", "Certificate `file` for --router-tls (default: dewd creates certificates, signed by ROOT/keys/router-ca.pem)"),
+		text(&c.RouterKey, "router-key", "Private key `file` of --router-cert"),
+		value(&c.TCPPorts, "tcp-ports", "Range of ports for TCP routes, `first-last`, at the host of --router; empty for no TCP routes"),
+		text(&c.SSH, "ssh", "Listen `address` of the SSH server for instances"),
+		text(&c.StickyCookies, "sticky-cookies", "Session cookie `names`, separated by commas: the router sends a request with such a cookie to the instance that set it"),
+		text(&c.Domain, "domain", "Default `domain` of app routes: http://APP.domain"),
+		text(&c.PublicURL, "public-url", "API `URL` that apps get in VCAP_APPLICATION (default: http:// and --listen)"),
+		value(&c.LogReserve, "log-reserve", "Free `bytes` to keep on the disk of --root: with less free space, dewd pauses apps that print a lot"),
+		value(&c.LogBacklog, "log-backlog", "Maximum `bytes` of output of one process that dewd has not stored yet: above it, dewd pauses the process"),
+		value(&c.LogRetention, "log-retention", "Maximum `bytes` of log lines to keep per app"),
+		duration(&c.LogAge, "log-age", "Delete log lines that are older than this `time`; with 0, only --log-retention limits them"),
+		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "Copy the log lines of apps to the systemd journal"},
+		value(&c.CrashFiles, "crash-files", "Maximum `bytes` of files of crashed instances to keep, for all apps together; 0 keeps none"),
+		text(&c.LogFormat, "log-format", "Format of dewd's own log on stderr, `text|json`"),
+		value(&level{&c.LogLevel}, "log-level", "Lowest level of dewd's own log, `debug|info|warn|error`"),
 	}, c.Outbound.flags()...)
 }
 
@@ -119,14 +119,14 @@ func (c *config) cellFlags() []cli.Flag {
 func (c *config) policyFlags() []cli.Flag {
 	p := &c.Policy
 	return []cli.Flag{
-		duration(&p.KillDelay, "kill-delay", "`time` between SIGTERM and SIGKILL"),
-		&cli.IntFlag{Name: "immediate-restarts", EnvVars: env("immediate-restarts"), Destination: &p.ImmediateRestarts, Value: p.ImmediateRestarts, Usage: "restarts of a crashed instance without a wait (`count`)"},
-		duration(&p.FirstBackoff, "backoff-first", "`time` before the restart after those, doubled each time"),
-		duration(&p.MaxBackoff, "backoff-max", "`time` at which doubling ends"),
-		&cli.IntFlag{Name: "give-up-after", EnvVars: env("give-up-after"), Destination: &p.MaxCrashes, Value: p.MaxCrashes, Usage: "crashes in a row after which an instance is given up (`count`)"},
-		&cli.IntFlag{Name: "health-failures", EnvVars: env("health-failures"), Destination: &p.HealthFailures, Value: p.HealthFailures, Usage: "failed liveness checks in a row after which an instance is unhealthy (`count`); Cloud Foundry: 1"},
-		&cli.IntFlag{Name: "crash-records", EnvVars: env("crash-records"), Destination: &p.CrashRecords, Value: p.CrashRecords, Usage: "`count` of newest exit records, with their events, kept per instance index"},
-		duration(&p.HealthyReset, "healthy-after", "`time` of health after which the crash count starts over"),
+		duration(&p.KillDelay, "kill-delay", "Wait this `time` between SIGTERM and SIGKILL"),
+		&cli.IntFlag{Name: "immediate-restarts", EnvVars: env("immediate-restarts"), Destination: &p.ImmediateRestarts, Value: p.ImmediateRestarts, Usage: "How often dewd restarts a crashed instance without a wait (`count`)"},
+		duration(&p.FirstBackoff, "backoff-first", "Wait this `time` before the first restart after the immediate restarts; each later wait is twice as long"),
+		duration(&p.MaxBackoff, "backoff-max", "Longest wait before a restart (`time`)"),
+		&cli.IntFlag{Name: "give-up-after", EnvVars: env("give-up-after"), Destination: &p.MaxCrashes, Value: p.MaxCrashes, Usage: "Crashes in a row after which dewd stops restarting an instance (`count`)"},
+		&cli.IntFlag{Name: "health-failures", EnvVars: env("health-failures"), Destination: &p.HealthFailures, Value: p.HealthFailures, Usage: "Failed health checks in a row after which an instance is unhealthy (`count`); Cloud Foundry: 1"},
+		&cli.IntFlag{Name: "crash-records", EnvVars: env("crash-records"), Destination: &p.CrashRecords, Value: p.CrashRecords, Usage: "How many of the newest exit records, with their events, to keep per process and instance index (`count`, 1 to 10000)"},
+		duration(&p.HealthyReset, "healthy-after", "Reset the crash count of an instance that was healthy for this `time`"),
 	}
 }
 
@@ -220,7 +220,7 @@ func (s *size) UnmarshalText(b []byte) error {
 	}
 	shift := map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[m[2]]
 	if n > math.MaxInt64>>shift {
-		return errors.New("more than there can be")
+		return errors.New("larger than the maximum of 8388607T")
 	}
 	*s = size(n << shift)
 	return nil
@@ -244,7 +244,7 @@ func (c *config) complete() error {
 	for _, p := range []*string{&c.Root, &c.Run} {
 		abs, err := filepath.Abs(*p)
 		if err != nil {
-			return fmt.Errorf("cannot make %s absolute: %w", *p, err)
+			return fmt.Errorf("cannot find the absolute path of %s: %w", *p, err)
 		}
 		// A root must have one name: bridge, cgroups and namespace depend on it.
 		if *p, err = resolved(abs); err != nil {
@@ -256,7 +256,7 @@ func (c *config) complete() error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("cannot find the program's own folder: %w (give --init)", err)
+		return fmt.Errorf("cannot find the path of dewd: %w (set the path of dew-init with --init)", err)
 	}
 	c.Init = filepath.Join(filepath.Dir(self), "dew-init")
 	return nil
@@ -272,7 +272,7 @@ func resolved(path string) (string, error) {
 		return path, nil // not root: a later check reports that with a better message
 	}
 	if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
-		return "", fmt.Errorf("cannot resolve %s: %w", path, err)
+		return "", fmt.Errorf("cannot resolve the symbolic links of %s: %w", path, err)
 	}
 	parent, err := resolved(filepath.Dir(path))
 	return filepath.Join(parent, filepath.Base(path)), err
@@ -288,28 +288,28 @@ func (c *config) validate() error {
 			errs = append(errs, fmt.Errorf("--"+flag+": "+format, args...))
 		}
 	}
-	must(c.Root != "/", "root", "it cannot be / (give it a folder of its own)")
-	must(c.Run != "/", "run", "it cannot be / (give it a folder of its own)")
-	must(c.Root != c.Run, "run", "%s is --root already (give it a folder of its own)", c.Run)
-	must(len(c.Run) <= maxRunPath, "run", "%d characters leave no room for the names of sockets (at most %d)", len(c.Run), maxRunPath)
-	must(c.Containerd != "", "containerd", "it is empty (give the path of a socket)")
-	must(c.Snapshotter != "", "snapshotter", "it is empty (overlayfs is the usual one)")
-	must(c.AppUID > 0 && c.AppUID < math.MaxInt32, "app-uid", "%d is not the id of an ordinary user (1 to %d)", c.AppUID, math.MaxInt32-1)
+	must(c.Root != "/", "root", "the folder cannot be / (choose a folder that only this dewd uses)")
+	must(c.Run != "/", "run", "the folder cannot be / (choose a folder that only this dewd uses)")
+	must(c.Root != c.Run, "run", "%s is also the folder of --root (choose another folder)", c.Run)
+	must(len(c.Run) <= maxRunPath, "run", "the path has %d characters, which is too long for sockets in it (at most %d)", len(c.Run), maxRunPath)
+	must(c.Containerd != "", "containerd", "the value is empty (set the path of a socket)")
+	must(c.Snapshotter != "", "snapshotter", "the value is empty (the default is overlayfs)")
+	must(c.AppUID > 0 && c.AppUID < math.MaxInt32, "app-uid", "%d is not a valid ID of a user without root permissions (1 to %d)", c.AppUID, math.MaxInt32-1)
 	if c.Subnet.IsValid() {
-		must(c.Subnet.Masked() == c.Subnet, "subnet", "%s has bits set behind its mask (%s would be right)", c.Subnet, c.Subnet.Masked())
-		must(c.Subnet.Bits() >= 8 && c.Subnet.Bits() <= 28, "subnet", "%s is too large or too small (/8 to /28)", c.Subnet)
+		must(c.Subnet.Masked() == c.Subnet, "subnet", "%s is not the first address of the network (use %s)", c.Subnet, c.Subnet.Masked())
+		must(c.Subnet.Bits() >= 8 && c.Subnet.Bits() <= 28, "subnet", "the prefix length of %s is out of range (/8 to /28)", c.Subnet)
 	}
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
 	must(oneOf(c.LogFormat, "text", "json"), "log-format", "%q is not one of text, json", c.LogFormat)
-	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a domain in lower case such as dew.localhost", c.Domain)
-	must(validAddress(c.Listen), "listen", "%q is not host:port", c.Listen)
-	must(validAddress(c.Router), "router", "%q is not host:port", c.Router)
-	must(c.RouterTLS == "" || validAddress(c.RouterTLS), "router-tls", "%q is not host:port", c.RouterTLS)
-	must((c.RouterCert == "") == (c.RouterKey == ""), "router-cert", "it needs --router-key, and the other way round")
-	must(c.RouterCert == "" || c.RouterTLS != "", "router-cert", "it needs an address (give --router-tls)")
-	must(validAddress(c.SSH), "ssh", "%q is not host:port", c.SSH)
-	must(c.PublicURL == "" || validPublicURL(c.PublicURL), "public-url", "%q is not http(s)://host[:port] and no more", c.PublicURL)
-	must(c.LogReserve > 0, "log-reserve", "it cannot be 0: a full disk would stop apps for good")
+	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a valid domain in lower case, such as dew.localhost", c.Domain)
+	must(validAddress(c.Listen), "listen", "%q is not of the form host:port", c.Listen)
+	must(validAddress(c.Router), "router", "%q is not of the form host:port", c.Router)
+	must(c.RouterTLS == "" || validAddress(c.RouterTLS), "router-tls", "%q is not of the form host:port", c.RouterTLS)
+	must((c.RouterCert == "") == (c.RouterKey == ""), "router-cert", "--router-cert and --router-key must be set together")
+	must(c.RouterCert == "" || c.RouterTLS != "", "router-cert", "--router-tls is not set (set the listen address with --router-tls)")
+	must(validAddress(c.SSH), "ssh", "%q is not of the form host:port", c.SSH)
+	must(c.PublicURL == "" || validPublicURL(c.PublicURL), "public-url", "%q is not of the form http://host[:port] or https://host[:port], without a path", c.PublicURL)
+	must(c.LogReserve > 0, "log-reserve", "the value cannot be 0, because apps that filled the disk could not continue")
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
 	must(c.LogAge >= 0, "log-age", "%s is less than 0", c.LogAge)
@@ -332,11 +332,11 @@ func validatePolicy(p supervisor.Policy) []error {
 		{"healthy-after", p.HealthyReset},
 	} {
 		if d.d <= 0 {
-			errs = append(errs, fmt.Errorf("--%s: %s is not longer than 0", d.flag, d.d))
+			errs = append(errs, fmt.Errorf("--%s: %s is not greater than 0", d.flag, d.d))
 		}
 	}
 	if p.FirstBackoff > p.MaxBackoff {
-		errs = append(errs, fmt.Errorf("--backoff-first: %s is longer than --backoff-max, %s", p.FirstBackoff, p.MaxBackoff))
+		errs = append(errs, fmt.Errorf("--backoff-first: %s is longer than --backoff-max (%s)", p.FirstBackoff, p.MaxBackoff))
 	}
 	// Zero would mean the default.
 	if p.ImmediateRestarts < 1 {
@@ -349,7 +349,7 @@ func validatePolicy(p supervisor.Policy) []error {
 		errs = append(errs, fmt.Errorf("--health-failures: %d is less than 1", p.HealthFailures))
 	}
 	if p.CrashRecords < 1 || p.CrashRecords > maxCrashRecords {
-		errs = append(errs, fmt.Errorf("--crash-records: %d is not from 1 to %d", p.CrashRecords, maxCrashRecords))
+		errs = append(errs, fmt.Errorf("--crash-records: %d is out of range (1 to %d)", p.CrashRecords, maxCrashRecords))
 	}
 	return errs
 }
@@ -415,7 +415,7 @@ func command(c *config, fn func(*cli.Context, config) error) cli.ActionFunc {
 		// A command's own flags come last and win. Flags before its name would be
 		// ignored without a message.
 		if l := ctx.Lineage(); len(l) > 1 && l[1].NumFlags() > 0 {
-			return usage("flags go behind the command: dewd %s --%s …", ctx.Command.Name, l[1].LocalFlagNames()[0])
+			return usage("flags go after the command: dewd %s --%s …", ctx.Command.Name, l[1].LocalFlagNames()[0])
 		}
 		if err := c.complete(); err != nil {
 			return infrastructure(err)

@@ -109,7 +109,7 @@ func checks(uid int) []check {
 	return all
 }
 
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print the findings as JSON"} }
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "Print the results as JSON"} }
 
 // doctor runs all checks and prints the results.
 func doctor(c *cli.Context, cfg config) error {
@@ -187,7 +187,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 
 func userRule(uid int) finding {
 	if uid != 0 {
-		return bad(fmt.Sprintf("uid %d is not root, and the checks need root", uid), "sudo dewd doctor")
+		return bad(fmt.Sprintf("the user ID is %d, but the other checks need root", uid), "sudo dewd doctor")
 	}
 	return good("root")
 }
@@ -217,11 +217,11 @@ func kernelRule(release string) finding {
 	n, ok := findNumber(release)
 	switch {
 	case !ok:
-		return bad("not Linux: no kernel release", "run dewd on Linux")
+		return bad("no kernel release found: this is not Linux", "run dewd on Linux")
 	case n.before(number{5, 4}):
 		return bad(release+" is older than 5.4", "install a newer kernel")
 	case n.before(number{5, 14}):
-		return warn(release+" has no cgroup.kill: processes are ended one by one", "5.14 or newer ends them at once")
+		return warn(release+" has no cgroup.kill: dewd kills processes one by one", "install Linux 5.14 or newer, where dewd kills all processes of a cgroup at once")
 	}
 	return good("%s", release)
 }
@@ -240,12 +240,12 @@ func cgroupRule(m machine) finding {
 	if len(v1) == 0 {
 		have := strings.Fields(m.read(filepath.Join(unified, "cgroup.controllers")))
 		if lack := without(neededV2, have); len(lack) > 0 {
-			return bad("v2 without "+strings.Join(lack, ", "), "enable them in the cgroup.subtree_control of the parent group, or on the kernel's command line")
+			return bad("v2 without "+strings.Join(lack, ", "), "enable these controllers in cgroup.subtree_control of the parent cgroup, or on the kernel command line")
 		}
 		return good("v2")
 	}
 	if lack := without(neededV1, v1); len(lack) > 0 {
-		return bad("v1 without "+strings.Join(lack, ", "), "mount them below /sys/fs/cgroup, or boot with v2 (systemd.unified_cgroup_hierarchy=1)")
+		return bad("v1 without "+strings.Join(lack, ", "), "mount these controllers under /sys/fs/cgroup, or boot with cgroups v2 (systemd.unified_cgroup_hierarchy=1)")
 	}
 	if unified == "" {
 		return good("v1")
@@ -285,7 +285,7 @@ func without(needed, have []string) []string {
 
 func seccompRule(status string) finding {
 	if !strings.Contains(status, "\nSeccomp:") {
-		return bad("the kernel has no seccomp", "use a kernel with CONFIG_SECCOMP_FILTER")
+		return bad("the kernel does not support seccomp", "use a kernel with CONFIG_SECCOMP_FILTER")
 	}
 	return good("filters")
 }
@@ -302,25 +302,25 @@ func checkContainerd(ctx context.Context, m machine) finding {
 		return containerdRule(found, "at "+socket)
 	}
 	if !private && !errors.Is(err, os.ErrNotExist) {
-		return bad(oneLine(fmt.Errorf("%s does not answer: %w", socket, err)), "start containerd, remove the stale socket, or give another --containerd")
+		return bad(oneLine(fmt.Errorf("containerd does not respond at %s: %w", socket, err)), "start containerd, remove the socket if no containerd uses it, or set another socket with --containerd")
 	}
 	if !private && socket != defaultConfig().Containerd {
-		return bad("there is no socket "+socket, "start containerd, or leave --containerd out: then a private one is started")
+		return bad("there is no containerd socket "+socket, "start containerd, or omit --containerd: then dewd starts a private containerd")
 	}
 	text, err := m.program(ctx, m.cfg.ContainerdBinary, "--version")
 	if err != nil {
-		return bad("no socket at "+m.cfg.Containerd+" and no program "+m.cfg.ContainerdBinary, "make setup, or install containerd, or give --containerd-binary")
+		return bad("there is no containerd socket "+m.cfg.Containerd+" and no program "+m.cfg.ContainerdBinary, "run make setup, install containerd, or set the path of its program with --containerd-binary")
 	}
-	return containerdRule(text, "to be started privately")
+	return containerdRule(text, "dewd starts it as private containerd")
 }
 
 func containerdRule(text, where string) finding {
 	n, ok := findNumber(text)
 	if !ok {
-		return warn("unknown version "+where, "1.6 and newer work")
+		return warn("unknown version, "+where, "check that containerd is 1.6 or newer")
 	}
 	if n.before(number{1, 6}) {
-		return bad(fmt.Sprintf("%d.%d %s is older than 1.6", n.major, n.minor, where), "install a newer containerd")
+		return bad(fmt.Sprintf("%d.%d is older than 1.6 (%s)", n.major, n.minor, where), "install a newer containerd")
 	}
 	return good("%d.%d, %s", n.major, n.minor, where)
 }
@@ -328,7 +328,7 @@ func containerdRule(text, where string) finding {
 func checkRunc(ctx context.Context, m machine) finding {
 	text, err := m.program(ctx, "runc", "--version")
 	if err != nil {
-		return bad("not found", "make setup, or install runc")
+		return bad("program runc not found in PATH", "run make setup, or install runc")
 	}
 	return runcRule(text)
 }
@@ -336,7 +336,7 @@ func checkRunc(ctx context.Context, m machine) finding {
 func runcRule(text string) finding {
 	n, ok := findNumber(text)
 	if !ok {
-		return warn("unknown version", "1.1 and newer work")
+		return warn("unknown version", "check that runc is 1.1 or newer")
 	}
 	if n.before(number{1, 1}) {
 		return bad(fmt.Sprintf("%d.%d is older than 1.1", n.major, n.minor), "install a newer runc")
@@ -346,18 +346,18 @@ func runcRule(text string) finding {
 
 // checkInit checks that dew-init runs without libraries, as in any root file system.
 func checkInit(path string) finding {
-	const remedy = "make build puts it beside dewd; --init names another place"
+	const remedy = "run make build, which puts dew-init into the folder of dewd, or set its path with --init"
 	f, err := elf.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return bad("there is no "+path, remedy)
 	}
 	if err != nil {
-		return bad(fmt.Sprintf("%s is not a program: %v", path, err), remedy)
+		return bad(fmt.Sprintf("%s is not an executable program: %v", path, err), remedy)
 	}
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return bad(path+" is not static", "build it with CGO_ENABLED=0 (make build)")
+			return bad(path+" is not statically linked", "build it with CGO_ENABLED=0 (make build)")
 		}
 	}
 	return good("%s", path)
@@ -373,11 +373,11 @@ func appUserRule(passwd string, uid int) finding {
 			continue
 		}
 		if shell := filepath.Base(f[6]); uid >= lowestPerson && shell != "nologin" && shell != "false" {
-			return warn(fmt.Sprintf("uid %d is %s, a person: apps could read that user's files if they got out", uid, f[0]), "give another --app-uid")
+			return warn(fmt.Sprintf("user ID %d belongs to %s, who can log in: a process that escapes its container could read the files of this user", uid, f[0]), "choose another user ID with --app-uid")
 		}
-		return warn(fmt.Sprintf("uid %d is %s", uid, f[0]), "give another --app-uid")
+		return warn(fmt.Sprintf("user ID %d belongs to %s", uid, f[0]), "choose another user ID with --app-uid")
 	}
-	return good("no user has uid %d", uid)
+	return good("no user has the ID %d", uid)
 }
 
 func checkNames(ctx context.Context, m machine) finding {
@@ -388,15 +388,15 @@ func checkNames(ctx context.Context, m machine) finding {
 
 func namesRule(name, text string, err error) finding {
 	if errors.Is(err, exec.ErrNotFound) {
-		return warn("no getent: cannot tell whether "+name+" resolves", "curl and browsers resolve *.localhost by themselves")
+		return warn("program getent not found: cannot check whether "+name+" resolves", "install getent; curl and browsers resolve *.localhost without it")
 	}
 	fields := strings.Fields(text)
 	if err != nil || len(fields) == 0 {
-		return warn(name+" does not resolve: only curl and browsers know *.localhost", "make setup, or install libnss-myhostname")
+		return warn(name+" does not resolve: only curl and browsers resolve *.localhost", "run make setup, or install libnss-myhostname")
 	}
 	a, err := netip.ParseAddr(fields[0])
 	if err != nil || !a.IsLoopback() {
-		return warn(name+" resolves to "+fields[0]+", not to this machine", "give a --domain whose names resolve to this machine")
+		return warn(name+" resolves to "+fields[0]+", not to this machine", "set a domain that resolves to this machine with --domain")
 	}
 	return good("%s resolves to %s", name, a)
 }
@@ -411,7 +411,7 @@ func inotifyRule(instances, watches string) finding {
 	i, err1 := strconv.Atoi(strings.TrimSpace(instances))
 	w, err2 := strconv.Atoi(strings.TrimSpace(watches))
 	if err1 != nil || err2 != nil {
-		return warn("limits are unknown", "logs of many apps need fs.inotify.max_user_watches")
+		return warn("cannot read the inotify limits", "check that fs.inotify.max_user_watches is large enough for many apps")
 	}
 	if i < instancesNeeded || w < watchesNeeded {
 		return warn(fmt.Sprintf("%d instances, %d watches are few", i, w),
@@ -423,7 +423,7 @@ func inotifyRule(instances, watches string) finding {
 // meet requests the root from the daemon of --run, for the other checks. If there is
 // none, it looks for other daemons.
 func (m *machine) meet(ctx context.Context) {
-	m.start = ": start one with systemctl start dew, make run in a checkout, or dewd"
+	m.start = ": start dewd with systemctl start dew, make run in a checkout, or dewd"
 	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.cfg.Run })
 	if served, err := folders.IsServed(filepath.Join(m.cfg.Run, socketName)); err != nil || !served {
 		return
@@ -447,7 +447,7 @@ func daemonRule(m machine) finding {
 	case pid != "":
 		return good("dewd with pid %s runs on %s", pid, m.cfg.Root)
 	case len(m.others) > 0:
-		return warn(fmt.Sprintf("none runs on %s; found a daemon at %s", m.cfg.Root, strings.Join(m.others, ", ")), "export DEW_RUN="+m.others[0])
+		return warn(fmt.Sprintf("no dewd runs on %s; found a dewd at %s", m.cfg.Root, strings.Join(m.others, ", ")), "export DEW_RUN="+m.others[0])
 	}
-	return good("none runs on %s%s", m.cfg.Root, m.start)
+	return good("no dewd runs on %s%s", m.cfg.Root, m.start)
 }

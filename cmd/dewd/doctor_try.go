@@ -27,7 +27,7 @@ func inNamespace(ctx context.Context, flags int, fn func() error) error {
 	go func() {
 		goruntime.LockOSThread() // never unlocked, so the thread exits with the goroutine
 		if err := unix.Unshare(flags); err != nil {
-			done <- fmt.Errorf("cannot make a namespace: %w", err)
+			done <- fmt.Errorf("cannot create a namespace: %w", err)
 			return
 		}
 		done <- fn()
@@ -44,16 +44,16 @@ func inNamespace(ctx context.Context, flags int, fn func() error) error {
 // supports it.
 func tryOverlay(ctx context.Context, m machine) finding {
 	if m.cfg.Snapshotter != "overlayfs" {
-		return good("not used: snapshotter %s", m.cfg.Snapshotter)
+		return good("not needed: the snapshotter is %s", m.cfg.Snapshotter)
 	}
 	dir, err := os.MkdirTemp(nearest(m.cfg.Root), ".dew-doctor-")
 	if err != nil {
-		return bad(oneLine(err), "run doctor as root, or give another --root")
+		return bad(oneLine(err), "run dewd doctor as root, or choose another folder with --root")
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a scratch folder
 	err = inNamespace(ctx, unix.CLONE_NEWNS|unix.CLONE_FS, func() error { return mountOverlay(dir) })
 	if err != nil {
-		return bad(oneLine(err), "load the module overlay, or give a --root on ext4, xfs or btrfs")
+		return bad(oneLine(err), "load the kernel module overlay, or choose a folder on ext4, xfs or btrfs with --root")
 	}
 	return good("works on %s", nearest(m.cfg.Root))
 }
@@ -69,7 +69,7 @@ func mountOverlay(dir string) error {
 	}
 	at := func(d string) string { return filepath.Join(dir, d) }
 	if err := unix.Mount("overlay", at("merged"), "overlay", 0, "lowerdir="+at("lower")+",upperdir="+at("upper")+",workdir="+at("work")); err != nil {
-		return fmt.Errorf("cannot mount overlay: %w", err)
+		return fmt.Errorf("cannot mount an overlay file system: %w", err)
 	}
 	// Before removing the folder: a work folder in use cannot be removed.
 	return unix.Unmount(at("merged"), unix.MNT_DETACH)
@@ -80,16 +80,16 @@ func tryNetwork(ctx context.Context, _ machine) finding {
 	err := inNamespace(ctx, unix.CLONE_NEWNET, func() error {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "doctor0"}}
 		if err := netlink.LinkAdd(bridge); err != nil {
-			return fmt.Errorf("cannot make a bridge: %w", err)
+			return fmt.Errorf("cannot create a bridge: %w", err)
 		}
 		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "doctor1", MasterIndex: bridge.Index}, PeerName: "doctor2"}
 		if err := netlink.LinkAdd(veth); err != nil {
-			return fmt.Errorf("cannot make a veth pair: %w", err)
+			return fmt.Errorf("cannot create a veth pair: %w", err)
 		}
 		return masquerade()
 	})
 	if err != nil {
-		return bad(oneLine(err), "load the modules bridge, veth, nf_tables and nft_masq")
+		return bad(oneLine(err), "load the kernel modules bridge, veth, nf_tables and nft_masq")
 	}
 	return good("bridge, veth and nftables work")
 }
@@ -106,7 +106,7 @@ func masquerade() error {
 	})
 	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("cannot masquerade: %w", err)
+		return fmt.Errorf("cannot add a masquerade rule with nftables: %w", err)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ var defaultNetworks = netip.MustParsePrefix("10.201.0.0/16")
 func checkSubnet(_ context.Context, m machine) finding {
 	taken, err := hostNetworks(containerd.NamesFor(m.cfg.Root).Bridge)
 	if err != nil {
-		return warn(oneLine(err), "run doctor as root")
+		return warn(oneLine(err), "run dewd doctor as root")
 	}
 	return subnetRule(m.cfg.Subnet, taken)
 }
@@ -127,7 +127,7 @@ func checkSubnet(_ context.Context, m machine) finding {
 func hostNetworks(own string) ([]netip.Prefix, error) {
 	links, err := net.Interfaces()
 	if err != nil {
-		return nil, fmt.Errorf("cannot list interfaces: %w", err)
+		return nil, fmt.Errorf("cannot list network interfaces: %w", err)
 	}
 	var found []netip.Prefix
 	for _, l := range links {
@@ -148,17 +148,17 @@ func subnetRule(chosen netip.Prefix, taken []netip.Prefix) finding {
 	if chosen.IsValid() {
 		for _, t := range taken {
 			if t.Overlaps(chosen) {
-				return bad(fmt.Sprintf("%s overlaps %s, which this machine is in", chosen, t), "give another --subnet")
+				return bad(fmt.Sprintf("%s overlaps %s, a network of this machine", chosen, t), "choose another network with --subnet")
 			}
 		}
 		return good("%s is free", chosen)
 	}
 	for _, t := range taken {
 		if t.Contains(defaultNetworks.Addr()) && t.Bits() <= defaultNetworks.Bits() {
-			return bad(fmt.Sprintf("%s is all within %s, which this machine is in", defaultNetworks, t), "give a --subnet that is free")
+			return bad(fmt.Sprintf("all of %s is within %s, a network of this machine", defaultNetworks, t), "choose a free network with --subnet")
 		}
 	}
-	return good("one of %s", defaultNetworks)
+	return good("dewd chooses a free network in %s", defaultNetworks)
 }
 
 // nearest returns the folder itself, or its first parent that exists.
@@ -176,7 +176,7 @@ func checkDisk(_ context.Context, m machine) finding {
 	dir := nearest(m.cfg.Root)
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return bad(fmt.Sprintf("cannot measure %s: %v", dir, err), "give another --root")
+		return bad(fmt.Sprintf("cannot read the free space of %s: %v", dir, err), "choose another folder with --root")
 	}
 	return diskRule(dir, int64(s.Bavail)*s.Bsize, int64(m.cfg.LogReserve))
 }
@@ -188,9 +188,9 @@ func diskRule(dir string, free, reserve int64) finding {
 	what := fmt.Sprintf("%d MiB free on %s", free>>20, dir)
 	switch {
 	case free < reserve:
-		return bad(fmt.Sprintf("%s, less than the reserve of %d MiB: printing apps are held", what, reserve>>20), "make room, or give a smaller --log-reserve")
+		return bad(fmt.Sprintf("%s, less than the reserve of %d MiB: dewd pauses apps that print a lot", what, reserve>>20), "free disk space, or set a smaller --log-reserve")
 	case free < reserve+comfort:
-		return warn(what, "make room before it is needed")
+		return warn(what, "free disk space: a push can need more than this")
 	}
 	return good("%s", what)
 }
@@ -203,9 +203,9 @@ func tryPunch(_ context.Context, m machine) finding {
 	case err == nil:
 		return good("works on %s", dir)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return bad("the file system of "+dir+" cannot punch holes: read logs would fill the disk", "give a --root on ext4, xfs, btrfs or tmpfs")
+		return bad("the file system of "+dir+" cannot punch holes: dewd could not free the disk space of output that it has stored", "choose a folder on ext4, xfs, btrfs or tmpfs with --root")
 	}
-	return bad(fmt.Sprintf("cannot try on %s: %v", dir, err), "run doctor as root, or give another --root")
+	return bad(fmt.Sprintf("cannot test hole punching on %s: %v", dir, err), "run dewd doctor as root, or choose another folder with --root")
 }
 
 func punch(dir string) error {

@@ -30,7 +30,7 @@ const (
 func openSocket(run string) (net.Listener, error) {
 	passed, err := activation.ListenersWithNames()
 	if err != nil {
-		return nil, fmt.Errorf("cannot take systemd's sockets: %w", err)
+		return nil, fmt.Errorf("cannot get the sockets from systemd: %w", err)
 	}
 	l, err := choose(passed)
 	if l != nil || err != nil {
@@ -44,7 +44,7 @@ func choose(passed map[string][]net.Listener) (net.Listener, error) {
 	var mine net.Listener
 	for name, ls := range passed {
 		if name != socketName || len(ls) != 1 || ls[0] == nil {
-			return nil, fmt.Errorf("cannot serve systemd's socket %q: dewd serves one, %s (correct FileDescriptorName= in the socket unit)", name, socketName)
+			return nil, fmt.Errorf("cannot use socket %q of systemd: dewd uses only one socket, named %s (set this FileDescriptorName= in the socket unit)", name, socketName)
 		}
 		mine = ls[0]
 	}
@@ -56,11 +56,11 @@ func choose(passed map[string][]net.Listener) (net.Listener, error) {
 func listenLocal(path string) (net.Listener, error) {
 	// A killed daemon left it. The holder of the run folder's lock can remove it.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("cannot remove the old socket: %w", err)
+		return nil, fmt.Errorf("cannot remove the socket of an earlier dewd: %w", err)
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w (give another --run)", err)
+		return nil, fmt.Errorf("cannot listen: %w (choose another folder with --run)", err)
 	}
 	if err := os.Chmod(path, 0o660); err != nil {
 		l.Close()
@@ -76,7 +76,7 @@ func listenLocal(path string) (net.Listener, error) {
 	}
 	if err != nil {
 		l.Close()
-		return nil, fmt.Errorf("cannot give the socket to group %s: %w", socketGroup, err)
+		return nil, fmt.Errorf("cannot change the group of the socket to %s: %w", socketGroup, err)
 	}
 	return l, nil
 }
@@ -88,7 +88,7 @@ func serve(ctx context.Context, l net.Listener, s *http.Server, log *slog.Logger
 	go func() { failed <- s.Serve(l) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("cannot serve %s: %w", l.Addr(), err)
+		return fmt.Errorf("cannot accept connections at %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
@@ -113,7 +113,7 @@ func apiServer(h http.Handler) *http.Server {
 func listenTCP(address, flag string) ([]net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w (end what has the port, or give another --%s)", err, flag)
+		return nil, fmt.Errorf("cannot listen: %w (stop the program that uses the port, or choose another address with --%s)", err, flag)
 	}
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	other := map[string]string{"127.0.0.1": "::1", "::1": "127.0.0.1"}[host]

@@ -34,8 +34,8 @@ type outbound struct {
 
 func (o *outbound) flags() []cli.Flag {
 	return []cli.Flag{
-		value(&o.BrokerHosts, "allow-broker-hosts", "`hosts` and networks (CIDR), with commas: service brokers, log drains and route services of users who are not administrators may be there, even on this machine or at link-local addresses"),
-		value(&o.LinkLocal, "allow-link-local", "link-local `networks` or addresses, with commas, that instances may reach, such as 169.254.169.254 for the credentials of a cloud machine"),
+		value(&o.BrokerHosts, "allow-broker-hosts", "Comma-separated `hosts`, addresses or networks (CIDR) that non-administrators can use for service brokers, log drains and route services, even on this machine or at link-local addresses"),
+		value(&o.LinkLocal, "allow-link-local", "Comma-separated link-local `networks` or addresses that instances can reach, such as 169.254.169.254 for the metadata service of a cloud"),
 	}
 }
 
@@ -56,7 +56,7 @@ func (l *linkLocal) UnmarshalText(b []byte) error {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil || p.Bits() < allLinkLocal.Bits() || !allLinkLocal.Contains(p.Addr()) {
-			return fmt.Errorf("%q is no address or network within %s", item, allLinkLocal)
+			return fmt.Errorf("%q is not a valid address or network within %s", item, allLinkLocal)
 		}
 		out = append(out, p.Masked())
 	}
@@ -129,10 +129,10 @@ func newStoredURLs(market *marketplace.Marketplace, policy egress.Policy, log *s
 func (s *storedURLs) report() {
 	urls, err := s.first()
 	if err != nil {
-		s.log.Error("cannot read which URLs are stored", "err", err)
+		s.log.Error("cannot read the stored URLs of service brokers, log drains and route services", "err", err)
 	}
 	for _, u := range urls {
-		s.log.Warn("a stored URL keeps working, but only an administrator could set it now (set it again as an administrator, or allow its host with --allow-broker-hosts)",
+		s.log.Warn("a stored URL still works, but now only an administrator can set such a URL (set it again as an administrator, or allow its host with --allow-broker-hosts)",
 			"kind", u.Kind, "name", u.Name, "guid", u.GUID, "host", u.Host, "why", u.Why)
 	}
 }
@@ -180,21 +180,21 @@ func checkURLs(ctx context.Context, m machine) finding {
 		urls, err = readURLs(ctx, m.cfg)
 	}
 	if err != nil {
-		return warn(oneLine(fmt.Errorf("cannot tell which stored URLs would be refused: %w", err)), "run it as root, with the --root and --run of dewd")
+		return warn(oneLine(fmt.Errorf("cannot check the stored URLs of service brokers, log drains and route services: %w", err)), "run dewd doctor as root, with the --root and --run of dewd")
 	}
 	return urlsRule(urls)
 }
 
 func urlsRule(urls []v3.RefusedURL) finding {
 	if len(urls) == 0 {
-		return good("no stored URL of a broker, drain or route service would be refused")
+		return good("the URLs of all service brokers, log drains and route services are allowed")
 	}
 	var all []string
 	for _, u := range urls {
 		all = append(all, fmt.Sprintf("%s %s (%s) at %s, %s", u.Kind, u.Name, u.GUID, u.Host, u.Why))
 	}
 	slices.Sort(all)
-	return warn("these keep working, but only an administrator could set their URLs now: "+strings.Join(all, "; "),
+	return warn("these URLs still work, but now only an administrator can set such URLs: "+strings.Join(all, "; "),
 		"set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts")
 }
 

@@ -36,10 +36,10 @@ func (d *daemon) openInside(context.Context) error {
 		return nil
 	}
 	d.inside = bridgeListeners{host: d.engine.Gateway(), log: d.log}
-	routes := d.inside.open(&d.inside.front, d.ports.routes, "instances do not reach routes")
-	d.inside.open(&d.inside.api, d.ports.api, "instances do not reach the API")
+	routes := d.inside.open(&d.inside.front, d.ports.routes, "instances cannot reach routes")
+	d.inside.open(&d.inside.api, d.ports.api, "instances cannot reach the API")
 	if err := d.inside.openNames(d.router, routes); err != nil {
-		d.log.Warn("instances do not find each other by name: cannot listen on the bridge (end what has the port)", "err", err)
+		d.log.Warn("instances cannot resolve internal routes: cannot listen on the bridge (stop the program that uses the port)", "err", err)
 	} else {
 		d.engine.UseNames()
 	}
@@ -55,7 +55,7 @@ func (b *bridgeListeners) open(inner *net.Listener, outer []net.Listener, otherw
 		*inner = l
 	case errors.Is(err, syscall.EADDRINUSE) && listensEverywhere(outer):
 	default:
-		b.log.Warn(otherwise+": cannot listen on the bridge (end what has the port)", "err", err)
+		b.log.Warn(otherwise+": cannot listen on the bridge (stop the program that uses the port)", "err", err)
 		return false
 	}
 	return true

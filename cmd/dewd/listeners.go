@@ -60,7 +60,7 @@ func (l *listeners) tcpRoute(port int) (out []net.Listener, err error) {
 			for _, opened := range out {
 				opened.Close()
 			}
-			return nil, fmt.Errorf("%w (end what has the port, or take another for the route)", err)
+			return nil, fmt.Errorf("%w (stop the program that uses the port, or choose another port for the route)", err)
 		}
 		out = append(out, one)
 	}
@@ -116,6 +116,6 @@ func (d *daemon) certificates() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.log.Info("routes over TLS", "address", d.ports.tls[0].Addr(), "authority", filepath.Join(dir, "router-ca.pem"))
+	d.log.Info("serving routes over TLS", "address", d.ports.tls[0].Addr(), "authority", filepath.Join(dir, "router-ca.pem"))
 	return a.Config(), nil
 }

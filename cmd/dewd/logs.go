@@ -50,7 +50,7 @@ func (l appLogs) Last(guid string) (uint64, error) {
 func (l appLogs) sayStaging(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)}
 	if err := l.Append(guid, e); err != nil {
-		l.log.Error("cannot write a line of staging", "app", guid, "err", err)
+		l.log.Error("cannot write a staging line to the log of the app", "app", guid, "err", err)
 	}
 }
 
@@ -58,7 +58,7 @@ func (l appLogs) sayStaging(guid, line string) {
 func (l appLogs) sayService(guid, line string) {
 	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
 	if err := l.Append(guid, e); err != nil {
-		l.log.Error("cannot write to the log of a service", "service", guid, "err", err)
+		l.log.Error("cannot write to the log of a service instance", "service", guid, "err", err)
 	}
 }
 
@@ -72,7 +72,7 @@ func (l appLogs) stagingErrors(guid string, since time.Time) []string {
 	f := logstream.Filter{Source: runtime.SourceStaging, Stream: logstream.Err, NoGaps: true, Since: since}
 	es, err := one.NewestOf(context.Background(), maxStagingErrors, f)
 	if err != nil {
-		l.log.Warn("cannot read the lines of a build", "app", guid, "err", err)
+		l.log.Warn("cannot read the output of a build", "app", guid, "err", err)
 	}
 	var lines []string
 	for i := range es {

@@ -36,9 +36,9 @@ func main() {
 func newApp(c config) *cli.App {
 	return &cli.App{
 		Name:            "dewd",
-		Usage:           "run Cloud Foundry style apps and their sidecars on this machine",
+		Usage:           "Run Cloud Foundry style apps and their sidecars on this machine",
 		UsageText:       "dewd [flags]\ndewd doctor|teardown|notify|version [flags]",
-		Description:     "Without a command dewd runs until SIGTERM or SIGINT. Apps stay when it leaves; the next dewd takes them over.\n\n" + statusHelp,
+		Description:     "Without a command, dewd runs until SIGTERM or SIGINT. Apps keep running after dewd exits; dewd manages them again after its next start.\n\n" + statusHelp,
 		Version:         version,
 		HideVersion:     true,
 		HideHelpCommand: true,
@@ -47,11 +47,11 @@ func newApp(c config) *cli.App {
 		ExitErrHandler:  func(*cli.Context, error) {}, // main prints the error and exits
 		Action:          command(&c, run),
 		Commands: []*cli.Command{
-			{Name: "doctor", Usage: "tell what this machine lacks, and what to do", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
-			{Name: "teardown", Usage: "end all apps of a root and remove everything outside of it; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
+			{Name: "doctor", Usage: "Check whether this machine meets the requirements, and suggest fixes", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
+			{Name: "teardown", Usage: "Stop all apps of a root and remove everything outside the root; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
 			aloneCommand(),
-			{Name: "version", Usage: "print the version", Action: printVersion, OnUsageError: usageError},
-			{Name: "man", Usage: "print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install stores it
+			{Name: "version", Usage: "Print the version", Action: printVersion, OnUsageError: usageError},
+			{Name: "man", Usage: "Print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install stores it
 		},
 	}
 }

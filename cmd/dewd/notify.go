@@ -44,20 +44,20 @@ func defaultMailing() mailing {
 
 func (m *mailing) flags() []cli.Flag {
 	return []cli.Flag{
-		text(&m.SMTP, "smtp", "`address` of the mail server for notifications, host:port (default: none; dew inbox shows the mails)"),
-		text(&m.TLS, "smtp-tls", "`if-offered|starttls|tls|none`: how the talk with the mail server is made safe"),
-		text(&m.Auth, "smtp-auth", "`none|plain|cram-md5`: how dewd logs in to the mail server"),
-		text(&m.User, "smtp-user", "`name` to log in to the mail server with"),
-		text(&m.PasswordFile, "smtp-password-file", "`file` with the password, or the secret of cram-md5"),
-		text(&m.CA, "smtp-ca", "`file` with certificates of authorities that the mail server may have, instead of the machine's"),
-		text(&m.From, "mail-from", "`address` that notifications come from (default: no-reply@ and --domain)"),
+		text(&m.SMTP, "smtp", "Mail server `address` for notifications, host:port (default: none; dew inbox shows the mails)"),
+		text(&m.TLS, "smtp-tls", "Encryption of connections to the mail server, `if-offered|starttls|tls|none`"),
+		text(&m.Auth, "smtp-auth", "Authentication at the mail server, `none|plain|cram-md5`"),
+		text(&m.User, "smtp-user", "User `name` at the mail server"),
+		text(&m.PasswordFile, "smtp-password-file", "Password `file` for the mail server; for cram-md5, a file with the secret"),
+		text(&m.CA, "smtp-ca", "PEM `file` with the certificate authorities to trust for the mail server, instead of those of this machine"),
+		text(&m.From, "mail-from", "Sender `address` of notifications (default: no-reply@ and --domain)"),
 	}
 }
 
 func (m *mailing) validate() (errs []error) {
 	if m.From != "" {
 		if _, err := mail.ParseAddress(m.From); err != nil {
-			errs = append(errs, fmt.Errorf("--mail-from: %q is no mail address", m.From))
+			errs = append(errs, fmt.Errorf("--mail-from: %q is not a valid mail address", m.From))
 		}
 	}
 	if m.SMTP == "" {
@@ -97,7 +97,7 @@ func (m *mailing) post() (*smtp.Client, error) {
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--smtp-ca: there are no certificates in %s", m.CA)
+			return nil, fmt.Errorf("--smtp-ca: no PEM certificate found in %s", m.CA)
 		}
 		c.Trust = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}

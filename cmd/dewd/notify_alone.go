@@ -28,7 +28,7 @@ import (
 func aloneCommand() *cli.Command {
 	a := newAlone()
 	return &cli.Command{
-		Name: "notify", Usage: "run only the notification service, for a platform elsewhere", Description: a.help(),
+		Name: "notify", Usage: "Run only the notification service, for a Cloud Foundry on other machines", Description: a.help(),
 		Flags: a.flags(), Before: a.read, Action: command(&a.config, a.run), OnUsageError: usageError,
 	}
 }
@@ -36,10 +36,10 @@ func aloneCommand() *cli.Command {
 func (a *alone) run(c *cli.Context, cfg config) (err error) {
 	log := cfg.logger()
 	if len(a.idle) > 0 {
-		log.Info("settings without effect", "names", strings.Join(a.idle, " "))
+		log.Info("these environment variables have no effect", "names", strings.Join(a.idle, " "))
 	}
 	if a.Unverified {
-		log.Warn("certificates are not verified: anybody on the way can read and change what is asked (unset VERIFY_SSL)")
+		log.Warn("VERIFY_SSL is false: certificates are not verified, so an attacker in the network can read and change requests (unset VERIFY_SSL)")
 	}
 	s, err := a.open(c.Context, log)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *loner, err error
 		return nil, err
 	}
 	if err := s.keys.Load(ctx); err != nil {
-		return nil, fmt.Errorf("UAA_HOST: %w (correct it, or start what runs there)", err)
+		return nil, fmt.Errorf("UAA_HOST: %w (correct the URL, or start the authorization server)", err)
 	}
 	if s.db, err = openOwnStore(a.Root); err != nil {
 		return nil, err
@@ -93,12 +93,12 @@ func (a *alone) trust() *tls.Config {
 
 func openOwnStore(root string) (*store.DB, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
+		return nil, fmt.Errorf("cannot use root: %w (choose another folder with --root)", err)
 	}
 	path := filepath.Join(root, "notify.db")
 	db, err := store.Open(path, store.Options{Format: storeFormat})
 	if errors.Is(err, store.ErrInUse) {
-		return nil, fmt.Errorf("cannot use root %s: another service has it: %w (stop it, or give this one its own --root)", root, err)
+		return nil, fmt.Errorf("cannot use root %s: another notification service uses it: %w (stop that service, or choose another folder with --root)", root, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
@@ -127,7 +127,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 		}
 		post = s.smtp
 		if err := s.smtp.Check(ctx); err != nil {
-			s.log.Warn("the mail server does not answer; mails wait", "address", a.Mailing.SMTP, "err", err)
+			s.log.Warn("the mail server does not respond; mails stay in the queue and dewd tries again", "address", a.Mailing.SMTP, "err", err)
 		}
 	}
 	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
@@ -141,7 +141,7 @@ type unsent struct{ log *slog.Logger }
 
 // Send implements delivery.Post.
 func (u unsent) Send(_ context.Context, m delivery.Mail) error {
-	u.log.Info("test mode: not sent", "message", m.ID, "client", m.Client, "kind", m.Kind)
+	u.log.Info("test mode: mail not sent", "message", m.ID, "client", m.Client, "kind", m.Kind)
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (s *loner) serve(ctx context.Context) error {
 	s.log.Info("ready", "version", version, "notifications", s.listen[0].Addr())
 	<-ctx.Done()
 	systemd.stopping()
-	s.log.Info("leaving, mails that wait stay")
+	s.log.Info("exiting; mails in the queue are sent after the next start")
 	return g.Wait()
 }
 
@@ -170,7 +170,7 @@ func (s *loner) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		status, body := http.StatusOK, `{"status":"ok"}`
 		if err := s.well(); err != nil {
-			s.log.Error("not well", "err", err)
+			s.log.Error("the notification service is unhealthy", "err", err)
 			status, body = http.StatusServiceUnavailable, `{"status":"failed"}`
 		}
 		w.Header().Set("Content-Type", "application/json")

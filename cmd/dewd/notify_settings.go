@@ -42,12 +42,12 @@ func newAlone() *alone {
 
 func (a *alone) flags() []cli.Flag {
 	return append([]cli.Flag{
-		text(&a.Root, "root", "`folder` of the store notify.db"),
-		text(&a.Listen, "listen", "`address` of the service (or PORT, at all addresses)"),
-		text(&a.PublicURL, "public-url", "`URL` of the service, as others see it (default: http:// and --listen)"),
-		text(&a.Domain, "domain", "`domain` that templates know (or DOMAIN)"),
-		text(&a.LogFormat, "log-format", "`text|json`: form of the service's own log, on stderr"),
-		value(&level{&a.LogLevel}, "log-level", "`debug|info|warn|error`: least level of the service's own log"),
+		text(&a.Root, "root", "Root `folder` with the store notify.db"),
+		text(&a.Listen, "listen", "Listen `address` of the service (or PORT, at all addresses)"),
+		text(&a.PublicURL, "public-url", "Public `URL` of the service (default: http:// and --listen)"),
+		text(&a.Domain, "domain", "Value of {{.Domain}} in templates, a `domain` (or DOMAIN)"),
+		text(&a.LogFormat, "log-format", "Format of the service's own log on stderr, `text|json`"),
+		value(&level{&a.LogLevel}, "log-level", "Lowest level of the service's own log, `debug|info|warn|error`"),
 	}, a.Mailing.flags()...)
 }
 
@@ -65,25 +65,25 @@ type setting struct {
 func (a *alone) settings() []setting {
 	m := &a.Mailing
 	return []setting{
-		{name: "CC_HOST", required: true, usage: "URL of the platform's API", set: to(&a.API)},
+		{name: "CC_HOST", required: true, usage: "URL of the Cloud Controller API", set: to(&a.API)},
 		{name: "UAA_HOST", required: true, usage: "URL of the authorization server", set: to(&a.UAA)},
-		{name: "UAA_CLIENT_ID", required: true, usage: "client of the service there, with the authorities cloud_controller.admin and scim.read", set: to(&a.ClientID)},
-		{name: "UAA_CLIENT_SECRET", required: true, usage: "its secret", set: to(&a.Secret)},
-		{name: "UAA_KEY_REFRESH_INTREVAL", otherwise: "60000", usage: "milliseconds between two looks at the keys of tokens (the name is as it is)", set: a.setKeysEvery},
-		{name: "VERIFY_SSL", otherwise: "true", usage: "false: believe any certificate of these two; the mail server has --smtp-ca", set: toBool(func(v bool) { a.Unverified = !v })},
-		{name: "DOMAIN", flags: []string{"domain"}, required: true, usage: "domain that templates know", set: to(&a.Domain)},
-		{name: "ENCRYPTION_KEY", required: true, usage: "what {{.UnsubscribeID}} is made with", set: to(&a.EncryptionKey)},
-		{name: "SENDER", flags: []string{"mail-from"}, required: true, usage: "address that mails come from", set: a.setSender},
-		{name: "TEST_MODE", otherwise: "false", usage: "true: send no mail, and say that it was delivered", set: toBool(func(v bool) { a.TestMode = v })},
-		{name: "SMTP_HOST", flags: []string{"smtp"}, required: true, usage: "host of the mail server; not needed in test mode, like all that follow", set: to(&a.smtpHost)},
-		{name: "SMTP_PORT", flags: []string{"smtp"}, required: true, usage: "its port", set: a.setSMTPPort},
-		{name: "SMTP_AUTH_MECHANISM", flags: []string{"smtp", "smtp-auth"}, required: true, usage: "none, plain or cram-md5", set: a.setSMTPAuth},
-		{name: "SMTP_TLS", flags: []string{"smtp", "smtp-tls"}, otherwise: "true", usage: "true: STARTTLS, or no mail; false: none", set: toBool(a.setSMTPTLS)},
-		{name: "SMTP_USER", flags: []string{"smtp-user"}, usage: "who logs in to the mail server", set: to(&m.User)},
-		{name: "SMTP_PASS", flags: []string{"smtp-password-file"}, usage: "the password", set: to(&m.Password)},
-		{name: "SMTP_CRAMMD5_SECRET", flags: []string{"smtp-password-file"}, usage: "the secret of cram-md5", set: a.setCRAMSecret},
+		{name: "UAA_CLIENT_ID", required: true, usage: "UAA client of the service, with the authorities cloud_controller.admin and scim.read", set: to(&a.ClientID)},
+		{name: "UAA_CLIENT_SECRET", required: true, usage: "secret of the UAA client", set: to(&a.Secret)},
+		{name: "UAA_KEY_REFRESH_INTREVAL", otherwise: "60000", usage: "milliseconds between two requests for the token keys (INTREVAL is spelled as in the original service)", set: a.setKeysEvery},
+		{name: "VERIFY_SSL", otherwise: "true", usage: "false: do not verify the certificates of CC_HOST and UAA_HOST; for the mail server, use --smtp-ca", set: toBool(func(v bool) { a.Unverified = !v })},
+		{name: "DOMAIN", flags: []string{"domain"}, required: true, usage: "value of {{.Domain}} in templates", set: to(&a.Domain)},
+		{name: "ENCRYPTION_KEY", required: true, usage: "key that encrypts {{.UnsubscribeID}}", set: to(&a.EncryptionKey)},
+		{name: "SENDER", flags: []string{"mail-from"}, required: true, usage: "sender address of mails", set: a.setSender},
+		{name: "TEST_MODE", otherwise: "false", usage: "true: send no mail, but report mails as delivered", set: toBool(func(v bool) { a.TestMode = v })},
+		{name: "SMTP_HOST", flags: []string{"smtp"}, required: true, usage: "host of the mail server; no SMTP_ variable is required in test mode", set: to(&a.smtpHost)},
+		{name: "SMTP_PORT", flags: []string{"smtp"}, required: true, usage: "port of the mail server", set: a.setSMTPPort},
+		{name: "SMTP_AUTH_MECHANISM", flags: []string{"smtp", "smtp-auth"}, required: true, usage: "authentication at the mail server: none, plain or cram-md5", set: a.setSMTPAuth},
+		{name: "SMTP_TLS", flags: []string{"smtp", "smtp-tls"}, otherwise: "true", usage: "true: require STARTTLS; false: use no encryption", set: toBool(a.setSMTPTLS)},
+		{name: "SMTP_USER", flags: []string{"smtp-user"}, usage: "user name at the mail server", set: to(&m.User)},
+		{name: "SMTP_PASS", flags: []string{"smtp-password-file"}, usage: "password at the mail server", set: to(&m.Password)},
+		{name: "SMTP_CRAMMD5_SECRET", flags: []string{"smtp-password-file"}, usage: "secret for cram-md5", set: a.setCRAMSecret},
 		{name: "PORT", flags: []string{"listen"}, usage: "port of the service, at all addresses of the machine", set: a.setPort},
-		{name: "CORS_ORIGIN", otherwise: "*", usage: "which pages may read preferences", set: to(&a.CORSOrigin)},
+		{name: "CORS_ORIGIN", otherwise: "*", usage: "origin of the web pages that can read preferences", set: to(&a.CORSOrigin)},
 		{name: "DEFAULT_UAA_SCOPES", usage: "scopes that every user has, separated by commas: dewd refuses notifications to them", set: a.setScopes},
 	}
 }
@@ -122,7 +122,7 @@ func (a *alone) setKeysEvery(s string) error {
 
 func (a *alone) setSender(s string) error {
 	if _, err := mail.ParseAddress(s); err != nil {
-		return fmt.Errorf("%q is no mail address", s)
+		return fmt.Errorf("%q is not a valid mail address", s)
 	}
 	a.Mailing.From = s
 	return nil
@@ -130,7 +130,7 @@ func (a *alone) setSender(s string) error {
 
 func port(s string) error {
 	if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("%q is not a port", s)
+		return fmt.Errorf("%q is not a port from 1 to 65535", s)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (a *alone) setSMTPPort(s string) error {
 
 func (a *alone) setSMTPAuth(s string) error {
 	if !oneOf(s, string(smtp.AuthNone), string(smtp.AuthPlain), string(smtp.AuthCRAMMD5)) {
-		return fmt.Errorf("%q is not none, plain or cram-md5", s)
+		return fmt.Errorf("%q is not one of none, plain, cram-md5", s)
 	}
 	a.Mailing.Auth = s
 	return nil
@@ -225,21 +225,21 @@ func (a *alone) checkRemote() (errs []error) {
 	for _, s := range []struct{ name, url string }{{"CC_HOST", a.API}, {"UAA_HOST", a.UAA}} {
 		_, err := directory.NewRemote(directory.RemoteConfig{API: s.url, UAA: s.url, ClientID: a.ClientID, ClientSecret: a.Secret})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %q is not like https://server.example.com", s.name, s.url))
+			errs = append(errs, fmt.Errorf("%s: %q is not a valid URL such as https://server.example.com", s.name, s.url))
 		}
 	}
 	if a.TestMode || a.Mailing.Auth == string(smtp.AuthNone) {
 		return errs
 	}
 	if a.Mailing.User == "" {
-		errs = append(errs, fmt.Errorf("SMTP_USER is missing: %s needs it", a.Mailing.Auth))
+		errs = append(errs, fmt.Errorf("SMTP_USER is missing: authentication with %s needs it", a.Mailing.Auth))
 	}
 	if a.Mailing.Password == "" && a.Mailing.PasswordFile == "" {
 		name := "SMTP_PASS"
 		if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
 			name = "SMTP_CRAMMD5_SECRET"
 		}
-		errs = append(errs, fmt.Errorf("%s is missing: %s needs it (or give --smtp-password-file)", name, a.Mailing.Auth))
+		errs = append(errs, fmt.Errorf("%s is missing: authentication with %s needs it (or set --smtp-password-file)", name, a.Mailing.Auth))
 	}
 	return errs
 }
@@ -248,15 +248,15 @@ func orFlag(flags []string) string {
 	if len(flags) == 0 {
 		return ""
 	}
-	return ", or give --" + flags[len(flags)-1]
+	return ", or use --" + flags[len(flags)-1]
 }
 
 // help returns the help text for the settings.
 func (a *alone) help() string {
 	var b strings.Builder
-	b.WriteString("The service takes users, roles and tokens from a platform elsewhere and keeps its own state below --root.\n" +
-		"GET /healthz tells whether it works. It runs until SIGTERM or SIGINT; mails that wait are sent by the next one.\n" +
-		"These environment variables set the rest. A flag overrides its variable, and with --smtp only the --smtp flags count.\n")
+	b.WriteString("The service gets users and roles from a Cloud Foundry on other machines, accepts its tokens, and stores its own state under --root.\n" +
+		"GET /healthz reports its health. It runs until SIGTERM or SIGINT; after the next start it sends the mails that are still in the queue.\n" +
+		"These environment variables configure the service. A flag overrides its variable. With --smtp, only the --smtp flags configure the mail server.\n")
 	for _, s := range a.settings() {
 		fmt.Fprintf(&b, "\n   %-25s %s", s.name, s.usage)
 		switch {
@@ -266,6 +266,6 @@ func (a *alone) help() string {
 			fmt.Fprintf(&b, " (default: %s)", s.otherwise)
 		}
 	}
-	b.WriteString("\n\nWithout effect: " + strings.Join(idleSettings, ", ") + ".")
+	b.WriteString("\n\nThese variables of the original service have no effect: " + strings.Join(idleSettings, ", ") + ".")
 	return b.String()
 }

@@ -64,7 +64,7 @@ func (q appQueries) stagingEnv(guid string) (map[string]string, error) {
 func (q appQueries) dropletsInUse(tx *store.Tx) map[string]bool {
 	used, err := q.registry.With(tx).DropletsInUse()
 	if err != nil {
-		q.log.Error("cannot read which droplets are in use", "err", err)
+		q.log.Error("cannot list the droplets in use", "err", err)
 		return nil
 	}
 	return used
@@ -83,6 +83,6 @@ func (r accountEvents) record(kind string, who auth.Principal, target, name stri
 		Target: app.Target{GUID: target, Type: "account", Name: name},
 	})
 	if err != nil {
-		r.log.Error("cannot record a change of accounts", "kind", kind, "account", name, "err", err)
+		r.log.Error("cannot store the audit event of an account change", "kind", kind, "account", name, "err", err)
 	}
 }

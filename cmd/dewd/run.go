@@ -86,7 +86,7 @@ func (d *daemon) prune(ctx context.Context) error {
 			return nil
 		}
 		if err := d.engine.PruneImages(ctx, has); err != nil && ctx.Err() == nil {
-			d.log.Warn("cannot prune images", "err", err)
+			d.log.Warn("cannot remove unused images from containerd", "err", err)
 		}
 	}
 }
@@ -153,9 +153,9 @@ func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error
 	<-ctx.Done()
 	systemd.stopping()
 	if d.endApps.Load() {
-		d.log.Info("leaving, all apps have ended")
+		d.log.Info("exiting; all apps are stopped")
 	} else {
-		d.log.Info("leaving, apps stay")
+		d.log.Info("exiting; apps keep running")
 	}
 	return g.Wait()
 }

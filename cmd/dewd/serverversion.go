@@ -20,12 +20,12 @@ func serverVersion(ctx context.Context, socket string) (string, error) {
 	}
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return "", fmt.Errorf("cannot call: %w", err)
+		return "", fmt.Errorf("cannot connect: %w", err)
 	}
 	defer conn.Close()
 	answer := &emptypb.Empty{}
 	if err := conn.Invoke(ctx, "/containerd.services.version.v1.Version/Version", &emptypb.Empty{}, answer); err != nil {
-		return "", fmt.Errorf("cannot ask for its version: %w", err)
+		return "", fmt.Errorf("cannot get the version: %w", err)
 	}
 	return firstString(answer.ProtoReflect().GetUnknown())
 }
@@ -47,5 +47,5 @@ func firstString(b []byte) (string, error) {
 		}
 		b = b[n:]
 	}
-	return "", errors.New("it did not tell its version")
+	return "", errors.New("the response contains no version")
 }

@@ -37,14 +37,14 @@ type serviceFlags struct {
 
 func (m *serviceFlags) flags() []cli.Flag {
 	return []cli.Flag{
-		text(&m.BindingsOn, "bindings-on", "`restage|restart`: when the credentials of a new binding come into an app's environment"),
-		text(&m.DrainCA, "drain-ca", "`file` with certificates of authorities that log drains and route services over TLS may have, besides the machine's"),
+		text(&m.BindingsOn, "bindings-on", "When an app gets the credentials of a new service binding, `restage|restart`; Cloud Foundry: restart"),
+		text(&m.DrainCA, "drain-ca", "PEM `file` with certificate authorities to trust for log drains and route services over TLS, in addition to those of this machine"),
 	}
 }
 
 func (m *serviceFlags) validate() (errs []error) {
 	if m.BindingsOn != onRestage && m.BindingsOn != onRestart {
-		errs = append(errs, fmt.Errorf("--bindings-on: %q is neither %s nor %s", m.BindingsOn, onRestage, onRestart))
+		errs = append(errs, fmt.Errorf("--bindings-on: %q is not one of %s, %s", m.BindingsOn, onRestage, onRestart))
 	}
 	return errs
 }
@@ -111,7 +111,7 @@ func moreRoots(file string) (*x509.CertPool, error) {
 		pool = x509.NewCertPool() // a machine without CA certificates
 	}
 	if !pool.AppendCertsFromPEM(b) {
-		return nil, fmt.Errorf("--drain-ca: there is no certificate in %s (it must be PEM)", file)
+		return nil, fmt.Errorf("--drain-ca: no PEM certificate found in %s", file)
 	}
 	return pool, nil
 }
@@ -180,7 +180,7 @@ func (s serviceStacks) get(ctx context.Context, packages []string, progress func
 		case found && k.State == stack.StateReady:
 			return name, nil
 		case found && k.State == stack.StateFailed && tried:
-			return "", fmt.Errorf("cannot make the stack %s: %s", name, k.Error)
+			return "", fmt.Errorf("cannot create stack %s: %s", name, k.Error)
 		case found && k.State == stack.StateFailed:
 			if err := s.stacks.Remove(k.GUID); err != nil {
 				return "", err
@@ -194,7 +194,7 @@ func (s serviceStacks) get(ctx context.Context, packages []string, progress func
 			continue
 		}
 		tried = true
-		progress("making the stack " + name + ": " + cmp.Or(k.Progress, "begun"))
+		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "begun"))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

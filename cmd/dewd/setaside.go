@@ -78,14 +78,14 @@ func (s *setAside) try() {
 	}
 	for _, a := range list {
 		if !slices.Contains(s.list, a) {
-			s.log.Warn("set aside: dewd tries again every "+retryEvery.String(), "part", a.Part, "err", a.Error)
+			s.log.Warn("cannot repair a damaged part: dewd set it aside and tries again every "+retryEvery.String(), "part", a.Part, "err", a.Error)
 		}
 	}
 	s.mu.Lock()
 	s.list = list
 	s.mu.Unlock()
 	if err := s.write(); err != nil {
-		s.log.Warn("cannot write down what is set aside", "err", err)
+		s.log.Warn("cannot store the list of parts that are set aside", "err", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *setAside) write() error {
 	}
 	b, err := json.MarshalIndent(s.list, "", "  ")
 	if err != nil {
-		return fmt.Errorf("cannot encode what is set aside: %w", err)
+		return fmt.Errorf("cannot encode the list of parts that are set aside: %w", err)
 	}
 	return folders.WriteDurably(s.file, strings.NewReader(string(b)+"\n"), 0o600)
 }
@@ -175,7 +175,7 @@ func (s *setAside) run(ctx context.Context, ready <-chan struct{}) error {
 func setAsideRule(root string) finding {
 	list, err := readSetAside(filepath.Join(root, setAsideFile))
 	if err != nil {
-		return warn(oneLine(fmt.Errorf("cannot read what dewd set aside: %w", err)), "run doctor as root; dewd writes the file again when it runs")
+		return warn(oneLine(fmt.Errorf("cannot read the list of parts that dewd set aside: %w", err)), "run dewd doctor as root; a running dewd writes the file again")
 	}
 	if len(list) == 0 {
 		return good("nothing")
@@ -184,5 +184,5 @@ func setAsideRule(root string) finding {
 	for _, a := range list {
 		texts = append(texts, a.Part+": "+a.Error)
 	}
-	return warn(strings.Join(texts, "; "), "repair what the message names; dewd tries again every "+retryEvery.String())
+	return warn(strings.Join(texts, "; "), "repair the named file or part; dewd tries again every "+retryEvery.String())
 }

@@ -23,7 +23,7 @@ func (d *daemon) placePrograms() (err error) {
 	}
 	d.sftp, err = d.holder.PlaceProgram("dew-sftp", filepath.Join(filepath.Dir(d.cfg.Init), "dew-sftp"))
 	if errors.Is(err, os.ErrNotExist) {
-		d.log.Warn("sessions have no SFTP", "err", err)
+		d.log.Warn("SFTP does not work in SSH sessions: cannot find dew-sftp", "err", err)
 		return nil
 	}
 	return err

@@ -31,10 +31,10 @@ func defaultStaging() staging {
 
 func (s *staging) flags() []cli.Flag {
 	return []cli.Flag{
-		value(&s.Memory, "staging-memory", "`bytes` of memory that one build may use"),
-		value(&s.Disk, "staging-disk", "`bytes` on disk that one build may use"),
-		duration(&s.Timeout, "staging-timeout", "`time` after which a build is given up"),
-		text(&s.Insecure, "insecure-registry", "`host:port` of registries that images are fetched from without TLS, separated by commas; those on this machine may be anyway"),
+		value(&s.Memory, "staging-memory", "Memory limit of a staging container in `bytes`"),
+		value(&s.Disk, "staging-disk", "Disk limit of a staging container in `bytes`"),
+		duration(&s.Timeout, "staging-timeout", "Timeout of a staging (`time`)"),
+		text(&s.Insecure, "insecure-registry", "Registries that dewd can use without TLS, `host:port`, separated by commas; registries on this machine never need TLS"),
 	}
 }
 
@@ -46,11 +46,11 @@ func (s *staging) validate() (errs []error) {
 		errs = append(errs, fmt.Errorf("--staging-disk: %s is less than 64M", &s.Disk))
 	}
 	if s.Timeout < time.Second {
-		errs = append(errs, fmt.Errorf("--staging-timeout: %s is shorter than a second", s.Timeout))
+		errs = append(errs, fmt.Errorf("--staging-timeout: %s is shorter than 1s", s.Timeout))
 	}
 	for _, host := range s.insecure() {
 		if strings.ContainsAny(host, "/@ ") {
-			errs = append(errs, fmt.Errorf("--insecure-registry: %q is no host or host:port", host))
+			errs = append(errs, fmt.Errorf("--insecure-registry: %q is not of the form host or host:port", host))
 		}
 	}
 	return errs
@@ -72,7 +72,7 @@ func (d *daemon) openStacks() (err error) {
 // pruneStacks removes containerd's data of deleted stacks.
 func (d *daemon) pruneStacks(ctx context.Context, keep func(id string) bool) {
 	if err := d.engine.PruneStacks(ctx, keep); err != nil && ctx.Err() == nil {
-		d.log.Warn("cannot prune stacks", "err", err)
+		d.log.Warn("cannot remove unused stacks from containerd", "err", err)
 	}
 }
 

@@ -13,10 +13,10 @@ const (
 )
 
 const statusHelp = `Exit status:
-   0  ok
+   0  success
    1  failed
    2  usage: a flag, its value or a command is wrong
-   9  infrastructure: something the machine should give is not there; dewd doctor tells what`
+   9  infrastructure: this machine lacks a requirement; dewd doctor names it`
 
 // failure is an error with its own exit code.
 type failure struct {

@@ -27,7 +27,7 @@ func (s service) stopping() { s.tell(sd.SdNotifyStopping) }
 func (s service) watch(ctx context.Context, alive func() error) {
 	limit, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
-		s.log.Warn("cannot read systemd's watchdog time", "err", err)
+		s.log.Warn("cannot read the watchdog interval of systemd", "err", err)
 		return
 	}
 	if limit == 0 {
@@ -43,7 +43,7 @@ func (s service) watch(ctx context.Context, alive func() error) {
 		case <-tick.C:
 		}
 		if err := alive(); err != nil {
-			s.log.Error("not well: the watchdog is not told", "err", err)
+			s.log.Error("dewd is unhealthy: it does not notify the watchdog of systemd", "err", err)
 			continue
 		}
 		s.tell(sd.SdNotifyWatchdog)

@@ -91,7 +91,7 @@ type daemon struct {
 // open opens the parts of the daemon, bottom up. A step that fails undoes the others.
 func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
+		return nil, errors.New("cannot run without root permissions (use sudo dewd, or systemctl start dew)")
 	}
 	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: apidaemon.NewMetrics(), ready: make(chan struct{}), sweep: make(trigger, 1), stale: make(trigger, 1)}
 	defer func() {
@@ -176,7 +176,7 @@ func (d *daemon) openLogs(context.Context) (err error) {
 	d.closers = append(d.closers, d.logs.Close)
 	d.aside.add("logs", d.logs.ClearRemoved)
 	if kept := size(d.logs.Retention()); kept < d.cfg.LogRetention {
-		d.log.Warn("--log-retention is more than a quarter of the file system: each app keeps less log than asked for",
+		d.log.Warn("--log-retention is more than a quarter of the file system: dewd keeps fewer log lines per app",
 			"asked", d.cfg.LogRetention.String(), "kept", kept.String(), "root", d.cfg.Root)
 	}
 	return nil
@@ -212,13 +212,13 @@ func (d *daemon) openContainerd(ctx context.Context) error {
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
 		served, err := containerd.SocketAnswers(ctx, d.cfg.Containerd)
 		if err != nil {
-			return fmt.Errorf("cannot reach containerd: %w (start it, remove the stale socket, or give another --containerd)", err)
+			return fmt.Errorf("cannot reach containerd: %w (start containerd, remove the socket if no containerd uses it, or set another socket with --containerd)", err)
 		}
 		if served {
 			return nil
 		}
 		if d.cfg.Containerd != defaultConfig().Containerd {
-			return fmt.Errorf("cannot find containerd: there is no socket %s (start it, or leave --containerd out: then a private one is started)", d.cfg.Containerd)
+			return fmt.Errorf("cannot find containerd: there is no socket %s (start containerd, or omit --containerd: then dewd starts a private containerd)", d.cfg.Containerd)
 		}
 	}
 	var err error
@@ -338,7 +338,7 @@ func (d *daemon) shutdown(ctx context.Context, apps bool) {
 		bounded, cancel := context.WithTimeout(ctx, teardownLimit)
 		defer cancel()
 		if err := d.sup.Shutdown(bounded); err != nil {
-			d.log.Error("cannot end all apps in an orderly way", "err", err)
+			d.log.Error("cannot stop all apps before dewd exits", "err", err)
 		}
 	}
 	d.leave()
