@@ -34,7 +34,7 @@ func (s *Server) Handler() http.Handler {
 		case s.foreign(r) && !(s.daemon.IsNotify(r) && daemon.IsPreferences(r)):
 			s.fail(w, r, &rest.Error{
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
-				Detail: "Requests of pages from other origins are not served",
+				Detail: "Requests from pages of other origins are not allowed",
 			})
 		case ofAccounts(r):
 			accounts.ServeHTTP(w, r)

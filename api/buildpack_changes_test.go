@@ -300,7 +300,7 @@ func TestFoldersAreForAdministrators(t *testing.T) {
 	w.grant(who, auth.OrgUser, w.space.Org)
 	w.grant(who, auth.SpaceDeveloper, w.space.GUID)
 	joe := w.login("joe")
-	const sentence = `buildpack "/etc" is a folder of the machine that runs the apps`
+	const sentence = `Buildpack "/etc" is a folder on the machine that runs dewd`
 	const data = `"lifecycle":{"type":"buildpack","data":{"buildpacks":["go_buildpack","/etc"]}}`
 	a := w.createApp("shop")
 	k := w.createPackage(a.GUID)

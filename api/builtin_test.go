@@ -89,7 +89,7 @@ func TestFlags(t *testing.T) {
 	if f.Enabled || *f.Message != "ask the boss" || f.UpdatedAt == nil {
 		t.Errorf("flag = %+v, want it off", f)
 	}
-	wantError(t, w.ask("PATCH", "/v3/feature_flags/unset_roles_by_username", `{"enabled":false}`), "CF-UnprocessableEntity", "cannot be switched")
+	wantError(t, w.ask("PATCH", "/v3/feature_flags/unset_roles_by_username", `{"enabled":false}`), "CF-UnprocessableEntity", "cannot be changed")
 	for _, method := range []string{"GET", "PATCH"} {
 		wantError(t, w.ask(method, "/v3/feature_flags/nonesuch", "{}"), "CF-ResourceNotFound", "Feature flag not found")
 	}
@@ -302,7 +302,7 @@ func TestDroplets(t *testing.T) {
 		}
 	}
 	wantTar(t, w.ask("GET", "/v3/droplets/"+first+"/download", "").Body.Bytes(), "app/Procfile", "staging_info.yml")
-	wantError(t, w.ask("GET", "/v3/droplets/droplet-of-"+other.GUID+"/download", ""), "CF-UnprocessableEntity", "nothing to download")
+	wantError(t, w.ask("GET", "/v3/droplets/droplet-of-"+other.GUID+"/download", ""), "CF-UnprocessableEntity", "no files to download")
 }
 
 // wantTar checks that b is a compressed tar file with the files.

@@ -49,7 +49,7 @@ func TestCopies(t *testing.T) {
 	w.want(200, "PATCH", "/v3/apps/"+other.GUID+"/relationships/current_droplet", `{"data":{"guid":"`+d.GUID+`"}}`, nil)
 	w.want(200, "POST", "/v3/apps/"+other.GUID+"/actions/start", "", nil)
 
-	wantError(t, w.ask("DELETE", "/v3/droplets/"+d.GUID, ""), "CF-UnprocessableEntity", "The app runs it")
+	wantError(t, w.ask("DELETE", "/v3/droplets/"+d.GUID, ""), "CF-UnprocessableEntity", "The app or one of its tasks runs it")
 	w.complete(w.want(202, "DELETE", "/v3/droplets/"+droplet, "", nil))
 	w.complete(w.want(202, "DELETE", "/v3/packages/"+pkg, "", nil))
 	w.want(404, "GET", "/v3/droplets/"+droplet, "", nil)
@@ -136,7 +136,7 @@ func TestDropletOfATaskStays(t *testing.T) {
 	a, _, d := w.pushed("shop")
 	var task v3.Task
 	w.want(202, "POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"sleep 1000","droplet_guid":"`+d+`"}`, &task)
-	wantError(t, w.ask("DELETE", "/v3/droplets/"+d, ""), "CF-UnprocessableEntity", "let tasks that run it end")
+	wantError(t, w.ask("DELETE", "/v3/droplets/"+d, ""), "CF-UnprocessableEntity", "Wait until the tasks have finished")
 	must(w.c.Registry.UpdateTask(task.GUID, func(t *app.Task) error { t.State = app.TaskFailed; return nil }))(t)
 	w.finish(w.want(202, "DELETE", "/v3/droplets/"+d, "", nil))
 	w.want(404, "GET", "/v3/droplets/"+d, "", nil)

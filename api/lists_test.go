@@ -262,7 +262,7 @@ func (h *home) everyListRefuses(t *testing.T, lists map[string]string) {
 			"created_ats=yesterday":               "created_ats must have times",
 			"created_ats[x]=2026-01-02T03:04:05Z": "unknown operator",
 			"updated_ats[gt]=":                    "updated_ats[gt] must have times",
-			"updated_ats[gt]=2026-01-02T03:04:05Z,2026-01-02T03:04:05Z": "must have one time",
+			"updated_ats[gt]=2026-01-02T03:04:05Z,2026-01-02T03:04:05Z": "must have exactly one time",
 			"%zz": "invalid URL escape",
 		} {
 			got := h.ask("GET", path+"?"+query, "")

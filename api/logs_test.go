@@ -331,11 +331,11 @@ func TestStreamRefuses(t *testing.T) {
 		"stream=in":                     "stream must be OUT or ERR",
 		"since=yesterday":               "since must be a time",
 		"instance=x":                    "instance must be a whole number",
-		"crash=0":                       "crash must be a whole number from 1 on",
-		"crash=1":                       "crash 1 does not exist: no crash is on record",
-		"crash=1&since_last_start=true": "exclude each other",
-		"sidecar=a&no_sidecars=true":    "exclude each other",
-		"from=1&newest=1":               "exclude each other",
+		"crash=0":                       "crash must be a whole number of at least 1",
+		"crash=1":                       "crash 1 does not exist: no crash is recorded",
+		"crash=1&since_last_start=true": "cannot be used together",
+		"sidecar=a&no_sidecars=true":    "cannot be used together",
+		"from=1&newest=1":               "cannot be used together",
 		"since=2000-01-01T00:00:00Z&until=2000-01-01T00:00:00Z": "since must be before until",
 	} {
 		r := w.ask("GET", "/stream/v1/apps/"+a.GUID+"?"+query, "")

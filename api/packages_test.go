@@ -191,8 +191,8 @@ func TestBadUploads(t *testing.T) {
 		status        int
 		title, detail string
 	}{
-		{"cut in the bits", kind, good[:len(good)/2], 400, "CF-MessageParseError", "ended too early"},
-		{"cut in the last line", kind, good[:len(good)-6], 400, "CF-MessageParseError", "ended too early"},
+		{"cut in the bits", kind, good[:len(good)/2], 400, "CF-MessageParseError", "the request body is incomplete"},
+		{"cut in the last line", kind, good[:len(good)-6], 400, "CF-MessageParseError", "the request body is incomplete"},
 		{"cut in the first line", kind, good[:10], 422, "CF-UnprocessableEntity", "neither"},
 		{"empty", kind, nil, 422, "CF-UnprocessableEntity", "neither"},
 		{"no boundary", "multipart/form-data", good, 422, "CF-UnprocessableEntity", "multipart/form-data"},

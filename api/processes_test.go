@@ -287,7 +287,7 @@ func TestStatusAndShutdown(t *testing.T) {
 		t.Errorf("shutdowns differ (-got +want):\n%s", diff)
 	}
 	w.s.daemon.Shutdown = nil
-	wantError(t, w.ask("POST", "/dew/v1/shutdown", `{}`), "CF-UnprocessableEntity", "end its process")
+	wantError(t, w.ask("POST", "/dew/v1/shutdown", `{}`), "CF-UnprocessableEntity", "Stop its process.")
 }
 
 func TestCrashEventsAreJSON(t *testing.T) {

@@ -129,7 +129,7 @@ func TestIsolationSegments(t *testing.T) {
 		t.Errorf("spaces = %+v, orgs = %+v", spaces, orgs.Resources)
 	}
 	wantError(t, w.ask("DELETE", at, ""), "CF-UnprocessableEntity", "Revoke the Organization entitlements")
-	wantError(t, w.ask("DELETE", at+"/relationships/organizations/"+w.space.Org, ""), "CF-UnprocessableEntity", "remove it as the default")
+	wantError(t, w.ask("DELETE", at+"/relationships/organizations/"+w.space.Org, ""), "CF-UnprocessableEntity", "First remove it as the default")
 	for _, path := range []string{space + "/relationships/isolation_segment", org + "/relationships/default_isolation_segment"} {
 		w.want(200, "PATCH", path, `{"data":null}`, &related)
 		if related.Data != nil {

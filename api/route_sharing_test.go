@@ -25,7 +25,7 @@ func TestShareRoute(t *testing.T) {
 	at := "/v3/routes/" + rt.GUID
 	to := func(guid string) string { return `{"destinations":[{"app":{"guid":"` + guid + `"}}]}` }
 	w.want(200, "POST", at+"/destinations", to(mine.GUID), nil)
-	wantError(t, w.ask("POST", at+"/destinations", to(theirs.GUID)), "CF-UnprocessableEntity", "must be an app of the route's space")
+	wantError(t, w.ask("POST", at+"/destinations", to(theirs.GUID)), "CF-UnprocessableEntity", "must be an app in the route's space")
 
 	guid := w.user("ann")
 	w.grant(guid, auth.OrgUser, w.space.Org)

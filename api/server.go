@@ -158,16 +158,16 @@ func New(c Config) (*Server, error) {
 		"Auth": c.Auth == nil, "Roles": c.Roles == nil, "Services": c.Services == nil,
 	} {
 		if missing {
-			return nil, fmt.Errorf("cannot make the API without %s", name)
+			return nil, fmt.Errorf("cannot create the API without %s", name)
 		}
 	}
 	public, err := url.Parse(c.PublicURL)
 	if err != nil || public.Host == "" || public.Scheme != "http" && public.Scheme != "https" {
-		return nil, fmt.Errorf("cannot make the API: its public URL must be like http://127.0.0.1:8484, not %q", c.PublicURL)
+		return nil, fmt.Errorf("cannot create the API: the public URL must be a URL such as http://127.0.0.1:8484, not %q", c.PublicURL)
 	}
 	if c.UploadDir != "" {
 		if err := os.MkdirAll(c.UploadDir, 0o700); err != nil {
-			return nil, fmt.Errorf("cannot make the folder for uploads: %w", err)
+			return nil, fmt.Errorf("cannot create the folder for uploads: %w", err)
 		}
 	}
 	if c.MaxUpload <= 0 {
@@ -222,7 +222,7 @@ func (s *Server) register() error {
 	var errs []error
 	for i, e := range s.rows {
 		if i > 0 && s.rows[i-1].Pattern == e.Pattern {
-			errs = append(errs, fmt.Errorf("endpoint %q: is there twice", e.Pattern))
+			errs = append(errs, fmt.Errorf("endpoint %q: is registered twice", e.Pattern))
 			continue
 		}
 		errs = append(errs, e.Check())
@@ -235,7 +235,7 @@ func (s *Server) register() error {
 	unknown := rest.Endpoint{Pattern: "/", Needs: access.Authenticated} // unauthenticated callers learn nothing about existing endpoints
 	s.mux.Handle(unknown.Pattern, s.guard(unknown, s.serve(func(*http.Request) (any, error) { return nil, access.ErrUnknownRequest })))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot make the API: %w", err)
+		return fmt.Errorf("cannot create the API: %w", err)
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, body := rest.ToError(err)
 	if status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.log.Error("cannot answer", "request", rest.RequestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
+		s.log.Error("cannot handle a request", "request", rest.RequestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	s.write(w, r, rest.Answer{Status: status, Body: body})
 }
@@ -310,7 +310,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a rest.Answer) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // people also read it, and browsers do not treat it as a page
 	if err := enc.Encode(a.Body); err != nil {
-		s.log.Error("cannot encode the answer", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
+		s.log.Error("cannot encode a response", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
 		a.Status = http.StatusInternalServerError
 		b.Reset()
 		b.WriteString(rest.InternalError + "\n")
@@ -343,7 +343,7 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a rest.Answer)
 		}
 	}
 	if err := a.Produce(w); err != nil && r.Context().Err() == nil {
-		s.log.Warn("a download ended too early", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
+		s.log.Warn("a download stopped before its end", "request", rest.RequestID(r.Context()), "path", r.URL.Path, "err", err)
 		panic(http.ErrAbortHandler) // the client must not mistake it for the complete body
 	}
 }
@@ -372,7 +372,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, too
 				panic(p)
 			}
-			s.log.Error("panic while answering", "request", id, "method", r.Method, "path", r.URL.Path,
+			s.log.Error("panic while handling a request", "request", id, "method", r.Method, "path", r.URL.Path,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusInternalServerError)

@@ -335,7 +335,7 @@ func TestSnapshots(t *testing.T) {
 	w.want(204, "DELETE", at+"/snapshot-1", "", nil)
 	var ups v3.ServiceInstance
 	w.want(201, "POST", "/v3/service_instances", w.provided("ups", ""), &ups)
-	wantError(t, w.ask("POST", "/dew/v1/service_instances/"+ups.GUID+"/snapshots", ""), "CF-UnprocessableEntity", "built-in broker only")
+	wantError(t, w.ask("POST", "/dew/v1/service_instances/"+ups.GUID+"/snapshots", ""), "CF-UnprocessableEntity", "only for service instances of the built-in service broker")
 }
 
 // The log of a service instance's server is visible to developers of its space.

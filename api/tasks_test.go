@@ -59,7 +59,7 @@ func TestCreateTask(t *testing.T) {
 		`{"command":"x","disk_in_mb":-1}`:  {"CF-UnprocessableEntity", "disk_in_mb: must be greater than 0"},
 		`{"command":"x","log_rate_limit_in_bytes_per_second":-2}`:    {"CF-UnprocessableEntity", "log_rate_limit_in_bytes_per_second: must be greater"},
 		`{"command":"x","user":"root"}`:                              {"CF-UnprocessableEntity", "user: must be 'vcap'"},
-		`{"command":"x","name":"a\nb"}`:                              {"CF-UnprocessableEntity", "name: must not have control characters"},
+		`{"command":"x","name":"a\nb"}`:                              {"CF-UnprocessableEntity", "name: must not contain control characters"},
 		`{"command":"x","droplet_guid":"nonesuch"}`:                  {"CF-ResourceNotFound", "Droplet not found"},
 		`{"template":{"process":{"guid":"nonesuch"}}}`:               {"CF-ResourceNotFound", "Process not found"},
 		`{"command":"x","colour":"red"}`:                             {"CF-UnprocessableEntity", "Unknown field(s): 'colour'"},
@@ -113,7 +113,7 @@ func TestTaskOfImage(t *testing.T) {
 			t.Errorf("user of an image with user %q = %v", user, got.User)
 		}
 	}
-	wantError(t, w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x","user":"vcap"}`), "CF-UnprocessableEntity", "user cannot be chosen for an image")
+	wantError(t, w.ask("POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x","user":"vcap"}`), "CF-UnprocessableEntity", "user cannot be set for a Docker image")
 }
 
 func TestCancelTask(t *testing.T) {

@@ -47,7 +47,7 @@ func TestCredentials(t *testing.T) {
 	if err := w.c.Auth.Accounts().DeleteUser(admin.GUID); err != nil {
 		t.Fatal(err)
 	}
-	w.refused("", "POST /dew/v1/token", "", "422 There is no user 'admin'")
+	w.refused("", "POST /dew/v1/token", "", "422 Cannot create a token: user 'admin' does not exist")
 }
 
 // The authorization server is reachable over the socket and the listener. Over the

@@ -78,7 +78,7 @@ func (p *PortRange) UnmarshalText(b []byte) error {
 	first, ferr := strconv.ParseUint(from, 10, 16)
 	last, lerr := strconv.ParseUint(to, 10, 16)
 	if ferr != nil || lerr != nil || first < lowestPort || first > last {
-		return fmt.Errorf("must be two ports from %d to 65535 such as 20000-20099, not %q", lowestPort, yamlfile.Shorten(text))
+		return fmt.Errorf("must be a range of ports from %d to 65535, such as 20000-20099, not %q", lowestPort, yamlfile.Shorten(text))
 	}
 	*p = PortRange{First: int(first), Last: int(last)}
 	return nil

@@ -45,7 +45,7 @@ const NoQuota = "unlimited"
 func Unlimited() Quota { return Quota{GUID: "6b3c4f5e-2a1d-4c0b-9e8f-7d6a5b4c3d2e", Name: NoQuota} }
 
 // ErrBuiltIn says that a resource cannot be changed because it is built in.
-var ErrBuiltIn = errors.New("is built in")
+var ErrBuiltIn = errors.New("is built in and cannot be changed or deleted")
 
 // Taken returns the error for a name that another quota has.
 func (q Quota) Taken() error {
@@ -60,7 +60,7 @@ func (q Quota) Validate() error {
 	var ps Violations
 	ps.Name("name", q.Name)
 	if q.Org == "" && q.Name == NoQuota {
-		ps.Add("name", "%q is the quota that is built in: choose another name", NoQuota)
+		ps.Add("name", "%q is the name of the built-in quota: choose another name", NoQuota)
 	}
 	for _, l := range []struct {
 		key   string
@@ -82,7 +82,7 @@ func (q Quota) Validate() error {
 		}
 	}
 	if q.Ports != nil && q.Routes != nil && *q.Ports > *q.Routes {
-		ps.Add("routes.total_reserved_ports", "must be at most total_routes, %d", *q.Routes)
+		ps.Add("routes.total_reserved_ports", "must be at most the value of total_routes, %d", *q.Routes)
 	}
 	return ps.Err()
 }
@@ -141,7 +141,7 @@ func (s SecurityRule) check(ps *Violations, at string) {
 	case !known:
 		ps.Add(at+".protocol", "must be 'tcp', 'udp', 'icmp', 'icmpv6' or 'all', not %q", yamlfile.Shorten(s.Protocol))
 	case ported && !portList(s.Ports):
-		ps.Add(at+".ports", "must be a port, ports with commas between them, or a range such as 8080-8090, not %q", yamlfile.Shorten(s.Ports))
+		ps.Add(at+".ports", "must be a port, a comma-separated list of ports, or a range such as 8080-8090, not %q", yamlfile.Shorten(s.Ports))
 	case !ported && s.Ports != "":
 		ps.Add(at+".ports", "are not allowed for protocol '%s'", s.Protocol)
 	}
@@ -161,7 +161,7 @@ func (s SecurityRule) check(ps *Violations, at string) {
 	}
 	for one := range strings.SplitSeq(s.Destination, ",") {
 		if !destinationRange(strings.TrimSpace(one)) {
-			ps.Add(at+".destination", "must be an address, a network such as 10.0.0.0/8, or a range such as 10.0.0.1-10.0.0.9, not %q", yamlfile.Shorten(one))
+			ps.Add(at+".destination", "must be an IP address, a network such as 10.0.0.0/8, or a range such as 10.0.0.1-10.0.0.9, not %q", yamlfile.Shorten(one))
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (d Desired) Validate(m *ManifestApp) error {
 	for i, s := range d.Sidecars {
 		errs = append(errs, ValidateSidecar(s))
 		if slices.ContainsFunc(d.Sidecars[:i], func(o Sidecar) bool { return SameName(o.Name, s.Name) }) {
-			errs = append(errs, &Invalid{Key: SidecarKey(s, "name"), Message: "another sidecar of the app has this name (capitals do not count): choose another one"})
+			errs = append(errs, &Invalid{Key: SidecarKey(s, "name"), Message: "another sidecar of the app has this name (case is ignored): choose another name"})
 		}
 	}
 	return errors.Join(errs...)
@@ -150,13 +150,13 @@ func SplitRoute(s string) (name, path string, port int, err error) {
 	name, number, ported := strings.Cut(name, ":")
 	for label := range strings.SplitSeq(strings.TrimPrefix(name, AnyHost+"."), ".") {
 		if !HostLabel.MatchString(label) {
-			return "", "", 0, fmt.Errorf("must be a host and a domain without scheme, such as shop.example.com/cart, or the domain and port of a TCP route, not %q", yamlfile.Shorten(s))
+			return "", "", 0, fmt.Errorf("must be a host and a domain without a scheme, such as shop.example.com/cart, or a domain and a port, such as tcp.example.com:20000, not %q", yamlfile.Shorten(s))
 		}
 	}
 	if ported {
 		n, err := strconv.ParseUint(number, 10, 16)
 		if err != nil || n == 0 || path != "" {
-			return "", "", 0, fmt.Errorf("must have a port from 1 to 65535 and no path behind its colon, such as tcp.example.com:20000, not %q", yamlfile.Shorten(s))
+			return "", "", 0, fmt.Errorf("must have a port from 1 to 65535 and no path after the colon, such as tcp.example.com:20000, not %q", yamlfile.Shorten(s))
 		}
 		port = int(n)
 	}
@@ -182,9 +182,9 @@ func checkLifecycle(old, next App) error {
 	if old.GUID == "" || old.Lifecycle == next.Lifecycle {
 		return nil
 	}
-	was, is := "made of files", "an image"
+	was, is := "a buildpack app", "a Docker app"
 	if old.Docker() {
 		was, is = is, was
 	}
-	return &Invalid{Key: "lifecycle", Message: fmt.Sprintf("Lifecycle type cannot be changed: app '%s' is %s and cannot become %s: delete it first, or give the other one another name", old.Name, was, is)}
+	return &Invalid{Key: "lifecycle", Message: fmt.Sprintf("Lifecycle type cannot be changed: app '%s' is %s and cannot become %s: choose another app name, or delete the existing app first", old.Name, was, is)}
 }

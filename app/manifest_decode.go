@@ -81,7 +81,7 @@ func (d *decoder) fail(key string, line int, format string, args ...any) {
 
 func (d *decoder) manifest(root *yamlfile.Node) (m Manifest) {
 	if root.Kind != yamlfile.Map {
-		d.fail("", root.Line, "it must be a map with the key applications, not %s", root.Noun())
+		d.fail("", root.Line, "the manifest must be a map with the key applications, not %s", root.Noun())
 		return m
 	}
 	apps := root.Get("applications")
@@ -103,7 +103,7 @@ func (d *decoder) manifest(root *yamlfile.Node) (m Manifest) {
 	for i, n := range apps.Items {
 		a := d.application(n, i)
 		if first, ok := names[a.Name]; ok && a.Name != "" {
-			d.fail("name", a.Line("name"), "is the name of the app in line %d as well: list every app once", first)
+			d.fail("name", a.Line("name"), "the app in line %d has the same name: list each app once", first)
 		}
 		names[a.Name] = a.Line("name")
 		m.Applications = append(m.Applications, a)
@@ -168,7 +168,7 @@ func (d *decoder) processKeys(m *ManifestProcess) []yamlfile.Key {
 func (d *decoder) rate(key string, v *yamlfile.Node) (int64, bool) {
 	text, ok := yamlfile.ScalarText(v.Value)
 	if v.Kind != yamlfile.Scalar || !ok {
-		d.fail(key, v.Line, "must be an amount such as 16K, or -1 for no limit, not %s", v.Noun())
+		d.fail(key, v.Line, "must be a number of bytes per second such as 16K, or -1 for no limit, not %s", v.Noun())
 		return 0, false
 	}
 	n, err := ParseRate(text)
@@ -287,7 +287,7 @@ func (d *decoder) processes(key string, v *yamlfile.Node) (out []ManifestProcess
 		var m ManifestProcess
 		d.mapping(at+".", n, append(d.processKeys(&m), yamlfile.Key{Name: "type", Read: func(k string, v *yamlfile.Node) { d.text(k, v, &m.Type) }}))
 		if first, ok := seen[name]; ok && name != "" {
-			d.fail(at+".type", n.Line, "is the type of the process in line %d as well: list every type once", first)
+			d.fail(at+".type", n.Line, "the process in line %d has the same type: list each type once", first)
 		}
 		seen[name] = n.Line
 		out = append(out, m)
@@ -304,7 +304,7 @@ func (d *decoder) sidecars(key string, v *yamlfile.Node) (out []ManifestSidecar)
 		}
 		name = strings.ToUpper(name)
 		if first, ok := seen[name]; ok && name != "" {
-			d.fail(at+".name", n.Line, "is the name of the sidecar in line %d too (capitals do not count): choose another one", first)
+			d.fail(at+".name", n.Line, "the sidecar in line %d has the same name (case is ignored): choose another name", first)
 		}
 		seen[name] = n.Line
 	}
@@ -314,7 +314,7 @@ func (d *decoder) sidecars(key string, v *yamlfile.Node) (out []ManifestSidecar)
 func (d *decoder) sidecar(at string, n *yamlfile.Node) (s ManifestSidecar) {
 	for _, k := range []struct{ name, what string }{
 		{"command", "a command that starts it"},
-		{"process_types", "a list of the process types that it runs beside, such as [web]"},
+		{"process_types", "a list of the process types that it runs with, such as [web]"},
 	} {
 		d.required(at+".", n, k.name, "is missing: a sidecar must have "+k.what)
 	}
@@ -331,7 +331,7 @@ func (d *decoder) sidecar(at string, n *yamlfile.Node) (s ManifestSidecar) {
 	}
 	for _, f := range n.Fields {
 		if f.Name == "timeout" || strings.Contains(f.Name, "health-check") || strings.Contains(f.Name, "health_check") {
-			d.fail(at+"."+f.Name, f.Line, "is not allowed under a sidecar: its process is watched, nothing else; allowed are name, process_types, command and memory")
+			d.fail(at+"."+f.Name, f.Line, "is not allowed for a sidecar: dewd does not run health checks for sidecars; the allowed keys are name, process_types, command and memory")
 			keys = append(keys, yamlfile.Key{Name: f.Name, Read: func(string, *yamlfile.Node) {}})
 		}
 	}

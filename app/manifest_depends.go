@@ -19,7 +19,7 @@ func (d *decoder) dependsOn(key string, v *yamlfile.Node) []string {
 		return nil
 	}
 	if v.Kind != yamlfile.List {
-		d.fail(key, v.Line, "must be a list of names of apps, such as [database, cache], not %s: each must run and be healthy before this app starts", v.Noun())
+		d.fail(key, v.Line, "must be a list of app names, such as [database, cache], not %s: these apps must be healthy before this app starts", v.Noun())
 		return nil
 	}
 	var out []string
@@ -51,7 +51,7 @@ func (d *decoder) dependencies(m Manifest) {
 			case slices.Index(a.DependsOn, name) < j:
 				d.fail(key, a.Line(key), "%q is listed twice", name)
 			case !slices.Contains(names, name):
-				d.fail(key, a.Line(key), "there is no app %q in this manifest, it has %s", name, strings.Join(names, ", "))
+				d.fail(key, a.Line(key), "this manifest has no app %q; its apps are %s", name, strings.Join(names, ", "))
 			}
 		}
 	}

@@ -201,8 +201,8 @@ func TestManifestBounds(t *testing.T) {
 	merges += "}\nb:\n" + strings.Repeat("- {<<: *a}\n", 1000)
 	for name, tt := range map[string]struct{ text, want string }{
 		"size":    {strings.Repeat("x", yamlfile.MaxBytes+1), "at most 1048576"},
-		"laughs":  {laughs, "anchors expanded"},
-		"merges":  {merges, "anchors expanded"},
+		"laughs":  {laughs, "anchors are expanded"},
+		"merges":  {merges, "anchors are expanded"},
 		"lists":   {strings.Repeat("[", 5_000), "too deep"},
 		"maps":    {strings.Repeat("{a: ", 5_000), "too deep"},
 		"dashes":  {strings.Repeat("- ", 5_000), "too deep"},
@@ -210,7 +210,7 @@ func TestManifestBounds(t *testing.T) {
 		"colons":  {strings.Repeat("a: ", 5_000), "too deep"},
 		"anchors": {strings.Repeat("&a ", 5_000), "too deep"},
 		"tags":    {strings.Repeat("!!str ", 5_000), "too deep"},
-		"cycle":   {"a: &a [*a]\n", "names no anchor"},
+		"cycle":   {"a: &a [*a]\n", "has no anchor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := ParseManifest([]byte(tt.text), nil)
@@ -305,15 +305,15 @@ func TestParseVariable(t *testing.T) {
 // another name.
 func TestManifestMustBeUTF8(t *testing.T) {
 	for text, want := range map[string]string{
-		"applications:\n- name: caf\xe9\n":                                              "line 2: it is not valid UTF-8",
-		"applications:\n- name: shop\n  env:\n    A: \"\xed\xa0\x80\"\n":                "line 4: it is not valid UTF-8",
-		"applications:\n- name: shop\n  env:\n    A: \"a\\ud800b\"\n":                   "line 4: it is not YAML: not enough length for escaped UTF-16 surrogate pair",
-		"applications:\n- name: shop\n  env:\n    \"\\uDC00\": b\n":                     "line 4: it is not valid UTF-8",
+		"applications:\n- name: caf\xe9\n":                                              "line 2: the text is not valid UTF-8",
+		"applications:\n- name: shop\n  env:\n    A: \"\xed\xa0\x80\"\n":                "line 4: the text is not valid UTF-8",
+		"applications:\n- name: shop\n  env:\n    A: \"a\\ud800b\"\n":                   "line 4: the text is not YAML: not enough length for escaped UTF-16 surrogate pair",
+		"applications:\n- name: shop\n  env:\n    \"\\uDC00\": b\n":                     "line 4: the text is not valid UTF-8",
 		"applications:\n- name: shop\n  env:\n    A: \"\ufffd \\ufffd\"\n":              "",
 		"applications:\n- name: shop\n  env:\n    A: '\\ud800'\n":                       "", // single quotes allow no escapes
 		"applications:\n- name: shop\n  env:\n    A: \\ud800\n":                         "",
 		"applications:\n- name: shop\n  env:\n    A: \"caf\u00e9 \\u20ac\"\n":           "",
-		"applications:\n- name: shop\n  env:\n    A: \"\\ufffd\"\n    B: \"\\udfff\"\n": "line 5: it is not valid UTF-8",
+		"applications:\n- name: shop\n  env:\n    A: \"\\ufffd\"\n    B: \"\\udfff\"\n": "line 5: the text is not valid UTF-8",
 		"applications:\n- name: shop\n  env:\n    A: \"\\ud83d\\ude00\"\n":              "",
 	} {
 		_, _, err := ParseManifest([]byte(text), nil)

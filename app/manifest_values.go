@@ -106,7 +106,7 @@ func (d *decoder) docker(key string, v *yamlfile.Node) *ManifestDocker {
 		{Name: "image", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &out.Image) }},
 		{Name: "username", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &out.Username) }},
 		{Name: "password", Read: func(key string, v *yamlfile.Node) {
-			d.fail(key, v.Line, "does not belong into a manifest: set CF_DOCKER_PASSWORD")
+			d.fail(key, v.Line, "is not allowed in a manifest: set the environment variable CF_DOCKER_PASSWORD")
 		}},
 	})
 	if given && out.Image == "" {
@@ -119,7 +119,7 @@ func (d *decoder) docker(key string, v *yamlfile.Node) *ManifestDocker {
 func (d *decoder) dockerConflicts(a *ManifestApp) {
 	if a.Docker == nil {
 		if a.Lifecycle == LifecycleDocker {
-			d.fail("lifecycle", a.Line("lifecycle"), "is %s: name the image with the key docker", LifecycleDocker)
+			d.fail("lifecycle", a.Line("lifecycle"), "is %s, but the app has no image: set docker.image", LifecycleDocker)
 		}
 		return
 	}
@@ -133,7 +133,7 @@ func (d *decoder) dockerConflicts(a *ManifestApp) {
 		{"lifecycle", a.Lifecycle != "" && a.Lifecycle != LifecycleDocker},
 	} {
 		if c.is {
-			d.fail(c.key, a.Line(c.key), "does not go together with docker: an app is either an image or made of files")
+			d.fail(c.key, a.Line(c.key), "cannot be used together with docker: an app is either a Docker image or made from the files you push")
 		}
 	}
 }
@@ -177,14 +177,14 @@ func (d *decoder) object(key string, v *yamlfile.Node) json.RawMessage {
 	}
 	plain, ok := v.PlainWithin(yamlfile.MaxPlain)
 	if !ok {
-		d.fail(key, v.Line, "stands for more than %d bytes with its anchors expanded", yamlfile.MaxPlain)
+		d.fail(key, v.Line, "has more than %d bytes after its anchors are expanded", yamlfile.MaxPlain)
 		return nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(plain); err != nil {
-		d.fail(key, v.Line, "has a value that JSON cannot have, such as .inf or .nan")
+		d.fail(key, v.Line, "has a value that JSON does not support, such as .inf or .nan")
 		return nil
 	}
 	return bytes.TrimSpace(b.Bytes())

@@ -26,7 +26,7 @@ func ParseVariables(file []byte) (map[string]any, error) {
 func ParseVariable(s string) (name string, value any, err error) {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok || !yamlfile.IsVariable(name) {
-		return "", nil, fmt.Errorf("%q is not a variable: write name=value", s)
+		return "", nil, fmt.Errorf("%q is not a valid variable: write name=value", s)
 	}
 	n, err := readYAML([]byte(text))
 	if err != nil {

@@ -73,7 +73,7 @@ func checkLabelKey(ps *Violations, key, k string) {
 	case slashed && (len(space) > maxLabelSpace || !labelSpace.MatchString(space)):
 		ps.Add(key, "the part before the slash must be a DNS name of at most %d characters", maxLabelSpace)
 	case strings.EqualFold(space, reservedLabels):
-		ps.Add(key, "keys that start with %s/ are the platform's own", reservedLabels)
+		ps.Add(key, "keys that start with %s/ are reserved for the platform", reservedLabels)
 	case len(name) > maxLabel || !labelName.MatchString(name):
 		ps.Add(key, "a key must have at most %d letters, digits, -, _ and ., with a letter or digit at both ends", maxLabel)
 	}
@@ -183,7 +183,7 @@ func (r requirement) check(s string) error {
 		}
 	}
 	if len(ps) > 0 {
-		return fmt.Errorf("%q is no part of a selector, such as a=b, a!=b, a in (b,c), a notin (b,c), a or !a", yamlfile.Shorten(s))
+		return fmt.Errorf("%q is not a valid part of a selector: write a=b, a!=b, a in (b,c), a notin (b,c), a or !a", yamlfile.Shorten(s))
 	}
 	return nil
 }

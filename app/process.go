@@ -179,7 +179,7 @@ func checkHealth(ps *Violations, key string, h HealthCheck) {
 		ps.Add(key+"-type", "must be %s, not %q", alternatives(CheckTypes()), h.Type)
 	}
 	if t.endpoint == "" && h.Endpoint != "" {
-		ps.Add(key+"-http-endpoint", "is for the type %s only", alternatives(healthTypeNames(func(t healthType) bool { return t.endpoint != "" })))
+		ps.Add(key+"-http-endpoint", "is allowed only for the type %s", alternatives(healthTypeNames(func(t healthType) bool { return t.endpoint != "" })))
 	}
 	if t.endpoint != "" && (!strings.HasPrefix(h.Endpoint, "/") || strings.ContainsFunc(h.Endpoint, notInPath)) {
 		ps.Add(key+"-http-endpoint", "must be a path such as /health, not %q", h.Endpoint)
@@ -194,7 +194,7 @@ func checkHealth(ps *Violations, key string, h HealthCheck) {
 		{"timeout", h.Timeout}, {"invocation-timeout", h.InvocationTimeout}, {"interval", h.Interval},
 	} {
 		if d.value < 0 {
-			ps.Add(key+"-"+d.field, "must not be negative, not %v", d.value)
+			ps.Add(key+"-"+d.field, "must be 0 or more, not %v", d.value)
 		}
 	}
 }

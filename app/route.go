@@ -94,7 +94,7 @@ func CheckRouteOptions(ps *Violations, key string, options map[string]string) {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		switch {
 		case k != OptionBalancing:
-			ps.Add(key+"."+k, "is not known: there is %s", OptionBalancing)
+			ps.Add(key+"."+k, "is not a known option: the only option is %s", OptionBalancing)
 		case options[k] != RoundRobin && options[k] != LeastConnection:
 			ps.Add(key+"."+k, "must be %s or %s, not %q", RoundRobin, LeastConnection, options[k])
 		}
@@ -228,7 +228,7 @@ func (rt Route) UsesProtocol(app, protocol string) bool {
 func (rt Route) CheckDestinations(ds []Destination) ([]Destination, error) {
 	var ps Violations
 	if len(ds) > MaxDestinations {
-		ps.Add("destinations", "must be at most %d, not %d", MaxDestinations, len(ds))
+		ps.Add("destinations", "must have at most %d entries, not %d", MaxDestinations, len(ds))
 		return nil, ps.Err()
 	}
 	out := make([]Destination, 0, len(ds))
@@ -244,7 +244,7 @@ func (rt Route) CheckDestinations(ds []Destination) ([]Destination, error) {
 }
 
 // DestinationTwice is the message about a destination that is given twice.
-const DestinationTwice = "is with its process type and port a destination already"
+const DestinationTwice = "is already a destination with this process type and port"
 
 // FormerAfter returns Former of d after it replaces before. Nothing older than the
 // default port is needed, because every instance has that.

@@ -20,11 +20,11 @@ const MaxMB = 1 << 30
 func ParseMB(s string) (int, error) {
 	m := amount.FindStringSubmatch(strings.ToUpper(s))
 	if m == nil {
-		return 0, fmt.Errorf("%q is not an amount: write a number with the unit K, M, G or T, such as 64M or 1G", s)
+		return 0, fmt.Errorf("%q is not a valid amount: write a number with the unit K, M, G or T, such as 64M or 1G", s)
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not an amount: %w", s, err)
+		return 0, fmt.Errorf("%q is not a valid amount: %w", s, err)
 	}
 	mb := n * bytesPer[m[2]] / bytesPer["M"]
 	if mb < 1 {
@@ -46,11 +46,11 @@ func ParseRate(s string) (int64, error) {
 	}
 	m := rate.FindStringSubmatch(strings.ToUpper(s))
 	if m == nil {
-		return 0, fmt.Errorf("%q is not an amount of log per second: write a number with the unit B, K, M or G, such as 16K, or -1 for no limit", s)
+		return 0, fmt.Errorf("%q is not a valid log rate limit: write a number of bytes per second with the unit B, K, M or G, such as 16K, or -1 for no limit", s)
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not an amount: %w", s, err)
+		return 0, fmt.Errorf("%q is not a valid amount: %w", s, err)
 	}
 	if m[2] != "" {
 		n *= bytesPer[m[2]]

@@ -59,7 +59,7 @@ func (ps *Violations) Name(key, s string) {
 	case !utf8.ValidString(s):
 		ps.Add(key, "must be valid UTF-8")
 	case strings.ContainsFunc(s, unprintable):
-		ps.Add(key, "must not have control characters or line breaks, %q has", s)
+		ps.Add(key, "must not contain control characters or line breaks, but is %q", s)
 	case utf8.RuneCountInString(s) > maxName:
 		ps.Add(key, "must have at most %d characters, not %d", maxName, utf8.RuneCountInString(s))
 	}
@@ -123,7 +123,7 @@ func ValidateEnv(ps *Violations, k, v string) {
 	case k == "":
 		ps.Add("env", "has a variable without a name")
 	case !utf8.ValidString(k) || strings.ContainsRune(k, '=') || strings.ContainsFunc(k, unprintable):
-		ps.Add(key, "the name of a variable must not have = or control characters")
+		ps.Add(key, "the name of a variable must not contain = or control characters")
 	case upper == "PORT":
 		ps.Add(key, "PORT is set by the platform")
 	case strings.HasPrefix(upper, "VCAP_") || strings.HasPrefix(upper, "VMC_"):
@@ -155,7 +155,7 @@ func ValidateProcess(p Process) error {
 	for i, n := range p.Ports {
 		ps.Port(KeyOfProcess(p, "ports"), n)
 		if slices.Contains(p.Ports[:i], n) {
-			ps.Add(KeyOfProcess(p, "ports"), "has %d twice", n)
+			ps.Add(KeyOfProcess(p, "ports"), "lists %d twice", n)
 		}
 	}
 	checkHealth(&ps, KeyOfProcess(p, "health-check"), p.HealthCheck)
@@ -172,7 +172,7 @@ func ValidateProcess(p Process) error {
 func ValidateProcessType(ps *Violations, key, s string) {
 	ps.Name(key, s)
 	if strings.ContainsFunc(s, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
-		ps.Add(key, "a process type has no spaces and no slashes, %q has", s)
+		ps.Add(key, "a process type must not contain spaces or slashes, but is %q", s)
 	}
 }
 
@@ -197,7 +197,7 @@ func ValidateSidecar(s Sidecar) error {
 	for i, t := range s.ProcessTypes {
 		ValidateProcessType(&ps, SidecarKey(s, "process_types"), t)
 		if slices.Contains(s.ProcessTypes[:i], t) {
-			ps.Add(SidecarKey(s, "process_types"), "has %q twice", t)
+			ps.Add(SidecarKey(s, "process_types"), "lists %q twice", t)
 		}
 	}
 	if s.MemoryMB != 0 {
@@ -215,7 +215,7 @@ func ValidateProcessMemory(p Process, sidecars []Sidecar) error {
 	if sum < p.MemoryMB {
 		return nil
 	}
-	return &Invalid{Key: KeyOfProcess(p, "memory"), Message: fmt.Sprintf("must be more than the %dM of its sidecars together, not %dM", sum, p.MemoryMB)}
+	return &Invalid{Key: KeyOfProcess(p, "memory"), Message: fmt.Sprintf("must be more than %dM, the memory of its sidecars together, not %dM", sum, p.MemoryMB)}
 }
 
 // ValidateSidecarMemory is the same rule for one sidecar among others.
@@ -227,7 +227,7 @@ func ValidateSidecarMemory(s Sidecar, others []Sidecar, processes []Process) err
 	for _, p := range processes {
 		sum := DeclaredMB(others, p.Type) + s.MemoryMB
 		if s.AttachesTo(p.Type) && sum >= p.MemoryMB {
-			ps.Add(SidecarKey(s, "memory"), "the sidecars of process %s would have %dM together, which must be less than its memory of %dM", p.Type, sum, p.MemoryMB)
+			ps.Add(SidecarKey(s, "memory"), "the sidecars of process %s would have %dM together, but this must be less than the memory of the process, %dM", p.Type, sum, p.MemoryMB)
 		}
 	}
 	return ps.Err()

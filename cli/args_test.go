@@ -99,7 +99,7 @@ func TestUsage(t *testing.T) {
 		"app shop --jsn":               "jsn",
 		"restart-app-instance shop x":  "not an instance index",
 		"scale shop -i -2":             "less than 0",
-		"scale shop -m 1x":             "not an amount",
+		"scale shop -m 1x":             "not a valid amount",
 		"kill shop --signal NOPE":      "no signal",
 		"kill shop --signal 99":        "no signal 99",
 		"kill shop --instance -1":      "less than 0",

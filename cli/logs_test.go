@@ -204,8 +204,8 @@ func TestLogsVerify(t *testing.T) {
 // The error for a crash that does not exist names the app and the next command.
 func TestLogsNoCrash(t *testing.T) {
 	d := newDaemon(t)
-	d.withOther("shop").refuse = "The query parameter is invalid: crash 9 does not exist: 1 crash is on record"
-	d.dew("logs", "shop", "--crash", "9").must(t, 1, "app shop: crash 9 does not exist: 1 crash is on record", "To list the crashes: dew crashes shop")
+	d.withOther("shop").refuse = "The query parameter is invalid: crash 9 does not exist: 1 crash is recorded"
+	d.dew("logs", "shop", "--crash", "9").must(t, 1, "app shop: crash 9 does not exist: 1 crash is recorded", "To list the crashes: dew crashes shop")
 	d = newDaemon(t)
 	d.withOther("shop")
 	d.dew("logs", "shop", "--crash", "1").must(t, 0, "Crash 1 of shop has no lines")

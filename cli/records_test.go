@@ -68,11 +68,11 @@ func TestQuotaArguments(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{[]string{"-m", "4"}, `-m: "4" is not an amount`},
+		{[]string{"-m", "4"}, `-m: "4" is not a valid amount`},
 		{[]string{"-r", "many"}, `-r: "many" is not a valid number: use 0 or more, or -1 for no limit`},
 		{[]string{"-s", "-2"}, `-s: "-2" is not a valid number`},
 		{[]string{"--reserved-route-ports", "x"}, `--reserved-route-ports: "x"`},
-		{[]string{"-l", "much"}, `-l: "much" is not an amount of log per second`},
+		{[]string{"-l", "much"}, `-l: "much" is not a valid log rate limit`},
 	} {
 		d.dew(append([]string{"create-org-quota", "q"}, c.flags...)...).must(t, 2, c.want)
 	}

@@ -161,7 +161,7 @@ func TestBadSidecars(t *testing.T) {
 		"types are text":        {`{"name":"s","command":"./s","process_types":"web"}`, 422, "process_types must be"},
 		"with a health check":   {`{"name":"s","command":"./s","process_types":["web"],"health_check":{"type":"http"}}`, 422, "'health_check'"},
 		"memory in fruit":       {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":"256 bananas"}`, 422, `memory_in_mb must be`},
-		"as large as the app":   {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":1024}`, 422, "less than its memory"},
+		"as large as the app":   {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":1024}`, 422, "less than the memory of the process"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			refused(t, bySocket(t, "POST", sidecars, "application/json", tt.body), tt.status, tt.want)
@@ -241,8 +241,8 @@ func TestBadUploads(t *testing.T) {
 		"absolute link":            {zipped(t, "link", fs.ModeSymlink|0o777, "/etc/passwd"), 0, 422, []string{"link", "/etc/passwd", "out of the app"}},
 		"no zip":                   {[]byte("PK, or not"), 0, 422, []string{"not a whole zip"}},
 		"half a zip":               {zipped(t, "second.txt", 0o644, "second")[:60], 0, 422, []string{"not a whole zip"}},
-		"form without its end":     {zipped(t, "second.txt", 0o644, "second"), 20, 400, []string{"ended too early"}},
-		"form cut within its file": {zipped(t, "second.txt", 0o644, "second"), 200, 400, []string{"ended too early"}},
+		"form without its end":     {zipped(t, "second.txt", 0o644, "second"), 20, 400, []string{"the request body is incomplete"}},
+		"form cut within its file": {zipped(t, "second.txt", 0o644, "second"), 200, 400, []string{"the request body is incomplete"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pkg := "/v3/packages/" + newPackage(t)

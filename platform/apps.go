@@ -43,8 +43,8 @@ func (p *Platform) CheckStaging(space, stack string, buildpacks []string) error 
 // administrators. The daemon reads these folders with its own permissions.
 func CheckFolders(buildpacks []string, admin bool) error {
 	if i := slices.IndexFunc(buildpacks, droplet.IsFolder); i >= 0 && !admin {
-		return Refuse("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
-			"upload yours with dew push -b FOLDER, ask them for a buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
+		return Refuse("Buildpack \"%s\" is a folder on the machine that runs dewd, and only administrators can use such folders. "+
+			"Upload your folder with dew push -b FOLDER, ask an administrator to add the buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (w Tx) TaskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 		Metadata: app.Metadata{}.Merge(MetadataChange(b.Metadata)),
 	}
 	if b.User != "" && d.Run != nil {
-		return t, Refuse("user cannot be chosen for an image: it says itself who runs its programs")
+		return t, Refuse("user cannot be set for a Docker image: the image defines the user of its processes")
 	}
 	if b.Template != nil {
 		p, err := w.Registry.Process(b.Template.Process.GUID)
@@ -81,7 +81,7 @@ func (w Tx) TaskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 		t.Command = cmp.Or(t.Command, p.Command, d.Commands[p.Type])
 		t.MemoryMB, t.DiskMB, t.LogRate = p.MemoryMB, p.DiskMB, p.LogRate
 		if t.Command == "" {
-			return t, Refuse("process '%s' has no command that a task could run: give one with command", p.Type)
+			return t, Refuse("Process '%s' has no start command for the task. Set the command of the task.", p.Type)
 		}
 	}
 	if b.Attach {
@@ -110,7 +110,7 @@ func (w Tx) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 	case err == nil && d.App != a.GUID:
 		return d, notFound("Droplet")
 	case err == nil && d.State == droplet.DropletAwaiting:
-		return d, Refuse("Task must have a droplet whose files are there. Upload those of droplet %s, or specify another one.", guid)
+		return d, Refuse("Task must have a droplet with files. Upload the files of droplet %s, or specify another droplet.", guid)
 	}
 	return d, missing("Droplet", err)
 }

@@ -147,7 +147,7 @@ func (w Tx) recordEnd(a app.App) error {
 
 // ErrInhabited says that a resource was created in an org or space while it was being
 // emptied.
-var ErrInhabited = errors.New("something came into it meanwhile")
+var ErrInhabited = errors.New("a resource was created in it during the deletion")
 
 // DeleteOrg deletes an org and everything in it. If a resource cannot be deleted, its
 // space and the org stay; the other spaces are deleted. An org that no longer exists is
@@ -429,7 +429,7 @@ func NotRun(reg *registry.Registry, guid string) error {
 		return err
 	}
 	if used[guid] {
-		return Refuse("Unable to delete droplet. The app runs it: set another current droplet and restart the app first, and let tasks that run it end, or cancel them.")
+		return Refuse("Unable to delete droplet. The app or one of its tasks runs it. Set another current droplet and restart the app. Wait until the tasks have finished, or cancel them.")
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Mani
 	return nil
 }
 
-var errPatience = fmt.Errorf("its broker has not answered within %s and is asked on: try again later", brokerPatience)
+var errPatience = fmt.Errorf("the service broker has not answered within %s; dewd keeps polling it: try again later", brokerPatience)
 
 // explained returns the reason why an app was not bound. If the daemon stops, it
 // returns err unchanged.

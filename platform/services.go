@@ -76,4 +76,4 @@ func (p *Platform) HandleServices() {
 }
 
 // ErrNoSnapshots says that the data of a service instance cannot be copied.
-var ErrNoSnapshots = Refuse("Snapshots are made of the services of the built-in broker only")
+var ErrNoSnapshots = Refuse("Snapshots are available only for service instances of the built-in service broker")

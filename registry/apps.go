@@ -55,7 +55,7 @@ func (r *AppStore) App(guid string) (app.App, error) { return get(r.apps, "app",
 func (r *AppStore) AppByName(name string) (app.App, error) {
 	found, err := r.apps.By("name", name)
 	if err != nil {
-		return app.App{}, fmt.Errorf("cannot look for app %q: %w", name, err)
+		return app.App{}, fmt.Errorf("cannot look up app %q: %w", name, err)
 	}
 	switch len(found) {
 	case 0:
@@ -63,14 +63,14 @@ func (r *AppStore) AppByName(name string) (app.App, error) {
 	case 1:
 		return found[0], nil
 	}
-	return app.App{}, fmt.Errorf("cannot choose app %q: %d spaces have one: say which space", name, len(found))
+	return app.App{}, fmt.Errorf("cannot choose app %q: %d spaces have an app with this name: specify the space", name, len(found))
 }
 
 // AppIn returns the app with the name in a space.
 func (r *AppStore) AppIn(space, name string) (app.App, error) {
 	found, err := r.apps.By("space and name", space+"\x00"+name)
 	if err != nil {
-		return app.App{}, fmt.Errorf("cannot look for app %q: %w", name, err)
+		return app.App{}, fmt.Errorf("cannot look up app %q: %w", name, err)
 	}
 	if len(found) == 0 {
 		return app.App{}, fmt.Errorf("app %q: %w", name, app.ErrNotFound)
@@ -165,7 +165,7 @@ func (r *AppStore) putApp(a app.App) (app.App, error) {
 		return a, &app.Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another app of this space: choose another name", a.Name)}
 	}
 	if err != nil {
-		return a, fmt.Errorf("cannot keep app %s: %w", a.GUID, err)
+		return a, fmt.Errorf("cannot store app %s: %w", a.GUID, err)
 	}
 	if fresh {
 		_, err := r.putProcess(app.Process{App: a.GUID, Type: app.Web, Instances: 1})

@@ -187,7 +187,7 @@ func (r *DeploymentStore) begin(d *app.Deployment, a app.App) error {
 		return err
 	}
 	if err := r.processes.Put(p.GUID, p); err != nil {
-		return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		return fmt.Errorf("cannot store process %s: %w", p.GUID, err)
 	}
 	d.Instances = min(d.Options.MaxInFlight, d.Plan(p.Instances).New)
 	if a.State == app.Started {
@@ -365,7 +365,7 @@ func (r *DeploymentStore) goBack(d *app.Deployment, to app.Share) error {
 	p.Generation, p.Started, p.Held, p.Version, p.Current = to.Generation, &to.Release, true, to.Release.Version, to.Current
 	d.Instances = max(p.Instances, to.Instances)
 	if err := r.processes.Put(p.GUID, p); err != nil {
-		return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		return fmt.Errorf("cannot store process %s: %w", p.GUID, err)
 	}
 	return nil
 }

@@ -100,10 +100,10 @@ func (r *DeploymentStore) Wanted(process string) (w app.Wanted, err error) {
 func (r *DeploymentStore) keepDeployment(d app.Deployment) error {
 	d.UpdatedAt = app.Now()
 	if err := r.deployments.Put(d.GUID, d); err != nil {
-		return fmt.Errorf("cannot keep deployment %s: %w", d.GUID, err)
+		return fmt.Errorf("cannot store deployment %s: %w", d.GUID, err)
 	}
 	if err := r.processes.Touch(d.App); err != nil {
-		return fmt.Errorf("cannot tell of deployment %s: %w", d.GUID, err)
+		return fmt.Errorf("cannot notify the process of deployment %s: %w", d.GUID, err)
 	}
 	all, err := r.deployments.By("app", d.App)
 	if err != nil || len(all) <= keptDeployments {
@@ -115,7 +115,7 @@ func (r *DeploymentStore) keepDeployment(d app.Deployment) error {
 			continue
 		}
 		if err := r.deployments.Delete(old.GUID); err != nil {
-			return fmt.Errorf("cannot forget deployment %s: %w", old.GUID, err)
+			return fmt.Errorf("cannot delete deployment %s: %w", old.GUID, err)
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func (r *RouteStore) ForgetFormer(route string, needed func(d app.Destination) b
 			return nil
 		}
 		if err := r.routes.Put(rt.GUID, rt); err != nil {
-			return fmt.Errorf("cannot keep route %s: %w", rt.GUID, err)
+			return fmt.Errorf("cannot store route %s: %w", rt.GUID, err)
 		}
 		return nil
 	})
@@ -122,7 +122,7 @@ func (r *RouteStore) ForgetFormer(route string, needed func(d app.Destination) b
 
 func (r *RouteStore) checkDestinations(ps *app.Violations, rt app.Route) error {
 	if len(rt.Destinations) > app.MaxDestinations {
-		ps.Add("destinations", "must be at most %d, not %d", app.MaxDestinations, len(rt.Destinations))
+		ps.Add("destinations", "must have at most %d entries, not %d", app.MaxDestinations, len(rt.Destinations))
 		return nil
 	}
 	for i, d := range rt.Destinations {
@@ -143,7 +143,7 @@ func (r *RouteStore) checkDestination(ps *app.Violations, rt app.Route, i int) e
 		return err
 	}
 	if !rt.UsableIn(a.Space) {
-		ps.Add(app.DestinationKey(i, "app"), "must be an app of the route's space, or of one that the route is shared with")
+		ps.Add(app.DestinationKey(i, "app"), "must be an app in the route's space, or in a space that the route is shared with")
 	}
 	app.ValidateProcessType(ps, app.DestinationKey(i, "process.type"), d.ProcessType)
 	if d.Port != 0 {

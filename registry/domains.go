@@ -142,10 +142,10 @@ func (r *DomainStore) putDomain(d app.Domain) (app.Domain, error) {
 	}
 	err = r.domains.Put(d.GUID, d)
 	if errors.Is(err, store.ErrTaken) {
-		return d, &app.Invalid{Key: "name", Message: fmt.Sprintf("%q is a domain already", d.Name)}
+		return d, &app.Invalid{Key: "name", Message: fmt.Sprintf("domain %q already exists", d.Name)}
 	}
 	if err != nil {
-		return d, fmt.Errorf("cannot keep domain %q: %w", d.Name, err)
+		return d, fmt.Errorf("cannot store domain %q: %w", d.Name, err)
 	}
 	return d, nil
 }
@@ -153,7 +153,7 @@ func (r *DomainStore) putDomain(d app.Domain) (app.Domain, error) {
 // checkOwners checks that the orgs of a domain exist and are allowed for it.
 func (r *DomainStore) checkOwners(d app.Domain) error {
 	if d.Org == "" && len(d.SharedWith) > 0 {
-		return &app.Invalid{Key: "shared_organizations", Message: "a domain without an owner is shared with all organizations already"}
+		return &app.Invalid{Key: "shared_organizations", Message: "a domain without an owner is already shared with all organizations"}
 	}
 	if d.Internal && d.Org != "" {
 		return &app.Invalid{Key: "internal", Message: "a domain of one organization cannot be internal"}
@@ -178,13 +178,13 @@ func (r *DomainStore) checkOwners(d app.Domain) error {
 func (r *DomainStore) checkGroup(d app.Domain) error {
 	switch {
 	case d.Internal:
-		return &app.Invalid{Key: "router_group", Message: "an internal domain cannot have one: apps are reached there without the router"}
+		return &app.Invalid{Key: "router_group", Message: "an internal domain cannot have a router group: apps reach each other there without the router"}
 	case d.Org != "":
-		return &app.Invalid{Key: "router_group", Message: "a domain of one organization cannot have one"}
+		return &app.Invalid{Key: "router_group", Message: "a domain of one organization cannot have a router group"}
 	}
 	_, err := r.registry().RouterGroup(d.RouterGroup)
 	if errors.Is(err, app.ErrNotFound) {
-		return &app.Invalid{Key: "router_group.guid", Message: fmt.Sprintf("there is no router group %q", d.RouterGroup)}
+		return &app.Invalid{Key: "router_group.guid", Message: fmt.Sprintf("router group %q does not exist", d.RouterGroup)}
 	}
 	return err
 }
@@ -246,14 +246,14 @@ func (r *DomainStore) ensureDomain(name string) error {
 		}
 		d.Default = d.Name == name
 		if d.Default && d.TCP() {
-			return &app.Invalid{Key: "domain", Message: fmt.Sprintf("%s is a domain of TCP routes and cannot be the default one: choose another", name)}
+			return &app.Invalid{Key: "domain", Message: fmt.Sprintf("%s is a domain for TCP routes and cannot be the default domain: choose another domain", name)}
 		}
 		if d.Default {
 			d.Org, d.SharedWith = "", nil // the apps of all orgs get their routes there
 		}
 		d.UpdatedAt = app.Now()
 		if err := r.domains.Put(d.GUID, d); err != nil {
-			return fmt.Errorf("cannot keep domain %q: %w", d.Name, err)
+			return fmt.Errorf("cannot store domain %q: %w", d.Name, err)
 		}
 	}
 	return nil

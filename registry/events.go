@@ -91,7 +91,7 @@ func (es *Events) Record(e app.Event) error {
 	if e.GUID == "" {
 		id, err := uuid.NewV7() // ordered by time, even within one tick of the clock
 		if err != nil {
-			return fmt.Errorf("cannot name event: %w", err)
+			return fmt.Errorf("cannot create a guid for an event: %w", err)
 		}
 		e.GUID = id.String()
 	}
@@ -100,7 +100,7 @@ func (es *Events) Record(e app.Event) error {
 	}
 	return es.update(func(es *Events) error {
 		if err := es.bucket.Put(e.Key(), e); err != nil {
-			return fmt.Errorf("cannot keep event: %w", err)
+			return fmt.Errorf("cannot store event: %w", err)
 		}
 		if !es.sweeps.due(es.bounds.sweepEvery) {
 			return nil
@@ -172,7 +172,7 @@ func (es *Events) sweep() error {
 			continue
 		}
 		if err := es.bucket.Delete(key); err != nil {
-			return fmt.Errorf("cannot drop event %s: %w", key, err)
+			return fmt.Errorf("cannot delete event %s: %w", key, err)
 		}
 	}
 	return nil

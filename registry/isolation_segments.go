@@ -36,12 +36,12 @@ func (r *LimitStore) PutSegment(s app.Segment) (app.Segment, error) {
 			return err
 		}
 		if taken {
-			return app.NewRefusal("Isolation Segment names are case insensitive and must be unique, and there is one '%s'", s.Name)
+			return app.NewRefusal("Isolation Segment names are case insensitive and must be unique. '%s' already exists.", s.Name)
 		}
 		return r.segments.Put(s.GUID, s)
 	})
 	if err != nil {
-		return s, fmt.Errorf("cannot keep isolation segment %q: %w", s.Name, err)
+		return s, fmt.Errorf("cannot store isolation segment %q: %w", s.Name, err)
 	}
 	return s, nil
 }
@@ -121,7 +121,7 @@ func (r *LimitStore) Disentitle(guid, org string) error {
 		}
 		used := o.Segment == guid || slices.ContainsFunc(spaces, func(s app.Space) bool { return s.Segment == guid })
 		if used {
-			return app.NewRefusal("Please remove it as the default of org '%s', and from its spaces, first.", o.Name)
+			return app.NewRefusal("The isolation segment is in use. First remove it as the default of organization '%s', and from the spaces of this organization.", o.Name)
 		}
 		_, err = r.UpdateSegment(guid, func(s *app.Segment) error {
 			s.Orgs = without(s.Orgs, org)

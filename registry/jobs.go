@@ -61,16 +61,16 @@ func (js *Jobs) Start(operation string, args any) (app.Job, error) {
 // StartFor is Start for a job on behalf of an actor.
 func (js *Jobs) StartFor(by app.Actor, operation string, args any) (app.Job, error) {
 	if js.handler(operation) == nil {
-		return app.Job{}, fmt.Errorf("cannot start job: nothing does %q", operation)
+		return app.Job{}, fmt.Errorf("cannot start job: operation %q has no handler", operation)
 	}
 	raw, err := json.Marshal(args)
 	if err != nil {
-		return app.Job{}, fmt.Errorf("cannot write arguments of job %s: %w", operation, err)
+		return app.Job{}, fmt.Errorf("cannot encode the arguments of job %s: %w", operation, err)
 	}
 	j := app.Job{GUID: uuid.NewString(), Operation: operation, State: app.JobProcessing, Args: raw, By: by, CreatedAt: app.Now()}
 	j.UpdatedAt = j.CreatedAt
 	if err := js.bucket.Put(j.GUID, j); err != nil {
-		return app.Job{}, fmt.Errorf("cannot keep job %s: %w", operation, err)
+		return app.Job{}, fmt.Errorf("cannot store job %s: %w", operation, err)
 	}
 	js.nudge()
 	return j, nil
@@ -148,7 +148,7 @@ func (js *Jobs) begin(ctx context.Context, running map[string]bool, ended chan<-
 func (js *Jobs) do(ctx context.Context, j app.Job) {
 	warnings, err := js.call(ctx, j)
 	if err != nil && ctx.Err() != nil {
-		js.log.Info("job left for the next daemon", "job", j.GUID, "operation", j.Operation, "err", err)
+		js.log.Info("job is not finished; dewd continues it after the next start", "job", j.GUID, "operation", j.Operation, "err", err)
 		return
 	}
 	// The arguments are no longer needed, and a manifest contains secrets.
@@ -158,7 +158,7 @@ func (js *Jobs) do(ctx context.Context, j app.Job) {
 		js.log.Info("job failed", "job", j.GUID, "operation", j.Operation, "err", err)
 	}
 	if err := js.bucket.Put(j.GUID, j); err != nil {
-		js.log.Error("cannot keep the end of a job: it will be done again by the next daemon", "job", j.GUID, "operation", j.Operation, "err", err)
+		js.log.Error("cannot store the result of a job; dewd runs the job again after the next start", "job", j.GUID, "operation", j.Operation, "err", err)
 	}
 }
 
@@ -166,12 +166,12 @@ func (js *Jobs) do(ctx context.Context, j app.Job) {
 func (js *Jobs) call(ctx context.Context, j app.Job) (warnings []string, err error) {
 	fn := js.handler(j.Operation)
 	if fn == nil {
-		return nil, fmt.Errorf("cannot do job %s: this version of the daemon does not know %q", j.GUID, j.Operation)
+		return nil, fmt.Errorf("cannot run job %s: this version of dewd does not support operation %q", j.GUID, j.Operation)
 	}
 	defer func() {
 		if v := recover(); v != nil {
 			js.log.Error("job panicked", "job", j.GUID, "operation", j.Operation, "err", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("cannot do job %s: an error in the daemon; its log says more", j.GUID)
+			err = fmt.Errorf("cannot run job %s: internal error in dewd; the log of dewd has the details", j.GUID)
 		}
 	}()
 	return fn(ctx, j)
@@ -201,7 +201,7 @@ func (js *Jobs) sweep() error {
 			continue
 		}
 		if err := js.bucket.Delete(j.GUID); err != nil {
-			return fmt.Errorf("cannot drop job %s: %w", j.GUID, err)
+			return fmt.Errorf("cannot delete job %s: %w", j.GUID, err)
 		}
 	}
 	return nil

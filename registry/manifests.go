@@ -201,7 +201,7 @@ func (r *Manifests) missingRoutes(a app.App, m *app.ManifestApp) ([]missingRoute
 	}
 	if !app.HostLabel.MatchString(host) {
 		return nil, &app.ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: fmt.Sprintf(
-			"%q cannot be a host name, which has letters, digits, - and _ and at most 63 characters: give routes, or no-route: true", host)}
+			"%q is not a valid host name, which has at most 63 letters, digits, - and _: set routes, or no-route: true", host)}
 	}
 	rt, err := r.routeFor(a, app.Route{Space: a.Space, Domain: domain.GUID, Host: host})
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *Manifests) missingRoutes(a app.App, m *app.ManifestApp) ([]missingRoute
 	}
 	if len(rt.Destinations) > 0 {
 		return nil, &app.ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: fmt.Sprintf(
-			"%s leads to another app already: give routes, or no-route: true", rt.URL(domain.Name))}
+			"%s is already routed to another app: set routes, or no-route: true", rt.URL(domain.Name))}
 	}
 	return []missingRoute{{route: rt, path: key, value: true}}, nil
 }
@@ -259,7 +259,7 @@ func (r *Manifests) routeFor(a app.App, rt app.Route) (app.Route, error) {
 		return rt, err
 	}
 	if !found.UsableIn(a.Space) {
-		return rt, &app.Invalid{Key: "host", Message: "another space has this route: choose another host, path or port"}
+		return rt, &app.Invalid{Key: "host", Message: "the route belongs to another space: choose another host, path or port"}
 	}
 	return found, nil
 }
@@ -271,7 +271,7 @@ func (r *Manifests) existing(rt app.Route) (app.Route, error) {
 	}
 	found, err := r.registry().RouteAtPort(rt.Port)
 	if err == nil && found.Domain != rt.Domain {
-		err = &app.Invalid{Key: "port", Message: fmt.Sprintf("a route of another domain has port %d: choose another", rt.Port)}
+		err = &app.Invalid{Key: "port", Message: fmt.Sprintf("a route of another domain has port %d: choose another port", rt.Port)}
 	}
 	return found, err
 }
@@ -329,14 +329,14 @@ func parseRoute(s string, domains []app.Domain) (rt app.Route, err error) {
 		for _, d := range domains {
 			names = append(names, d.Name)
 		}
-		return rt, &app.Invalid{Key: "route", Message: fmt.Sprintf("%q ends with no domain that there is: %s", yamlfile.Shorten(s), strings.Join(names, ", "))}
+		return rt, &app.Invalid{Key: "route", Message: fmt.Sprintf("%q does not end with an existing domain; the domains are %s", yamlfile.Shorten(s), strings.Join(names, ", "))}
 	}
 	var ps app.Violations
 	checkHost(&ps, "route", rt.Host)
 	app.CheckPath(&ps, "route", rt.Path)
 	checkPlace(&ps, domain, rt)
 	if domain.TCP() && rt.Port == 0 {
-		ps.Add("port", "is missing: a route in the domain %s of TCP routes is written %[1]s:PORT", domain.Name)
+		ps.Add("port", "is missing: write a TCP route in domain %s as %[1]s:PORT", domain.Name)
 	}
 	return rt, ps.Err()
 }

@@ -190,15 +190,15 @@ func TestApplyManifestAllOrNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"default memory": {
 			"applications:\n- {name: first, env: {A: b}, memory: 128M, default-route: true}\n- name: second\n  sidecars:\n  - {name: s, command: ./s, process_types: [web], memory: 2G}\n",
-			`app "second", line 5: sidecars[s].memory: the sidecars of process web would have 2048M together, which must be less than its memory of 1024M`,
+			`app "second", line 5: sidecars[s].memory: the sidecars of process web would have 2048M together, but this must be less than the memory of the process, 1024M`,
 		},
-		"kept sidecar":      {"applications:\n- {name: new}\n- name: first\n  memory: 32M\n", `app "first", line 4: memory: must be more than the 32M of its sidecars together, not 32M`},
-		"one more sidecar":  {"applications:\n- {name: new}\n- name: first\n  sidecars:\n  - {name: b, command: ./b, process_types: [web], memory: 32M}\n", `app "first", line 5: sidecars[b].memory: the sidecars of process web would have 64M together, which must be less than its memory of 64M`},
-		"foreign domain":    {"applications:\n- {name: new}\n- name: first\n  routes:\n  - route: shop.example.com\n", `app "first", line 5: routes[0].route: "shop.example.com" ends with no domain that there is: dew.localhost, apps.internal`},
-		"host of two names": {"applications:\n- {name: new}\n- name: first\n  routes:\n  - route: a.b.dew.localhost\n", `app "first", line 5: routes[0].route: must be one name of letters, digits, - and _, at most 63 characters, or *, not "a.b"`},
-		"no host name":      {"applications:\n- {name: new}\n- name: my shop\n  default-route: true\n", `app "my shop", line 4: default-route: "my shop" cannot be a host name, which has letters, digits, - and _ and at most 63 characters: give routes, or no-route: true`},
-		"endpoint":          {"applications:\n- {name: new}\n- name: first\n  health-check-http-endpoint: /x\n", `app "first", line 4: health-check-http-endpoint: is for the type http only`},
-		"two wrong":         {"applications:\n- name: first\n  memory: 1M\n- name: other\n  health-check-http-endpoint: /x\n", "app \"first\", line 3: memory: must be more than the 32M of its sidecars together, not 1M\napp \"other\", line 5: health-check-http-endpoint: is for the type http only"},
+		"kept sidecar":      {"applications:\n- {name: new}\n- name: first\n  memory: 32M\n", `app "first", line 4: memory: must be more than 32M, the memory of its sidecars together, not 32M`},
+		"one more sidecar":  {"applications:\n- {name: new}\n- name: first\n  sidecars:\n  - {name: b, command: ./b, process_types: [web], memory: 32M}\n", `app "first", line 5: sidecars[b].memory: the sidecars of process web would have 64M together, but this must be less than the memory of the process, 64M`},
+		"foreign domain":    {"applications:\n- {name: new}\n- name: first\n  routes:\n  - route: shop.example.com\n", `app "first", line 5: routes[0].route: "shop.example.com" does not end with an existing domain; the domains are dew.localhost, apps.internal`},
+		"host of two names": {"applications:\n- {name: new}\n- name: first\n  routes:\n  - route: a.b.dew.localhost\n", `app "first", line 5: routes[0].route: must be one name of at most 63 letters, digits, - and _, or *, not "a.b"`},
+		"no host name":      {"applications:\n- {name: new}\n- name: my shop\n  default-route: true\n", `app "my shop", line 4: default-route: "my shop" is not a valid host name, which has at most 63 letters, digits, - and _: set routes, or no-route: true`},
+		"endpoint":          {"applications:\n- {name: new}\n- name: first\n  health-check-http-endpoint: /x\n", `app "first", line 4: health-check-http-endpoint: is allowed only for the type http`},
+		"two wrong":         {"applications:\n- name: first\n  memory: 1M\n- name: other\n  health-check-http-endpoint: /x\n", "app \"first\", line 3: memory: must be more than 32M, the memory of its sidecars together, not 1M\napp \"other\", line 5: health-check-http-endpoint: is allowed only for the type http"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := parse(t, tt.text)
@@ -336,7 +336,7 @@ func TestApplyManifestSharedRoutes(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop, default-route: true}]")[0]
 	_, err := r.ApplyManifest(s.GUID, parse(t, "applications: [{name: Shop, default-route: true}]"))
-	if err == nil || !strings.Contains(err.Error(), `app "Shop", line 1: default-route: shop.dew.localhost leads to another app already`) {
+	if err == nil || !strings.Contains(err.Error(), `app "Shop", line 1: default-route: shop.dew.localhost is already routed to another app`) {
 		t.Errorf("error = %v, want that the route is taken", err)
 	}
 	b := apply(t, r, s, "applications: [{name: Shop, routes: [{route: shop.dew.localhost}]}]")[0]
@@ -466,7 +466,7 @@ func TestApplyManifestByHand(t *testing.T) {
 		Sidecars:        []app.ManifestSidecar{{Name: "a", Command: "./a", ProcessTypes: []string{"web"}, MemoryMB: &mb}},
 	}}}
 	_, err := r.ApplyManifest(s.GUID, m)
-	if want := `app "shop": sidecars[a].memory: the sidecars of process web would have 64M together, which must be less than its memory of 64M`; err == nil || err.Error() != want {
+	if want := `app "shop": sidecars[a].memory: the sidecars of process web would have 64M together, but this must be less than the memory of the process, 64M`; err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
 	m.Applications[0].Sidecars = nil

@@ -193,7 +193,7 @@ func (r *OrgStore) putOrg(o app.Org) (app.Org, error) {
 		return o, &app.Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another org: choose another name", o.Name)}
 	}
 	if err != nil {
-		return o, fmt.Errorf("cannot keep org %q: %w", o.Name, err)
+		return o, fmt.Errorf("cannot store org %q: %w", o.Name, err)
 	}
 	return o, nil
 }
@@ -218,7 +218,7 @@ func (r *OrgStore) putSpace(s app.Space) (app.Space, error) {
 		return s, &app.Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another space of this org: choose another name", s.Name)}
 	}
 	if err != nil {
-		return s, fmt.Errorf("cannot keep space %q: %w", s.Name, err)
+		return s, fmt.Errorf("cannot store space %q: %w", s.Name, err)
 	}
 	return s, nil
 }
@@ -235,7 +235,7 @@ func (r *OrgStore) firstSpace() (app.Space, error) {
 		return s, err
 	}
 	if !errors.Is(err, store.ErrNotFound) {
-		return app.Space{}, fmt.Errorf("cannot read what the first start made: %w", err)
+		return app.Space{}, fmt.Errorf("cannot read the record of the first start: %w", err)
 	}
 	org, err := r.ensureOrg(app.DefaultOrg)
 	if err != nil {
@@ -246,7 +246,7 @@ func (r *OrgStore) firstSpace() (app.Space, error) {
 		return s, err
 	}
 	if err := r.firstStarts.Put(firstStartKey, firstStart{Space: s.GUID}); err != nil {
-		return s, fmt.Errorf("cannot remember the first start: %w", err)
+		return s, fmt.Errorf("cannot store the record of the first start: %w", err)
 	}
 	return s, nil
 }
@@ -254,7 +254,7 @@ func (r *OrgStore) firstSpace() (app.Space, error) {
 func (r *OrgStore) ensureOrg(name string) (app.Org, error) {
 	found, err := r.orgs.By("name", name)
 	if err != nil {
-		return app.Org{}, fmt.Errorf("cannot look for org %q: %w", name, err)
+		return app.Org{}, fmt.Errorf("cannot look up org %q: %w", name, err)
 	}
 	if len(found) > 0 {
 		return found[0], nil
@@ -265,7 +265,7 @@ func (r *OrgStore) ensureOrg(name string) (app.Org, error) {
 func (r *OrgStore) ensureSpace(org, name string) (app.Space, error) {
 	found, err := r.spaces.By("org and name", org+"\x00"+name)
 	if err != nil {
-		return app.Space{}, fmt.Errorf("cannot look for space %q: %w", name, err)
+		return app.Space{}, fmt.Errorf("cannot look up space %q: %w", name, err)
 	}
 	if len(found) > 0 {
 		return found[0], nil
@@ -305,7 +305,7 @@ func (r *OrgStore) PutUser(u app.User) (app.User, error) {
 			return err
 		}
 		if err := r.users.Put(u.GUID, u); err != nil {
-			return fmt.Errorf("cannot keep user %s: %w", u.GUID, err)
+			return fmt.Errorf("cannot store user %s: %w", u.GUID, err)
 		}
 		return nil
 	})

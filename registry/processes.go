@@ -86,7 +86,7 @@ func (r *AppStore) eachProcess(appGUID string, fn func(p app.Process) (app.Proce
 			return err
 		}
 		if err := r.processes.Put(p.GUID, p); err != nil {
-			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+			return fmt.Errorf("cannot store process %s: %w", p.GUID, err)
 		}
 	}
 	return nil
@@ -136,10 +136,10 @@ func (r *AppStore) keepProcess(p app.Process, rules ...func(p app.Process) error
 	}
 	err = r.processes.Put(p.GUID, p)
 	if errors.Is(err, store.ErrTaken) {
-		return p, &app.Invalid{Key: app.KeyOfProcess(p, "type"), Message: "the app has a process of this type already: change that one"}
+		return p, &app.Invalid{Key: app.KeyOfProcess(p, "type"), Message: "the app already has a process of this type: change that process"}
 	}
 	if err != nil {
-		return p, fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		return p, fmt.Errorf("cannot store process %s: %w", p.GUID, err)
 	}
 	return p, r.registry().noteScale(a, old, p)
 }
@@ -148,11 +148,11 @@ func (r *AppStore) keepProcess(p app.Process, rules ...func(p app.Process) error
 func (r *AppStore) processChanged(appGUID, processType string) error {
 	found, err := r.processes.By("app and type", appGUID+"\x00"+processType)
 	if err != nil {
-		return fmt.Errorf("cannot look for process %s of app %s: %w", processType, appGUID, err)
+		return fmt.Errorf("cannot look up process %s of app %s: %w", processType, appGUID, err)
 	}
 	for _, p := range found {
 		if err := r.processes.Put(p.GUID, p.WithVersion(uuid.NewString())); err != nil {
-			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+			return fmt.Errorf("cannot store process %s: %w", p.GUID, err)
 		}
 	}
 	return nil
@@ -162,16 +162,16 @@ func (r *AppStore) processChanged(appGUID, processType string) error {
 func checkIdentity(old, p app.Process) error {
 	var ps app.Violations
 	if (p.Type == app.Web) != (p.GUID == p.App) {
-		ps.Add(app.KeyOfProcess(p, "guid"), "the %s process, and no other, has the guid of its app", app.Web)
+		ps.Add(app.KeyOfProcess(p, "guid"), "only the %s process must have the guid of its app", app.Web)
 	}
 	if old.GUID == "" {
 		return ps.Err()
 	}
 	if old.App != p.App {
-		ps.Add(app.KeyOfProcess(p, "app"), "a process stays with its app")
+		ps.Add(app.KeyOfProcess(p, "app"), "cannot be changed: a process belongs to one app")
 	}
 	if old.Type != p.Type {
-		ps.Add(app.KeyOfProcess(p, "type"), "a process stays %q: make another one", old.Type)
+		ps.Add(app.KeyOfProcess(p, "type"), "cannot be changed from %q: create another process", old.Type)
 	}
 	return ps.Err()
 }

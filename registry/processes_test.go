@@ -41,7 +41,7 @@ func TestMemoryRule(t *testing.T) {
 		text  string
 	}{
 		"just less":        {[]func(*Registry, app.App) error{put("config server", 1023, "web")}, "", ""},
-		"equal":            {[]func(*Registry, app.App) error{put("config server", 1024, "web")}, "sidecars[config server].memory", "less than its memory of 1024M"},
+		"equal":            {[]func(*Registry, app.App) error{put("config server", 1024, "web")}, "sidecars[config server].memory", "less than the memory of the process, 1024M"},
 		"sum equal":        {[]func(*Registry, app.App) error{put("a", 1000, "web"), put("b", 24, "web")}, "sidecars[b].memory", "1024M together"},
 		"sum less":         {[]func(*Registry, app.App) error{put("a", 1000, "web"), put("b", 23, "web")}, "", ""},
 		"undeclared":       {[]func(*Registry, app.App) error{put("a", 1023, "web"), put("b", 0, "web")}, "", ""},

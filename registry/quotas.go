@@ -39,7 +39,7 @@ func (r *LimitStore) PutQuota(q app.Quota) (app.Quota, error) {
 		return err
 	})
 	if err != nil {
-		return q, fmt.Errorf("cannot keep quota %q: %w", q.Name, err)
+		return q, fmt.Errorf("cannot store quota %q: %w", q.Name, err)
 	}
 	return q, nil
 }
@@ -48,7 +48,7 @@ func (r *LimitStore) PutQuota(q app.Quota) (app.Quota, error) {
 func (r *LimitStore) UpdateQuota(guid string, fn func(q *app.Quota) error) (q app.Quota, err error) {
 	err = r.update(func(r *Registry) error {
 		if guid == app.Unlimited().GUID {
-			return fmt.Errorf("quota %s %w: create another one, and apply it", app.NoQuota, app.ErrBuiltIn)
+			return fmt.Errorf("quota %s %w: create another quota and apply it", app.NoQuota, app.ErrBuiltIn)
 		}
 		if q, err = r.Quota(guid); err != nil {
 			return err

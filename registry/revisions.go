@@ -201,7 +201,7 @@ func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 			continue
 		}
 		if err := r.revisions.Delete(old.GUID); err != nil {
-			return v, fmt.Errorf("cannot forget revision %s: %w", old.GUID, err)
+			return v, fmt.Errorf("cannot delete revision %s: %w", old.GUID, err)
 		}
 	}
 	v.GUID, v.CreatedAt = uuid.NewString(), app.Now()
@@ -210,7 +210,7 @@ func (r *RevisionStore) keepRevision(v app.Revision) (app.Revision, error) {
 	}
 	v.UpdatedAt = v.CreatedAt
 	if err := r.revisions.Put(v.GUID, v); err != nil {
-		return v, fmt.Errorf("cannot keep revision %s: %w", v.GUID, err)
+		return v, fmt.Errorf("cannot store revision %s: %w", v.GUID, err)
 	}
 	return v, nil
 }

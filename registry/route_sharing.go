@@ -34,7 +34,7 @@ func (r *RouteStore) reachable(rt app.Route, space string) error {
 	case err != nil:
 		return err
 	case rt.Space == space:
-		return &app.Invalid{Key: "space", Message: fmt.Sprintf("%s owns the route already", sp.Name)}
+		return &app.Invalid{Key: "space", Message: fmt.Sprintf("space %s already owns the route", sp.Name)}
 	case !d.UsableIn(sp.Org):
 		return &app.Invalid{Key: "space", Message: fmt.Sprintf("the domain %s is not available in the organization of space %s", d.Name, sp.Name)}
 	}

@@ -38,7 +38,7 @@ func (r *RouteStore) EnsureRouterGroup(ports app.PortRange) error {
 		}
 		g.Ports, g.UpdatedAt = ports, app.Now()
 		if err := r.routerGroups.Put(g.GUID, g); err != nil {
-			return fmt.Errorf("cannot keep router group %s: %w", g.Name, err)
+			return fmt.Errorf("cannot store router group %s: %w", g.Name, err)
 		}
 		return nil
 	})
@@ -63,7 +63,7 @@ func (r *RouteStore) freePort(g app.RouterGroup) (int, error) {
 			return port, nil
 		}
 	}
-	return 0, &app.Invalid{Key: "port", Message: fmt.Sprintf("all ports of router group %s are taken (%s): delete a route, or start dewd with more --tcp-ports", g.Name, cmp.Or(g.Ports.String(), "none"))}
+	return 0, &app.Invalid{Key: "port", Message: fmt.Sprintf("all ports of router group %s are in use (%s): start dewd with a larger range in --tcp-ports, or delete a TCP route", g.Name, cmp.Or(g.Ports.String(), "none"))}
 }
 
 // portFor returns the port of a new route in a domain: the requested one, or a free one.

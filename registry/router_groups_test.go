@@ -41,7 +41,7 @@ func TestTCPRoutes(t *testing.T) {
 		}
 		taken[one.Port] = true
 	}
-	if _, err := r.PutRoute(app.Route{Space: s.GUID, Domain: d.GUID}); err == nil || !strings.Contains(err.Error(), "more --tcp-ports") {
+	if _, err := r.PutRoute(app.Route{Space: s.GUID, Domain: d.GUID}); err == nil || !strings.Contains(err.Error(), "a larger range in --tcp-ports") {
 		t.Errorf("no port is left: %v", err)
 	}
 	// Existing routes stay if the range shrinks.
@@ -118,8 +118,8 @@ func TestTCPRoutesInManifests(t *testing.T) {
 	for route, want := range map[string]string{
 		"{route: 'tcp.example.com:20009'}":                  "20009 is not available",
 		"{route: tcp.example.com}":                          "tcp.example.com:PORT",
-		"{route: 'a.tcp.example.com:20002'}":                "must be empty in the domain",
-		"{route: 'shop.dew.localhost:20002'}":               "must be left out in the domain",
+		"{route: 'a.tcp.example.com:20002'}":                "must be empty in the TCP domain",
+		"{route: 'shop.dew.localhost:20002'}":               "must not be set in domain",
 		"{route: 'tcp.example.com:20002', protocol: http1}": `must be tcp, not "http1"`,
 		"{route: shop.dew.localhost, protocol: tcp}":        `must be http1 or http2, not "tcp"`,
 	} {

@@ -40,7 +40,7 @@ func (r *RouteStore) Route(guid string) (app.Route, error) { return get(r.routes
 func (r *RouteStore) RouteAt(domain, host, path string) (app.Route, error) {
 	found, err := r.routes.By("place", app.Route{Domain: domain, Host: host, Path: path}.UniqueKey())
 	if err != nil {
-		return app.Route{}, fmt.Errorf("cannot look for route %s: %w", host+path, err)
+		return app.Route{}, fmt.Errorf("cannot look up route %s: %w", host+path, err)
 	}
 	if len(found) == 0 {
 		return app.Route{}, fmt.Errorf("route %s: %w", host+path, app.ErrNotFound)
@@ -52,10 +52,10 @@ func (r *RouteStore) RouteAt(domain, host, path string) (app.Route, error) {
 func (r *RouteStore) RouteAtPort(port int) (app.Route, error) {
 	found, err := r.routes.By("place", app.Route{Port: port}.UniqueKey())
 	if err != nil {
-		return app.Route{}, fmt.Errorf("cannot look for the route of port %d: %w", port, err)
+		return app.Route{}, fmt.Errorf("cannot look up the route with port %d: %w", port, err)
 	}
 	if len(found) == 0 {
-		return app.Route{}, fmt.Errorf("route of port %d: %w", port, app.ErrNotFound)
+		return app.Route{}, fmt.Errorf("route with port %d: %w", port, app.ErrNotFound)
 	}
 	return found[0], nil
 }
@@ -156,13 +156,13 @@ func (r *RouteStore) putRoute(rt app.Route) (app.Route, error) {
 	}
 	err = r.routes.Put(rt.GUID, rt)
 	if errors.Is(err, store.ErrTaken) && rt.TCP() {
-		return rt, &app.Invalid{Key: "port", Message: fmt.Sprintf("there is a route for port %d already: use that one or choose another port", rt.Port)}
+		return rt, &app.Invalid{Key: "port", Message: fmt.Sprintf("a route with port %d already exists: use that route or choose another port", rt.Port)}
 	}
 	if errors.Is(err, store.ErrTaken) {
-		return rt, &app.Invalid{Key: "host", Message: "there is a route for this domain, host and path already: use that one or choose another host or path"}
+		return rt, &app.Invalid{Key: "host", Message: "a route with this domain, host and path already exists: use that route or choose another host or path"}
 	}
 	if err != nil {
-		return rt, fmt.Errorf("cannot keep route %s: %w", rt.GUID, err)
+		return rt, fmt.Errorf("cannot store route %s: %w", rt.GUID, err)
 	}
 	return rt, r.portsChanged(old, rt)
 }
@@ -191,7 +191,7 @@ func (r *RouteStore) checkRoute(rt app.Route) error {
 		ps = append(ps, err)
 	}
 	if n := len(rt.Host) + 1 + len(d.Name); n > maxHostName {
-		ps.Add("host", "must have with its domain at most %d characters, not %d", maxHostName, n)
+		ps.Add("host", "must have at most %d characters together with its domain, not %d", maxHostName, n)
 	}
 	if err := r.checkDestinations(&ps, rt); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (r *RouteStore) checkRoute(rt app.Route) error {
 
 func checkHost(ps *app.Violations, key, host string) {
 	if host != "" && host != app.AnyHost && !app.HostLabel.MatchString(host) {
-		ps.Add(key, "must be one name of letters, digits, - and _, at most 63 characters, or %s, not %q", app.AnyHost, host)
+		ps.Add(key, "must be one name of at most 63 letters, digits, - and _, or %s, not %q", app.AnyHost, host)
 	}
 }
 
@@ -210,25 +210,25 @@ func checkHost(ps *app.Violations, key, host string) {
 func checkPlace(ps *app.Violations, d app.Domain, rt app.Route) {
 	if !d.TCP() {
 		if rt.Port != 0 {
-			ps.Add("port", "must be left out in the domain %s, whose routes have a host and no port", d.Name)
+			ps.Add("port", "must not be set in domain %s: its routes have a host and no port", d.Name)
 		}
 		return
 	}
 	if rt.Host != "" {
-		ps.Add("host", "must be empty in the domain %s of TCP routes: a connection tells no name", d.Name)
+		ps.Add("host", "must be empty in the TCP domain %s: a TCP route has no host", d.Name)
 	}
 	if rt.Path != "" {
-		ps.Add("path", "must be empty in the domain %s of TCP routes: a connection tells no path", d.Name)
+		ps.Add("path", "must be empty in the TCP domain %s: a TCP route has no path", d.Name)
 	}
 }
 
 // checkInternal refuses internal routes that DNS names cannot tell apart.
 func checkInternal(ps *app.Violations, d app.Domain, rt app.Route) {
 	if rt.Host == app.AnyHost || rt.Host == "" {
-		ps.Add("host", "must be one name in the internal domain %s", d.Name)
+		ps.Add("host", "must be one name without wildcard in the internal domain %s", d.Name)
 	}
 	if rt.Path != "" {
-		ps.Add("path", "must be empty in the internal domain %s: apps are reached there without the router", d.Name)
+		ps.Add("path", "must be empty in the internal domain %s: apps reach each other there without the router", d.Name)
 	}
 }
 

@@ -37,7 +37,7 @@ func (r *LimitStore) PutSecurityGroup(g app.SecurityGroup) (app.SecurityGroup, e
 		return err
 	})
 	if err != nil {
-		return g, fmt.Errorf("cannot keep security group %q: %w", g.Name, err)
+		return g, fmt.Errorf("cannot store security group %q: %w", g.Name, err)
 	}
 	return g, nil
 }

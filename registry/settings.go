@@ -30,7 +30,7 @@ var flags = []app.Flag{
 	{Name: app.FlagSpaceEnv, Enabled: true},
 	{Name: app.FlagSpaceBrokers, Enabled: true},
 	{Name: app.FlagTaskCreation, Enabled: true},
-	{Name: "unset_roles_by_username", Enabled: true, Fixed: "delete a role by its guid"},
+	{Name: "unset_roles_by_username", Enabled: true, Fixed: "roles are always deleted by their guid"},
 	{Name: app.FlagUserOrgCreation},
 }
 
@@ -83,11 +83,11 @@ func (r *SettingStore) UpdateFlag(name string, fn func(f *app.Flag)) (f app.Flag
 			if f.Enabled == old.Enabled && f.Message == old.Message {
 				return nil
 			}
-			return &app.Invalid{Key: name, Message: "cannot be switched: " + old.Fixed}
+			return &app.Invalid{Key: name, Message: "cannot be changed: " + old.Fixed}
 		}
 		f.UpdatedAt = app.Now()
 		if err := r.flags.Put(name, f); err != nil {
-			return fmt.Errorf("cannot keep feature flag %s: %w", name, err)
+			return fmt.Errorf("cannot store feature flag %s: %w", name, err)
 		}
 		return nil
 	})
@@ -114,7 +114,7 @@ func (r *SettingStore) UpdateNotes(guid string, c app.MetadataChange) (m app.Met
 			return err
 		}
 		if err := r.builtInMetadata.Put(guid, m); err != nil {
-			return fmt.Errorf("cannot keep metadata of %s: %w", guid, err)
+			return fmt.Errorf("cannot store metadata of %s: %w", guid, err)
 		}
 		return nil
 	})
@@ -150,7 +150,7 @@ func (r *SettingStore) UpdateEnvGroup(name string, change map[string]*string) (g
 		}
 		g.UpdatedAt = app.Now()
 		if err := r.envGroups.Put(name, g); err != nil {
-			return fmt.Errorf("cannot keep environment variable group %s: %w", name, err)
+			return fmt.Errorf("cannot store environment variable group %s: %w", name, err)
 		}
 		return nil
 	})

@@ -116,10 +116,10 @@ func (r *AppStore) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error
 	}
 	err = r.sidecars.Put(s.GUID, s)
 	if errors.Is(err, store.ErrTaken) {
-		return s, &app.Invalid{Key: app.SidecarKey(s, "name"), Message: "another sidecar of the app has this name (capitals do not count): choose another one"}
+		return s, &app.Invalid{Key: app.SidecarKey(s, "name"), Message: "another sidecar of the app has this name (case is ignored): choose another name"}
 	}
 	if err != nil {
-		return s, fmt.Errorf("cannot keep sidecar %s: %w", s.GUID, err)
+		return s, fmt.Errorf("cannot store sidecar %s: %w", s.GUID, err)
 	}
 	return s, r.sidecarChanged(old, s)
 }
@@ -136,7 +136,7 @@ func (r *AppStore) sidecarChanged(old, s app.Sidecar) error {
 			continue
 		}
 		if err := r.processes.Put(p.GUID, p.WithVersion(uuid.NewString())); err != nil {
-			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+			return fmt.Errorf("cannot store process %s: %w", p.GUID, err)
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func checkSidecarApp(old, s app.Sidecar) error {
 	if old.GUID == "" || old.App == s.App {
 		return nil
 	}
-	return &app.Invalid{Key: app.SidecarKey(s, "app"), Message: "a sidecar stays with its app"}
+	return &app.Invalid{Key: app.SidecarKey(s, "app"), Message: "cannot be changed: a sidecar belongs to one app"}
 }
 
 // sameSidecars compares the fields that affect containers, without guids and times.

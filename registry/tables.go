@@ -183,7 +183,7 @@ func stamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
 func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error) {
 	found, err := b.By(index, value)
 	if err != nil {
-		return v, fmt.Errorf("cannot look for %s: %w", noun, err)
+		return v, fmt.Errorf("cannot look up %s: %w", noun, err)
 	}
 	if len(found) == 0 {
 		return v, fmt.Errorf("%s: %w", noun, app.ErrNotFound)

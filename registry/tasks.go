@@ -59,7 +59,7 @@ func (r *TaskStore) CreateTask(t app.Task) (app.Task, error) {
 			return err
 		}
 		if err := r.tasks.Put(t.GUID, t); err != nil {
-			return fmt.Errorf("cannot keep task %q: %w", t.Name, err)
+			return fmt.Errorf("cannot store task %q: %w", t.Name, err)
 		}
 		return r.pruneTasks(others)
 	})
@@ -84,13 +84,13 @@ func (r *TaskStore) UpdateTask(guid string, fn func(t *app.Task) error) (t app.T
 		t = old
 		t.State, t.Failure, t.Metadata, t.UpdatedAt = state, failure, notes, app.Now()
 		if state != old.State && !slices.Contains(nextTaskStates[old.State], state) {
-			return &app.Invalid{Key: "state", Message: fmt.Sprintf("a task that is %s cannot become %s", old.State, state)}
+			return &app.Invalid{Key: "state", Message: fmt.Sprintf("a task in state %s cannot change to state %s", old.State, state)}
 		}
 		if err := t.Metadata.Validate(); err != nil {
 			return err
 		}
 		if err := r.tasks.Put(guid, t); err != nil {
-			return fmt.Errorf("cannot keep task %s: %w", guid, err)
+			return fmt.Errorf("cannot store task %s: %w", guid, err)
 		}
 		return r.noteTask(old, t)
 	})
@@ -167,7 +167,7 @@ func (r *TaskStore) pruneTasks(earlier []app.Task) error {
 			continue
 		}
 		if err := r.tasks.Delete(t.GUID); err != nil {
-			return fmt.Errorf("cannot drop task %s: %w", t.GUID, err)
+			return fmt.Errorf("cannot delete task %s: %w", t.GUID, err)
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func checkTask(t app.Task) error {
 		ps.Add("user", "must be '%s', not '%s': tasks always run as this user", app.TaskUser, yamlfile.Shorten(t.User))
 	}
 	if t.Droplet == "" {
-		ps.Add("droplet_guid", "must name a droplet: the app has none")
+		ps.Add("droplet_guid", "must be set: the app has no droplet")
 	}
 	return errors.Join(ps.Err(), t.Metadata.Validate())
 }

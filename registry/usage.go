@@ -43,7 +43,7 @@ func (r *UsageStore) keepUsage(u app.Usage) error {
 	}
 	u.Number++
 	if err := r.usage.Put(usageKey(u.Number), u); err != nil {
-		return fmt.Errorf("cannot keep usage event: %w", err)
+		return fmt.Errorf("cannot store usage event: %w", err)
 	}
 	first, err := r.usage.Range("", usageDrops)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *UsageStore) keepUsage(u app.Usage) error {
 			break
 		}
 		if err := r.usage.Delete(usageKey(old.Number)); err != nil {
-			return fmt.Errorf("cannot drop usage event: %w", err)
+			return fmt.Errorf("cannot delete usage event: %w", err)
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func (b *Bucket[T]) Last(prefix string) (v T, err error) {
 	err = b.read(func(s *shelf) error {
 		k, raw := lastOf(s.values(), []byte(prefix))
 		if k == nil {
-			return fmt.Errorf("%s: nothing begins with %q: %w", b.name, prefix, ErrNotFound)
+			return fmt.Errorf("%s: no key starts with %q: %w", b.name, prefix, ErrNotFound)
 		}
 		v, err = b.decode(string(k), raw)
 		return err
@@ -215,11 +215,11 @@ func (b *Bucket[T]) write(fn func(s *shelf) error) error {
 		return err
 	}
 	if !b.tx.bolt.Writable() {
-		return fmt.Errorf("cannot write to %s: the transaction only reads", b.name)
+		return fmt.Errorf("cannot write to %s: the transaction is read-only", b.name)
 	}
 	root, err := b.tx.bolt.CreateBucketIfNotExists([]byte(b.name))
 	if err != nil {
-		return fmt.Errorf("cannot make bucket %s: %w", b.name, err)
+		return fmt.Errorf("cannot create bucket %s: %w", b.name, err)
 	}
 	return fn(&shelf{tx: b.tx, root: root})
 }
@@ -249,7 +249,7 @@ func (b *Bucket[T]) put(s *shelf, key string, v T) error {
 		return fmt.Errorf("cannot write %s %q: %w", b.name, key, err)
 	}
 	if key == "" || len(key) > bbolt.MaxKeySize {
-		return fmt.Errorf("cannot write to %s: a key has 1 to %d bytes, not %d", b.name, bbolt.MaxKeySize, len(key))
+		return fmt.Errorf("cannot write to %s: a key must have 1 to %d bytes, not %d", b.name, bbolt.MaxKeySize, len(key))
 	}
 	// The index uses the value that a reader will see. JSON may have dropped a part of
 	// v, and an entry made from v could not be found again for its removal.
@@ -358,7 +358,7 @@ func (b *Bucket[T]) fill(s *shelf) error {
 		}
 		entries, err := s.root.CreateBucket(indexBucket(x.name))
 		if err != nil {
-			return fmt.Errorf("cannot make index %s of %s: %w", x.name, b.name, err)
+			return fmt.Errorf("cannot create index %s of %s: %w", x.name, b.name, err)
 		}
 		err = b.scan(s, func(key string, v T) error {
 			if x.key(v) == "" {
@@ -481,7 +481,7 @@ func lastOf(b *bbolt.Bucket, prefix []byte) (k, v []byte) {
 // alive returns an error if a transaction is used after its function returned.
 func (tx *Tx) alive() error {
 	if tx.bolt.DB() == nil {
-		return errors.New("cannot use a transaction after its end")
+		return errors.New("cannot use a transaction after its function returned")
 	}
 	return nil
 }

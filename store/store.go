@@ -102,10 +102,10 @@ func Open(path string, o Options) (*DB, error) {
 		FreelistType: bbolt.FreelistMapType,
 	})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("cannot open %s: %w: another process has it open; stop that one or choose another root", path, ErrInUse)
+		return nil, fmt.Errorf("cannot open %s: %w: another process has the file open; stop that process or choose another folder with --root", path, ErrInUse)
 	}
 	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
-		return nil, fmt.Errorf("cannot open %s: it is damaged or no store at all: move it away or restore it from a backup: %w", path, err)
+		return nil, fmt.Errorf("cannot open %s: the file is damaged or is not a store; move it to another folder or restore it from a backup: %w", path, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
@@ -228,9 +228,9 @@ func (db *DB) agree(o Options) error {
 	case found == o.Format:
 		return nil
 	case found > o.Format:
-		return fmt.Errorf("%w: it is of format %d and this program knows %d: use the newer program that wrote it, or another root", ErrNewerFormat, found, o.Format)
+		return fmt.Errorf("%w: the file has format %d and this program supports format %d: use the newer program that wrote the file, or choose another folder with --root", ErrNewerFormat, found, o.Format)
 	case found != 0 && o.Upgrade == nil:
-		return fmt.Errorf("%w: it is of format %d and this program knows %d: open it once with a release in between", ErrOlderFormat, found, o.Format)
+		return fmt.Errorf("%w: the file has format %d and this program supports format %d: first start a release that can upgrade the file", ErrOlderFormat, found, o.Format)
 	}
 	return db.Update(func(tx *Tx) error {
 		if found != 0 {
@@ -253,12 +253,12 @@ func (db *DB) format() (n int, err error) {
 		if meta != nil {
 			n, err = strconv.Atoi(string(meta.Get(formatKey)))
 			if err != nil || n < 1 {
-				return fmt.Errorf("format number %q is not a number: move the file away or restore it from a backup", meta.Get(formatKey))
+				return fmt.Errorf("format %q is not a valid number: move the file to another folder or restore it from a backup", meta.Get(formatKey))
 			}
 			return nil
 		}
 		if name, _ := tx.bolt.Cursor().First(); name != nil {
-			return errors.New("it is a bbolt file of another program: choose another path")
+			return errors.New("the file is a bbolt file of another program: choose another folder with --root")
 		}
 		return nil
 	})

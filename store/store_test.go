@@ -448,7 +448,7 @@ func TestInUse(t *testing.T) {
 		for _, patience := range []time.Duration{20 * time.Millisecond, time.Minute} {
 			began := time.Now()
 			_, err := Open(path, Options{LockTimeout: patience})
-			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "stop that one") {
+			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "stop that process") {
 				t.Errorf("second Open = %v, want ErrInUse with the remedy", err)
 			}
 			if d := time.Since(began); d > patience || d < patience-100*time.Millisecond {

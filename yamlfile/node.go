@@ -153,7 +153,7 @@ func Values(b []byte) (any, error) {
 	}
 	v, ok := n.PlainWithin(MaxPlain)
 	if !ok {
-		return nil, &Error{Message: fmt.Sprintf("it stands for more than %d bytes with its anchors expanded", MaxPlain)}
+		return nil, &Error{Message: fmt.Sprintf("the text has more than %d bytes after its anchors are expanded", MaxPlain)}
 	}
 	return v, nil
 }

@@ -29,23 +29,23 @@ const (
 // Read parses one document of at most this number of bytes. The error is an *Error.
 func Read(b []byte, most int) (n *Node, err error) {
 	if len(b) > most {
-		return nil, &Error{Message: fmt.Sprintf("it has %d bytes, at most %d are allowed", len(b), most)}
+		return nil, &Error{Message: fmt.Sprintf("the text has %d bytes, but at most %d are allowed", len(b), most)}
 	}
 	// A panic of the library on unusual input must affect only this file.
 	defer func() {
 		if v := recover(); v != nil {
-			n, err = nil, &Error{Message: fmt.Sprintf("it is not YAML that can be read: %v", v)}
+			n, err = nil, &Error{Message: fmt.Sprintf("the text is not YAML that dew can read: %v", v)}
 		}
 	}()
 	if line := invalidLine(b); line > 0 {
-		return nil, &Error{Line: line, Message: "it is not valid UTF-8"}
+		return nil, &Error{Line: line, Message: "the text is not valid UTF-8"}
 	}
 	tokens := lexer.Tokenize(string(b))
 	if line := tooDeep(tokens); line > 0 {
 		return nil, deepError(line)
 	}
 	if line := noCharacter(b, tokens); line > 0 {
-		return nil, &Error{Line: line, Message: "it is not valid UTF-8: a \\u escape is no character"}
+		return nil, &Error{Line: line, Message: "the text is not valid UTF-8: a \\u escape is not a character"}
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -57,7 +57,7 @@ func Read(b []byte, most int) (n *Node, err error) {
 			continue
 		}
 		if body != nil {
-			return nil, &Error{Line: lineOf(d.Body), Message: "a second document begins here: only one is allowed"}
+			return nil, &Error{Line: lineOf(d.Body), Message: "a second YAML document starts here: only one is allowed"}
 		}
 		body = d.Body
 	}
@@ -71,13 +71,13 @@ func Read(b []byte, most int) (n *Node, err error) {
 func syntaxError(err error) error {
 	var se *yaml.SyntaxError
 	if !errors.As(err, &se) {
-		return &Error{Message: "it is not YAML: " + err.Error()}
+		return &Error{Message: "the text is not YAML: " + err.Error()}
 	}
 	line := 0
 	if se.Token != nil && se.Token.Position != nil {
 		line = se.Token.Position.Line
 	}
-	return &Error{Line: line, Message: "it is not YAML: " + se.Message}
+	return &Error{Line: line, Message: "the text is not YAML: " + se.Message}
 }
 
 // invalidLine returns the first line that is not UTF-8, or 0. The lexer would insert
@@ -119,7 +119,7 @@ func noCharacter(b []byte, tokens token.Tokens) int {
 const replacement = string(utf8.RuneError)
 
 func deepError(line int) error {
-	return &Error{Line: line, Message: fmt.Sprintf("it is nested too deep: at most %d levels are allowed", maxDepth)}
+	return &Error{Line: line, Message: fmt.Sprintf("the text is nested too deeply: at most %d levels are allowed", maxDepth)}
 }
 
 // tooDeep returns the line in which nesting exceeds maxDepth, or 0. The parser's time

@@ -27,7 +27,7 @@ func (y *resolver) read(a ast.Node) (*Node, error) {
 	}
 	n.count()
 	if n.size > maxNodes || y.merged > maxNodes {
-		return nil, &Error{Line: lineOf(a), Message: fmt.Sprintf("it stands for more than %d values with its anchors expanded", maxNodes)}
+		return nil, &Error{Line: lineOf(a), Message: fmt.Sprintf("the text has more than %d values after its anchors are expanded", maxNodes)}
 	}
 	return n, nil
 }
@@ -74,7 +74,7 @@ func (y *resolver) node(a ast.Node) (*Node, error) {
 	case *ast.AliasNode:
 		n, ok := y.anchors[text(a.Value)]
 		if !ok {
-			return nil, &Error{Line: line, Message: fmt.Sprintf("*%s names no anchor above it: write &%s before the value that it stands for", text(a.Value), text(a.Value))}
+			return nil, &Error{Line: line, Message: fmt.Sprintf("alias *%s has no anchor above it: write &%s before the value to reuse", text(a.Value), text(a.Value))}
 		}
 		c := *n // keep the line of the use, which users look for
 		c.Line = line

@@ -26,7 +26,7 @@ func Interpolate(n *Node, vars map[string]any) (*Node, error) {
 	if len(in.missing) > 0 {
 		in.errs = append(in.errs, &Error{
 			Line:    in.missingLine,
-			Message: fmt.Sprintf("these variables have no value: %s: give them with --var or --vars-file", strings.Join(in.missing, ", ")),
+			Message: fmt.Sprintf("these variables have no value: %s: set them with --var or --vars-file", strings.Join(in.missing, ", ")),
 		})
 	}
 	return out, errors.Join(in.errs...)
@@ -93,7 +93,7 @@ func (in *interpolation) splice(s string, line int) string {
 		}
 		out, ok := ScalarText(v)
 		if !ok {
-			in.errs = append(in.errs, &Error{Key: match, Line: line, Message: "stands inside a text, so its value must be a text, a number, true or false"})
+			in.errs = append(in.errs, &Error{Key: match, Line: line, Message: "is part of a longer text, so its value must be text, a number, true or false"})
 		}
 		return out
 	})

@@ -141,7 +141,7 @@ func FromPlain(v any, line int) (*Node, error) {
 			n.Fields = append(n.Fields, Field{Name: k, Line: line, Value: value})
 		}
 	default:
-		return nil, fmt.Errorf("has a value of type %T, which YAML does not have", v)
+		return nil, fmt.Errorf("has a value of type %T, which YAML does not support", v)
 	}
 	return n, nil
 }

@@ -59,12 +59,12 @@ func TestReadFields(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
-		"syntax":   {"a: [\n", "line 1: it is not YAML: sequence end token ']' not found"},
+		"syntax":   {"a: [\n", "line 1: the text is not YAML: sequence end token ']' not found"},
 		"twice":    {"a: 1\nb: 2\na: 3\n", "line 3: a: is given twice, first in line 1"},
-		"long":     {"aaaaaaaaaaaaaaaaaaaaa", "it has 21 bytes, at most 20 are allowed"},
+		"long":     {"aaaaaaaaaaaaaaaaaaaaa", "the text has 21 bytes, but at most 20 are allowed"},
 		"merge":    {"<<: 1\n", "line 1: <<: must be a map or a list of maps, not the number 1"},
-		"two":      {"a\n---\nb\n", "line 3: a second document begins here: only one is allowed"},
-		"encoding": {"a: x\nb: \xff\n", "line 2: it is not valid UTF-8"},
+		"two":      {"a\n---\nb\n", "line 3: a second YAML document starts here: only one is allowed"},
+		"encoding": {"a: x\nb: \xff\n", "line 2: the text is not valid UTF-8"},
 	} {
 		if _, err := Read([]byte(tt.text), 20); err == nil || err.Error() != tt.want {
 			t.Errorf("%s: error = %v, want %s", name, err, tt.want)

@@ -296,7 +296,7 @@ func (c *Control) Authorize(ctx context.Context, n Need, p Place, shown Need) er
 	}
 	switch {
 	case !perms.Allows(shown, p):
-		return fmt.Errorf("%s%s is not seen: %w", p.Org, p.Space, app.ErrNotFound)
+		return fmt.Errorf("%s%s is not visible to the caller: %w", p.Org, p.Space, app.ErrNotFound)
 	case !perms.Allows(n, p):
 		return ErrNotAuthorized
 	case n.changes() && perms.Suspended(p.Org):

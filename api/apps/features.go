@@ -139,7 +139,7 @@ func presentSSH(a app.App) v3.AppFeature {
 // server checks what they can access.
 func (h featureHandlers) createSSHCode(r *http.Request) (any, error) {
 	if h.SSH == nil {
-		return nil, rest.Unprocessable("this daemon has no SSH server: start it with --ssh ADDRESS")
+		return nil, rest.Unprocessable("dewd has no SSH server. Start dewd with --ssh ADDRESS.")
 	}
 	code, err := h.Platform.Auth.Code(access.Principal(r.Context()))
 	if err != nil {

@@ -107,7 +107,7 @@ func (h sidecarHandlers) createSidecar(r *http.Request) (any, error) {
 // sidecarMemory refuses values that the registry would treat as not declared.
 func sidecarMemory(mb v3.Int) (int, error) {
 	if mb < 1 {
-		return 0, &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0, or null for none declared"}
+		return 0, &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0, or null for no limit"}
 	}
 	return int(mb), nil
 }

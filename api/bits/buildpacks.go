@@ -321,7 +321,7 @@ func (h buildpackHandlers) uploadBuildpack(r *http.Request) (any, error) {
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, fmt.Errorf("cannot take in a buildpack: %w", err)
+		return nil, fmt.Errorf("cannot read the uploaded buildpack: %w", err)
 	}
 	if _, err := h.Platform.Catalog.Upload(r.Context(), b.GUID, name, f, size); err != nil {
 		return nil, buildpackError(err)

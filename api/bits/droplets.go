@@ -136,7 +136,7 @@ func (h dropletHandlers) copyDroplet(r *http.Request) (any, error) {
 		return nil, rest.Missing("Droplet", err)
 	}
 	if a.Docker() != (d.Run != nil) {
-		return nil, rest.Unprocessable("The droplet cannot be copied: app '%s' is staged in another way", a.Name)
+		return nil, rest.Unprocessable("The droplet cannot be copied: app '%s' has another lifecycle type", a.Name)
 	}
 	source := d.GUID
 	if d, err = h.Platform.Builds.Copy(source, a.GUID); err != nil {
@@ -162,11 +162,11 @@ func (h dropletHandlers) uploadDroplet(r *http.Request) (any, error) {
 	}
 	defer f.Close()
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("cannot take in a droplet: %w", err)
+		return nil, fmt.Errorf("cannot read the uploaded droplet: %w", err)
 	}
 	d, err := h.Platform.Builds.Fill(r.Context(), guid, f)
 	if bad, ok := errors.AsType[*archive.Error](err); ok {
-		return nil, rest.Unprocessable("the droplet is refused: %v", bad)
+		return nil, rest.Unprocessable("The droplet is not valid: %v", bad)
 	}
 	if errors.Is(err, droplet.ErrHasImage) {
 		return nil, rest.Unprocessable("%v", err)
@@ -305,7 +305,7 @@ func (h dropletHandlers) downloadDroplet(r *http.Request) (any, error) {
 		return nil, rest.Missing("Droplet", err)
 	}
 	if d.Image == "" {
-		return nil, rest.Unprocessable("The droplet has no files of its own: there is nothing to download")
+		return nil, rest.Unprocessable("The droplet has no files to download")
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error { return w.RecordDroplet("audit.app.droplet.download", d) })
 	if err != nil {
@@ -364,7 +364,7 @@ func (h dropletHandlers) setCurrentDroplet(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if body.Data == nil {
-		return nil, rest.Unprocessable("data must name a droplet: the current droplet can be replaced, but not removed")
+		return nil, rest.Unprocessable("data must have the guid of a droplet: the current droplet can be replaced, but not removed")
 	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
 	a, err := h.Present.ChangeApp(r, "audit.app.droplet.mapped", request, func(w platform.Tx, a *app.App) error {

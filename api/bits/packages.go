@@ -163,7 +163,7 @@ func copiesInto(p droplet.Package, a app.App) error {
 	case p.App == a.GUID:
 		return rest.Unprocessable("Source and destination app cannot be the same")
 	case a.Docker() != (p.Type == droplet.PackageDocker):
-		return rest.Unprocessable("The package cannot be copied: its type is %s, and app '%s' is staged in another way", p.Type, a.Name)
+		return rest.Unprocessable("The package cannot be copied: its type is %s, but app '%s' has another lifecycle type", p.Type, a.Name)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (h packageHandlers) createDockerPackage(r *http.Request, a app.App, body v3
 	}
 	data, err := rest.DecodeBytes[v3.DockerData](append([]byte{}, body.Data...))
 	if err != nil {
-		return none, rest.Unprocessable("data must be an object with image, and perhaps username and password")
+		return none, rest.Unprocessable("data must be an object with image, and optionally username and password")
 	}
 	if data.Image == "" {
 		return none, rest.Unprocessable("data.image can't be blank")
@@ -240,7 +240,7 @@ func (h packageHandlers) matchResources(r *http.Request) (any, error) {
 		body.Resources = nil // the client then sends all files
 	}
 	if len(body.Resources) > v3.MaxResources {
-		return nil, rest.Unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
+		return nil, rest.Unprocessable("resources must have at most %d entries, not %d. Send several requests.", v3.MaxResources, len(body.Resources))
 	}
 	found, err := h.Platform.Packages.Match(resources(body.Resources))
 	if err != nil {

@@ -31,7 +31,7 @@ func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
 	u := &upload{}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return u, rest.Unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+		return u, rest.Unprocessable("The request body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
 	}
 	for n := 0; ; n++ {
 		part, err := parts.NextPart()
@@ -39,7 +39,7 @@ func (h *Handlers) readUpload(r *http.Request) (*upload, error) {
 		case errors.Is(err, io.EOF) && n > 0:
 			return u, nil
 		case errors.Is(err, io.EOF):
-			return u, rest.Unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
+			return u, rest.Unprocessable("The upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
 		case err != nil:
 			return u, rest.ReadError(err)
 		}
@@ -64,22 +64,22 @@ func (h *Handlers) readPart(u *upload, part *multipart.Part) error {
 		return err
 	case v3.UploadBits:
 		if u.bits != nil {
-			return rest.Unprocessable("the upload has the part %s twice", v3.UploadBits)
+			return rest.Unprocessable("The upload has the part %s twice", v3.UploadBits)
 		}
 		return h.readBits(u, part)
 	}
-	return rest.Unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
+	return rest.Unprocessable("The upload has an unknown part '%s'. Valid parts are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
 }
 
 func (h *Handlers) readBits(u *upload, part io.Reader) error {
 	f, err := os.CreateTemp(h.UploadDir, "upload-*.zip")
 	if err != nil {
-		return fmt.Errorf("cannot take in an upload: %w", err)
+		return fmt.Errorf("cannot store an upload: %w", err)
 	}
 	u.bits = f
 	// A file without a name is removed when the daemon exits, whatever the cause.
 	if err := os.Remove(f.Name()); err != nil {
-		return fmt.Errorf("cannot take in an upload: %w", err)
+		return fmt.Errorf("cannot store an upload: %w", err)
 	}
 	from := &tracked{r: part}
 	u.size, err = io.Copy(f, from)
@@ -87,7 +87,7 @@ func (h *Handlers) readBits(u *upload, part io.Reader) error {
 	case from.err != nil && !errors.Is(from.err, io.EOF):
 		return rest.ReadError(from.err)
 	case err != nil:
-		return fmt.Errorf("cannot take in an upload: %w", err)
+		return fmt.Errorf("cannot store an upload: %w", err)
 	}
 	return nil
 }
@@ -99,12 +99,12 @@ func (h *Handlers) oneFile(r *http.Request) (f *os.File, name string, err error)
 	}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, "", rest.Unprocessable("the body must be multipart/form-data with the part %s", v3.UploadBits)
+		return nil, "", rest.Unprocessable("The request body must be multipart/form-data with the part %s", v3.UploadBits)
 	}
 	for {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
-			return nil, "", rest.Unprocessable("the upload has no part %s", v3.UploadBits)
+			return nil, "", rest.Unprocessable("The upload has no part %s", v3.UploadBits)
 		}
 		if err != nil {
 			return nil, "", rest.ReadError(err)

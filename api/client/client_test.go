@@ -88,7 +88,7 @@ func TestUnreachable(t *testing.T) {
 
 func TestBadAnswer(t *testing.T) {
 	c, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
-	if _, err := c.Daemon().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read the answer to GET /dew/v1/status") {
+	if _, err := c.Daemon().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read the response to GET /dew/v1/status") {
 		t.Errorf("got %v", err)
 	}
 }

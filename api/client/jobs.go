@@ -60,7 +60,7 @@ func (t *transport) follow(ctx context.Context, h http.Header) error {
 // jobError returns a failed job's errors in the form of a refused request.
 func jobError(j v3.Job) error {
 	if len(j.Errors) == 0 {
-		return errors.New("the job " + j.Operation + " failed and did not say why")
+		return errors.New("the job " + j.Operation + " failed without an error message")
 	}
 	e := &Error{Status: http.StatusUnprocessableEntity, Code: j.Errors[0].Code, Title: j.Errors[0].Title}
 	for i, one := range j.Errors {

@@ -103,7 +103,7 @@ type LogPlace struct {
 }
 
 // NoticeBack is the notice that the daemon is reachable again.
-const NoticeBack = "dewd is back"
+const NoticeBack = "connected to dewd again"
 
 // resource is the part of the path that selects an app or a service instance.
 func (q LogQuery) resource() string {
@@ -216,7 +216,7 @@ func (f *follower) ended(err error) bool {
 func (f *follower) reportLost(err error) {
 	if !f.away {
 		f.away = true
-		f.q.Notice(fmt.Sprintf("dewd went away, waiting for it (%v)", err))
+		f.q.Notice(fmt.Sprintf("lost the connection to dewd, connecting again (%v)", err))
 	}
 }
 

@@ -114,7 +114,7 @@ func TestLogsResume(t *testing.T) {
 			if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(asked, want) {
 				t.Errorf("got %q, asked %q", got, asked)
 			}
-			if len(notices) != 2 || !strings.Contains(notices[0], "went away") || notices[1] != "dewd is back" {
+			if len(notices) != 2 || !strings.Contains(notices[0], "lost the connection to dewd") || notices[1] != "connected to dewd again" {
 				t.Errorf("notices = %q", notices)
 			}
 		})

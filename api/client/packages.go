@@ -205,7 +205,7 @@ func (c Bits) DownloadDroplet(ctx context.Context, guid string, to io.Writer) er
 	if resp.StatusCode != http.StatusOK {
 		b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		if err != nil {
-			return fmt.Errorf("cannot read the answer: %w", err)
+			return fmt.Errorf("cannot read the response: %w", err)
 		}
 		return errorOf(resp.StatusCode, b)
 	}

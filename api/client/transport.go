@@ -47,7 +47,7 @@ func newTransport(o Options) (*transport, error) {
 	} else {
 		u, err := url.Parse(o.URL)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("cannot use %q as the daemon's address: it is not http(s)://host[:port]", o.URL)
+			return nil, fmt.Errorf("cannot use %q as the address of dewd: it must be http(s)://host[:port]", o.URL)
 		}
 		t.base = &url.URL{Scheme: u.Scheme, Host: u.Host}
 		t.address = t.base.String()
@@ -109,7 +109,7 @@ func (t *transport) request(ctx context.Context, r Request) (*http.Request, erro
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), r.Body)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the request: %w", err)
+		return nil, fmt.Errorf("cannot create the request: %w", err)
 	}
 	for name, values := range r.Header {
 		req.Header[name] = values
@@ -187,7 +187,7 @@ func (t *transport) exchange(ctx context.Context, r Request, out any) (http.Head
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber() // a time in nanoseconds does not fit a float
 	if err := dec.Decode(out); err != nil {
-		return nil, fmt.Errorf("cannot read the answer to %s %s: %w", r.Method, r.Path, err)
+		return nil, fmt.Errorf("cannot read the response to %s %s: %w", r.Method, r.Path, err)
 	}
 	return resp.Header, nil
 }

@@ -55,7 +55,7 @@ const (
 // inbox returns the inbox, or an error that says why there is none.
 func (h inboxHandlers) inbox() (*notify.Inbox, error) {
 	if h.Mails == nil {
-		return nil, rest.Unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
+		return nil, rest.Unprocessable("dewd has no inbox: it sends mails to the mail server that is set with --smtp.")
 	}
 	return h.Mails.Inbox, nil
 }
@@ -125,7 +125,7 @@ func (h inboxHandlers) waitForMail(r *http.Request) (any, error) {
 	limit := maxMailWait
 	if v := r.FormValue("timeout"); v != "" {
 		if limit, err = time.ParseDuration(v); err != nil || limit < 0 {
-			return nil, &app.Invalid{Key: "timeout", Message: fmt.Sprintf("must be like 30s, not %q", v)}
+			return nil, &app.Invalid{Key: "timeout", Message: fmt.Sprintf("must be a duration such as 30s, not %q", v)}
 		}
 	}
 	k, err := inbox.Wait(r.Context(), f, min(limit, maxMailWait))
@@ -171,7 +171,7 @@ func (h inboxHandlers) updateCrashMails(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if h.CrashMails == nil {
-		return nil, rest.Unprocessable("This daemon sends no mails about crashes.")
+		return nil, rest.Unprocessable("dewd does not send mails about crashes.")
 	}
 	if err := h.CrashMails.Set(a.GUID, body.Enabled); err != nil {
 		return nil, err

@@ -83,12 +83,12 @@ func (h statusHandlers) credentials(*http.Request) (any, error) {
 func (h statusHandlers) createToken(r *http.Request) (any, error) {
 	token, err := h.Platform.Auth.UserToken(auth.AdminName)
 	if errors.Is(err, auth.ErrNotFound) {
-		return nil, rest.Unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
+		return nil, rest.Unprocessable("Cannot create a token: user '%s' does not exist. Log in as another user.", auth.AdminName)
 	}
 	if err != nil {
 		return nil, err
 	}
-	h.Platform.Log.Info("gave a token of the administrator", "to", access.Principal(r.Context()).Name)
+	h.Platform.Log.Info("created a token of the administrator", "to", access.Principal(r.Context()).Name)
 	return rest.Answer{Status: http.StatusCreated, Body: v3.LocalToken{Token: token, Type: "bearer"}}, nil
 }
 
@@ -178,7 +178,7 @@ func (h statusHandlers) shutdown(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if h.Shutdown == nil {
-		return nil, rest.Unprocessable("this daemon cannot be ended from here: end its process")
+		return nil, rest.Unprocessable("dewd cannot be stopped with a request. Stop its process.")
 	}
 	h.Shutdown(body.Apps)
 	return rest.Answer{Status: http.StatusAccepted}, nil

@@ -37,11 +37,11 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		containerd: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "dew_containerd_call_seconds", Help: "Time of calls to containerd.",
+			Name: "dew_containerd_call_seconds", Help: "Duration of calls to containerd.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"call", "result"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "dew_store_commit_seconds", Help: "Time of commits to the store, the disk's included.",
+			Name: "dew_store_commit_seconds", Help: "Duration of commits to the store, including the wait for the disk.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
 		}),
 	}
@@ -81,19 +81,19 @@ type counted struct {
 }
 
 var (
-	descTails       = prometheus.NewDesc("dew_log_tails", "Capture files that are followed.", nil, nil)
-	descBacklog     = prometheus.NewDesc("dew_log_backlog_bytes", "Bytes that processes printed and that are in no log yet.", nil, nil)
+	descTails       = prometheus.NewDesc("dew_log_tails", "Capture files that dewd reads.", nil, nil)
+	descBacklog     = prometheus.NewDesc("dew_log_backlog_bytes", "Bytes that processes printed and dewd has not stored in a log yet.", nil, nil)
 	descMaxBacklog  = prometheus.NewDesc("dew_log_backlog_max_bytes", "Unread bytes of the fullest capture file.", nil, nil)
-	descFrozen      = prometheus.NewDesc("dew_log_frozen_leaves", "Processes that stand still until their output is read.", nil, nil)
+	descFrozen      = prometheus.NewDesc("dew_log_frozen_leaves", "Processes that dewd paused until it has read their output.", nil, nil)
 	descFree        = prometheus.NewDesc("dew_log_disk_free_bytes", "Free bytes on the file system of the logs.", nil, nil)
-	descAppend      = prometheus.NewDesc("dew_log_append_seconds", "Time of appends to the logs.", nil, nil)
-	descAppendMax   = prometheus.NewDesc("dew_log_append_max_seconds", "The slowest append since the daemon started.", nil, nil)
-	descStarts      = prometheus.NewDesc("dew_instance_starts_total", "Instances that were started.", nil, nil)
-	descCrashes     = prometheus.NewDesc("dew_instance_crashes_total", "Instances that crashed, by the cause of the first exit.", []string{"cause"}, nil)
-	descRestarts    = prometheus.NewDesc("dew_instance_restarts_total", "Starts after a crash, by its cause.", []string{"cause"}, nil)
+	descAppend      = prometheus.NewDesc("dew_log_append_seconds", "Duration of appends to the logs.", nil, nil)
+	descAppendMax   = prometheus.NewDesc("dew_log_append_max_seconds", "Duration of the slowest append since dewd started.", nil, nil)
+	descStarts      = prometheus.NewDesc("dew_instance_starts_total", "Instance starts.", nil, nil)
+	descCrashes     = prometheus.NewDesc("dew_instance_crashes_total", "Instance crashes, by the cause of the first exit.", []string{"cause"}, nil)
+	descRestarts    = prometheus.NewDesc("dew_instance_restarts_total", "Instance starts after a crash, by the cause of the crash.", []string{"cause"}, nil)
 	descChecks      = prometheus.NewDesc("dew_health_checks_total", "Health and readiness checks of instances, by outcome: passed, failed, unchecked (could not be run).", []string{"outcome"}, nil)
-	descUnavailable = prometheus.NewDesc("dew_containerd_unavailable_total", "Starts that containerd could not try.", nil, nil)
-	descPanics      = prometheus.NewDesc("dew_slot_panics_total", "Panics of slots.", nil, nil)
+	descUnavailable = prometheus.NewDesc("dew_containerd_unavailable_total", "Instance starts that were not possible because containerd was unavailable.", nil, nil)
+	descPanics      = prometheus.NewDesc("dew_slot_panics_total", "Panics in the code that manages an instance.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

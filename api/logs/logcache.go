@@ -115,7 +115,7 @@ func (w *window) set(name string, vs []string) (err error) {
 		return rest.BadQuery("Unknown query parameter(s): '%s'", name)
 	}
 	if err != nil {
-		return rest.BadQuery("%s cannot be %q", name, value)
+		return rest.BadQuery("%s has the invalid value %q", name, value)
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func (f envelopeForm) middle(src logstream.Source) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(b.Bytes()), []byte(EnvelopeHead+"0"))
 	middle, too := bytes.CutSuffix(rest, []byte(envelopeType+envelopeTail))
 	if !ok || !too {
-		return nil, fmt.Errorf("cannot make envelopes like %s", &b)
+		return nil, fmt.Errorf("cannot find the time and the text in the envelope %s", &b)
 	}
 	return middle, nil
 }

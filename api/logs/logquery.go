@@ -58,7 +58,7 @@ func readLogQuery(values url.Values) (logQuery, error) {
 			return q, rest.BadQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(slices.Sorted(maps.Keys(logParameters)), "', '"))
 		}
 		if len(values[name]) != 1 {
-			return q, rest.BadQuery("%s is given %d times", name, len(values[name]))
+			return q, rest.BadQuery("%s is given %d times, but only one value is allowed", name, len(values[name]))
 		}
 		if values[name][0] == "" {
 			return q, rest.BadQuery("%s is empty", name)
@@ -75,11 +75,11 @@ func (q logQuery) check() error {
 	f := q.Filter
 	switch {
 	case f.Sidecar != "" && f.NoSidecars:
-		return rest.BadQuery("sidecar and no_sidecars exclude each other")
+		return rest.BadQuery("sidecar and no_sidecars cannot be used together")
 	case q.from > 0 && q.newest >= 0:
-		return rest.BadQuery("from and newest exclude each other")
+		return rest.BadQuery("from and newest cannot be used together")
 	case q.crash > 0 && q.sinceLastStart:
-		return rest.BadQuery("crash and since_last_start exclude each other")
+		return rest.BadQuery("crash and since_last_start cannot be used together")
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
 		return rest.BadQuery("since must be before until")
 	}
@@ -97,7 +97,7 @@ func readNumber(text string) (uint64, error) {
 func setCount(n *int, text string, least int) error {
 	v, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || int(v) < least {
-		return errors.New("must be a whole number from " + strconv.Itoa(least) + " on, not " + strconv.Quote(text))
+		return errors.New("must be a whole number of at least " + strconv.Itoa(least) + ", not " + strconv.Quote(text))
 	}
 	*n = int(v)
 	return nil
@@ -239,11 +239,11 @@ func (h *Handlers) narrowToCrash(ctx context.Context, a app.App, l *logstream.Lo
 func crashCount(n int) string {
 	switch n {
 	case 0:
-		return "no crash is on record"
+		return "no crash is recorded"
 	case 1:
-		return "1 crash is on record"
+		return "1 crash is recorded"
 	}
-	return strconv.Itoa(n) + " crashes are on record"
+	return strconv.Itoa(n) + " crashes are recorded"
 }
 
 // The first log lines of an instance. Only the second one exists if its start was tried

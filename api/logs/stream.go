@@ -81,7 +81,7 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, a app.App, may
 		return
 	}
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, logstream.ErrClosed) && !errors.Is(err, errGone) {
-		h.Platform.Log.Warn("log stream ended", "request", rest.RequestID(r.Context()), "app", a.GUID, "err", err)
+		h.Platform.Log.Warn("log stream failed", "request", rest.RequestID(r.Context()), "app", a.GUID, "err", err)
 	}
 }
 
@@ -244,7 +244,7 @@ func (h *Handlers) verifyLog(r *http.Request) (any, error) {
 func (h *Handlers) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
 	last := l.LastSeq()
 	if last == 0 {
-		return []string{"the log is empty: dewd writes a line when an app is created, so its segment files are gone"}, nil
+		return []string{"the log is empty, but dewd writes a line when an app is created: the segment files of the log are missing"}, nil
 	}
 	records, err := h.Platform.ExitsOf(a.GUID)
 	if err != nil {
@@ -259,11 +259,11 @@ func (h *Handlers) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
 	if named <= last {
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("the log ends with line %d, but a crash record names line %d: its segment files are gone", last, named)}, nil
+	return []string{fmt.Sprintf("the log ends with line %d, but a crash record names line %d: the last segment files of the log are missing", last, named)}, nil
 }
 
 // errGone means that the client has disconnected.
-var errGone = errors.New("the client is gone")
+var errGone = errors.New("the client closed the connection")
 
 // lineForm is an encoding of lines.
 type lineForm struct {
@@ -349,7 +349,7 @@ func (o *lineWriter) gap(count int64, last uint64) error {
 	}
 	l := v3.Line{
 		Seq: last, Time: time.Now().UTC(), Source: "CELL", Stream: logstream.Err.String(), Flags: []string{v3.FlagGap},
-		Text: fmt.Appendf(nil, "%d lines missing: the retention dropped them before they were read", count),
+		Text: fmt.Appendf(nil, "%d lines missing: log retention deleted them before they were read", count),
 		Lost: &v3.Loss{Lines: count, Cause: logstream.LostRetention},
 	}
 	b, err := o.form.line(nil, &l)

@@ -209,7 +209,7 @@ func (h bindingHandlers) bindable(r *http.Request, n *services.NewBinding, to *v
 		return h.Access.Require(r.Context(), access.Develop, i.Space)
 	case services.AppBinding:
 		if to == nil {
-			return rest.Unprocessable("Relationships 'app' must be given: it names the app that is to be bound")
+			return rest.Unprocessable("Relationships 'app' must be given: it names the app to bind")
 		}
 	default:
 		return rest.Unprocessable("Type must be one of 'app', 'key'")

@@ -116,11 +116,11 @@ func parts(all []any, names []string) ([]map[string]any, error) {
 	for _, v := range all {
 		raw, err := json.Marshal(v)
 		if err != nil {
-			return nil, fmt.Errorf("cannot encode what stands beside: %w", err)
+			return nil, fmt.Errorf("cannot encode a related resource: %w", err)
 		}
 		var whole map[string]any
 		if err := json.Unmarshal(raw, &whole); err != nil {
-			return nil, fmt.Errorf("cannot read what stands beside: %w", err)
+			return nil, fmt.Errorf("cannot decode a related resource: %w", err)
 		}
 		part := map[string]any{}
 		for _, name := range names {

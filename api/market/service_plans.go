@@ -247,7 +247,7 @@ func (h planHandlers) changeVisibility(r *http.Request, change visibilityChange)
 		v.Orgs = append(v.Orgs, o.GUID)
 	}
 	if body.Space != nil {
-		return nil, rest.Unprocessable("space is not for you to set: a plan belongs to the space of its broker")
+		return nil, rest.Unprocessable("space is read-only: a plan belongs to the space of its service broker")
 	}
 	if p, err = change(p.GUID, v, platform.ActorOf(r.Context())); err != nil {
 		return nil, rest.Missing("Service plan", err)

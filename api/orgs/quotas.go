@@ -190,7 +190,7 @@ func (h quotaHandlers) createOrgQuota(r *http.Request) (any, error) {
 	var orgs []string
 	if rel := body.Relationships; rel != nil {
 		if rel.Organization != nil || rel.Spaces != nil {
-			return nil, rest.Unprocessable("relationships: an organization quota has organizations alone")
+			return nil, rest.Unprocessable("relationships: an organization quota can have only organizations")
 		}
 		orgs = rest.GUIDs(rel.Organizations)
 	}

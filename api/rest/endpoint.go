@@ -31,13 +31,13 @@ type Endpoint struct {
 func (e Endpoint) Check() error {
 	var errs []error
 	if e.Needs == 0 {
-		errs = append(errs, errors.New("does not say what the caller needs"))
+		errs = append(errs, errors.New("does not name the permission that the caller needs"))
 	}
 	if (e.Handler == nil) == (e.Raw == nil) {
 		errs = append(errs, errors.New("must have one handler"))
 	}
 	if len(e.Shape.Gives) == 0 {
-		errs = append(errs, errors.New("does not say what it returns"))
+		errs = append(errs, errors.New("does not describe its responses"))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("endpoint %q: %w", e.Pattern, errors.Join(errs...))

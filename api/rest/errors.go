@@ -150,7 +150,7 @@ func ToError(err error) (int, v3.Errors) {
 		}},
 		{errors.Is(err, runtime.ErrUnavailable), &Error{
 			Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable",
-			Detail: "The container service does not answer; it is tried again",
+			Detail: "containerd does not respond; dewd keeps trying. Try again in a moment.",
 		}},
 	} {
 		if known.is {
@@ -212,7 +212,7 @@ func ReadError(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errTooSlow
 	}
-	return badMessage("the body ended too early")
+	return badMessage("the request body is incomplete")
 }
 
 // DecodeBytes decodes a body that is already in memory, as Decode does.
@@ -239,7 +239,7 @@ func DecodeBytes[T any](b []byte) (v T, err error) {
 
 func fieldName(field string) string {
 	if field == "" {
-		return "the body"
+		return "the request body"
 	}
 	return field
 }

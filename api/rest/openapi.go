@@ -96,7 +96,7 @@ func Document(address, version string, d Object) Object {
 		"jsonSchemaDialect": "https://spec.openapis.org/oas/3.1/dialect/base",
 		"info": Object{
 			"title": "dew", "version": version,
-			"description": "The v3 API of the platform, its UAA, log-cache, and what is dew's own. The platform's version is " + APIVersion + ".",
+			"description": "The v3 API of Cloud Foundry, its UAA, log-cache, and dew's own endpoints. The version of the v3 API is " + APIVersion + ".",
 		},
 		"servers":    []Object{{"url": address}},
 		"security":   []Object{{"token": []string{}}},
@@ -127,9 +127,9 @@ func DescribeAll(rows []Endpoint, choices map[string][]string) Object {
 	maps.Copy(schemas, in.named)
 	return Object{"paths": paths, "components": Object{
 		"schemas":   schemas,
-		"responses": Object{"Errors": Object{"description": "What is wrong, and whose fault it is.", "content": failed}},
+		"responses": Object{"Errors": Object{"description": "The errors, each with its code, title and detail.", "content": failed}},
 		"securitySchemes": Object{"token": Object{
-			"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of the UAA at /uaa. The socket of the daemon needs none.",
+			"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of the UAA at /uaa. Requests on the socket of dewd need no token.",
 		}},
 	}}
 }
@@ -152,7 +152,7 @@ func describe(e Endpoint, choices map[string][]string, in, out *shapes) Object {
 		d["security"] = []Object{{}, {"token": []string{}}}
 	}
 	if e.Local {
-		d["description"] = "Answered at the socket of the daemon alone."
+		d["description"] = "Available only on the socket of dewd."
 	}
 	return d
 }
@@ -171,7 +171,7 @@ func (e Endpoint) responses(out *shapes) Object {
 		}
 		if status == http.StatusAccepted && e.Shape.Job {
 			r["headers"] = Object{"Location": Object{
-				"description": "Where to ask for the job.", "required": true, "schema": Object{"type": "string", "format": "uri"},
+				"description": "URL of the job.", "required": true, "schema": Object{"type": "string", "format": "uri"},
 			}}
 		}
 		d[strconv.Itoa(status)] = r

@@ -69,7 +69,7 @@ func (s *shapes) of(t reflect.Type) Object {
 	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
 		return Object{"type": "integer"}
 	}
-	panic("no schema can be made of " + t.String()) // the test of the description finds it first
+	panic("cannot create a schema of " + t.String()) // the test of the description finds it first
 }
 
 // Nullable reports whether a type can be null, and returns its type without null.

@@ -140,7 +140,7 @@ func readBound(bounds []bound, name, value string) ([]bound, error) {
 	_, operator, bracket := strings.Cut(name, "[")
 	operator, closed := strings.CutSuffix(operator, "]")
 	if bracket != closed || bracket && !slices.Contains([]string{"gt", "gte", "lt", "lte"}, operator) {
-		return nil, BadQuery("%s has an unknown operator: there are gt, gte, lt and lte", name)
+		return nil, BadQuery("%s has an unknown operator: valid operators are gt, gte, lt and lte", name)
 	}
 	b := bound{operator: operator}
 	for _, text := range SplitList(value) {
@@ -151,7 +151,7 @@ func readBound(bounds []bound, name, value string) ([]bound, error) {
 		b.at = append(b.at, at)
 	}
 	if bracket && len(b.at) != 1 {
-		return nil, BadQuery("%s must have one time", name)
+		return nil, BadQuery("%s must have exactly one time", name)
 	}
 	return append(bounds, b), nil
 }

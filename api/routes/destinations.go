@@ -169,13 +169,13 @@ func invalidApp(i int, guid string, err error) error {
 
 func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
 	if body.Destinations == nil {
-		return nil, rest.Unprocessable("destinations must be an array, and is missing")
+		return nil, rest.Unprocessable("destinations is missing: it must be an array")
 	}
 	out := make([]app.Destination, 0, len(body.Destinations))
 	for i, d := range body.Destinations {
 		key := fmt.Sprintf("destinations[%d]", i)
 		if d.Weight != nil {
-			return nil, &app.Invalid{Key: key + ".weight", Message: "requests are spread evenly; leave it out"}
+			return nil, &app.Invalid{Key: key + ".weight", Message: "is not supported: dewd distributes requests evenly; leave it out"}
 		}
 		if d.App.GUID == "" {
 			return nil, &app.Invalid{Key: key + ".app.guid", Message: "is missing"}
@@ -186,7 +186,7 @@ func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
 		}
 		if d.Port != nil {
 			if one.Port = int(*d.Port); one.Port < 1 {
-				return nil, &app.Invalid{Key: key + ".port", Message: fmt.Sprintf("must be 1 to 65535, or left out for the process's own, not %d", one.Port)}
+				return nil, &app.Invalid{Key: key + ".port", Message: fmt.Sprintf("must be 1 to 65535, or left out for the port of the process, not %d", one.Port)}
 			}
 		}
 		out = append(out, one)

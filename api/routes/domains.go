@@ -197,7 +197,7 @@ func owners(rel v3.CreateDomainRelationships) (org string, shared []string, err 
 		org = rel.Organization.ID()
 	}
 	if org == "" {
-		return "", nil, rest.Unprocessable("Relationships 'organization' must name an organization: leave relationships out for a domain that all share")
+		return "", nil, rest.Unprocessable("Relationships 'organization' must name an organization. For a domain that all organizations share, leave relationships out.")
 	}
 	if rel.SharedOrganizations != nil {
 		shared = rest.Each(rel.SharedOrganizations.Data, func(g v3.GUID) string { return g.GUID })
@@ -286,7 +286,7 @@ func (h domainHandlers) deleteDomain(r *http.Request) (any, error) {
 		return nil, rest.Unprocessable("This domain is shared with other organizations. Unshare before deleting.")
 	}
 	if d.Default {
-		return nil, rest.Unprocessable("The domain '%s' is this daemon's own and cannot be deleted: start it with another --domain first.", d.Name)
+		return nil, rest.Unprocessable("The domain '%s' is the default domain of dewd and cannot be deleted. First start dewd with another --domain.", d.Name)
 	}
 	return h.Present.StartJob(r.Context(), platform.OpDeleteDomain, platform.Removal{GUID: d.GUID})
 }

@@ -222,7 +222,7 @@ func fits(rt app.Route, d app.Domain, port bool) error {
 	case rt.Path != "":
 		return rest.Unprocessable("path: Paths are not supported for TCP routes.")
 	case port && rt.Port < 1:
-		return rest.Unprocessable("port: must be a port of the domain's router group, not %d: leave it out for any", rt.Port)
+		return rest.Unprocessable("port: must be a port of the domain's router group, not %d. Leave it out to use any free port.", rt.Port)
 	}
 	return nil
 }

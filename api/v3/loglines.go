@@ -101,7 +101,7 @@ func AppendBeat(b []byte, seq uint64) []byte {
 func AppendEnd(b []byte) []byte { return append(b, 1, recordEnd) }
 
 // ErrBrokenOff says that a stream stopped without its end record.
-var ErrBrokenOff = errors.New("the stream of log lines was broken off")
+var ErrBrokenOff = errors.New("the log stream ended before its last line")
 
 // brokenOff replaces io.EOF in the error, because io.EOF means a complete stream.
 func brokenOff(err error) error {
@@ -135,7 +135,7 @@ func (lr *LineReader) Next() (*Line, error) {
 		return nil, brokenOff(err)
 	}
 	if n == 0 || n > maxRecord {
-		return nil, fmt.Errorf("%w: a record of %d bytes", ErrBrokenOff, n)
+		return nil, fmt.Errorf("%w: a record has an invalid size of %d bytes", ErrBrokenOff, n)
 	}
 	b, err := lr.take(int(n))
 	if err != nil {
@@ -213,7 +213,7 @@ func (lr *LineReader) parse(b []byte) error {
 	}
 	l.Text = p.b
 	if p.bad {
-		return fmt.Errorf("%w: a line cannot be read", ErrBrokenOff)
+		return fmt.Errorf("%w: a line is damaged", ErrBrokenOff)
 	}
 	return nil
 }

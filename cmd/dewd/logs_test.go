@@ -255,7 +255,7 @@ func TestLogsLoseNothing(t *testing.T) {
 		if r.total() != lines || len(r.bad) > 0 {
 			t.Errorf("reader %d has %d of %d lines: %v", i, r.total(), lines, r.bad)
 		}
-		if got := strings.Count(r.talk.String(), "dewd is back"); got < 1 {
+		if got := strings.Count(r.talk.String(), "connected to dewd again"); got < 1 {
 			t.Errorf("reader %d was not told that dewd came back:\n%s", i, r.talk)
 		}
 	}
