@@ -18,10 +18,10 @@ func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return reply{}, badRequest("The address cannot be read")
+		return reply{}, badRequest("The query string of the URL is not valid")
 	}
 	if id := query.Get("client_id"); id != ClientSSH {
-		return reply{}, invalidClient("Codes are made for the client " + ClientSSH + " only")
+		return reply{}, invalidClient("Authorization codes are available only for the client " + ClientSSH)
 	}
 	if kind := query.Get("response_type"); kind != "code" {
 		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_response_type", description: "Unsupported response type: " + show(kind)}
@@ -52,14 +52,14 @@ func (s *oauthHandlers) redirect(asked string) (*url.URL, error) {
 	}
 	to := s.cfg.PublicURL + "/uaa/login"
 	if asked != "" && asked != to && !slices.Contains(c.RedirectURIs, asked) {
-		return nil, badRequest("The redirect_uri is not one of the client's")
+		return nil, badRequest("The redirect_uri is not registered for this client")
 	}
 	if asked != "" {
 		to = asked
 	}
 	u, err := url.Parse(to)
 	if err != nil {
-		return nil, badRequest("The redirect_uri cannot be read")
+		return nil, badRequest("The redirect_uri is not a valid URL")
 	}
 	return u, nil
 }
@@ -79,7 +79,7 @@ func (s *oauthHandlers) revokeToken(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	if err := checkGUID(jti); err != nil {
-		return reply{}, badRequest("This is no id of a token")
+		return reply{}, badRequest("The token id is not valid")
 	}
 	return reply{body: struct{}{}}, s.revoke(revocation{JTI: jti, Expires: now().Add(maxValidity)}, "")
 }
@@ -173,7 +173,7 @@ func (s *oauthHandlers) introspect(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	if form.Get("token") == "" {
-		return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_request", description: "The parameter token is missing"}
+		return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_request", description: "The form parameter token is missing"}
 	}
 	c, err := s.parse(form.Get("token"))
 	var p Principal

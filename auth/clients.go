@@ -187,28 +187,28 @@ func (a *Accounts) keepClient(c Client) error {
 		return fmt.Errorf("client id %q: %w", c.ID, ErrTaken)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep client %s: %w", c.ID, err)
+		return fmt.Errorf("cannot store client %s: %w", c.ID, err)
 	}
 	return nil
 }
 
 func (c Client) check() error {
 	if checkGUID(c.ID) != nil {
-		return &Invalid{Key: "client_id", Message: fmt.Sprintf("has 1 to %d letters, digits, -, _ and .", maxName)}
+		return &Invalid{Key: "client_id", Message: fmt.Sprintf("must have 1 to %d characters: letters, digits, -, _ and .", maxName)}
 	}
 	if err := checkText("name", c.Name); err != nil {
 		return err
 	}
 	if len(c.GrantTypes) == 0 {
-		return &Invalid{Key: "authorized_grant_types", Message: "a client needs at least one grant type"}
+		return &Invalid{Key: "authorized_grant_types", Message: "a client must have at least one grant type"}
 	}
 	for _, g := range c.GrantTypes {
 		if !slices.Contains(grantTypes, g) {
-			return &Invalid{Key: "authorized_grant_types", Message: fmt.Sprintf("%q is no grant type; these are: %s", g, strings.Join(grantTypes, ", "))}
+			return &Invalid{Key: "authorized_grant_types", Message: fmt.Sprintf("%q is not a valid grant type; valid grant types: %s", g, strings.Join(grantTypes, ", "))}
 		}
 	}
 	if slices.Contains(c.GrantTypes, GrantClient) && c.Hash == nil {
-		return &Invalid{Key: "client_secret", Message: "a client with the grant type client_credentials needs a secret"}
+		return &Invalid{Key: "client_secret", Message: "a client with the grant type client_credentials must have a secret"}
 	}
 	for _, v := range []struct {
 		key   string
@@ -233,7 +233,7 @@ func checkScopes(key string, scopes []string) error {
 	}
 	for _, s := range scopes {
 		if s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' || r == ',' }) {
-			return &Invalid{Key: key, Message: fmt.Sprintf("%q is no scope", s)}
+			return &Invalid{Key: key, Message: fmt.Sprintf("%q is not a valid scope", s)}
 		}
 	}
 	return nil
@@ -245,7 +245,7 @@ func checkURIs(uris []string) error {
 	}
 	for _, u := range uris {
 		if u == "" || len(u) > 2048 || strings.ContainsFunc(u, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-			return &Invalid{Key: "redirect_uri", Message: fmt.Sprintf("%q is no address", u)}
+			return &Invalid{Key: "redirect_uri", Message: fmt.Sprintf("%q is not a valid redirect URI", u)}
 		}
 	}
 	return nil

@@ -94,7 +94,7 @@ func (l *stringList) UnmarshalJSON(raw []byte) error {
 	}
 	var one string
 	if err := json.Unmarshal(raw, &one); err != nil {
-		return errors.New("a list of strings is needed")
+		return errors.New("scope, authorities, authorized_grant_types and redirect_uri must be lists of strings")
 	}
 	*l = strings.FieldsFunc(one, func(r rune) bool { return r == ',' || r == ' ' })
 	return nil
@@ -205,7 +205,7 @@ func (s *clientHandlers) putClient(r *http.Request) (reply, error) {
 	var c Client
 	b, err := clientRequest(r, p)
 	if err == nil && b.ID != "" && b.ID != id {
-		err = &Invalid{Key: "client_id", Message: "is not the one in the path"}
+		err = &Invalid{Key: "client_id", Message: "must be the client id in the path"}
 	}
 	if err == nil {
 		c, err = s.accounts.UpdateClient(id, func(c *Client) error {
@@ -256,7 +256,7 @@ func needed(client string) error {
 	if !builtIn(client) {
 		return nil
 	}
-	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " belongs to the platform: it stays, and without a secret"}
+	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " is built in: it cannot be deleted and cannot have a secret"}
 }
 
 // newSecret is the request body about a secret.

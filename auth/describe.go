@@ -130,7 +130,7 @@ func (d described) operation(pattern, path string) map[string]any {
 	if d.gives != nil {
 		good["content"] = asJSON(shapeOf(d.gives))
 	}
-	failed := map[string]any{"description": "What is wrong, as OAuth and SCIM say it.", "content": asJSON(aProblem)}
+	failed := map[string]any{"description": "The error, in the format of OAuth and SCIM.", "content": asJSON(aProblem)}
 	out := map[string]any{
 		"operationId": strings.Join(words, "_"), "tags": []string{"uaa"},
 		"responses": map[string]any{strconv.Itoa(d.code()): good, "default": failed},

@@ -23,7 +23,7 @@ var (
 	ErrInvalidToken = errors.New("invalid token")
 	ErrExpired      = errors.New("token has expired")
 	ErrRevoked      = errors.New("token was revoked")
-	ErrBadCode      = errors.New("code is wrong, used or too old")
+	ErrBadCode      = errors.New("code is wrong, already used or expired")
 	ErrBadPassword  = errors.New("name or password is wrong")
 )
 

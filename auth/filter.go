@@ -26,7 +26,7 @@ type filter func(get func(attr string) []string) bool
 // to case. attrs are the allowed attribute names, in lower case.
 func parseFilter(text string, attrs []string) (filter, error) {
 	if len(text) > maxFilter {
-		return nil, fmt.Errorf("it has more than %d bytes", maxFilter)
+		return nil, fmt.Errorf("the filter has more than %d bytes", maxFilter)
 	}
 	p := &filterParser{rest: text, attrs: attrs}
 	f, err := p.or()
@@ -34,7 +34,7 @@ func parseFilter(text string, attrs []string) (filter, error) {
 		return nil, err
 	}
 	if t, err := p.next(); err != nil || t.kind != filterEnd {
-		return nil, fmt.Errorf("it does not end after %q", text[:len(text)-len(p.rest)])
+		return nil, fmt.Errorf("unexpected text after %q", text[:len(text)-len(p.rest)])
 	}
 	return f, nil
 }
@@ -96,7 +96,7 @@ func (p *filterParser) term() (filter, error) {
 	}
 	attr := strings.ToLower(t.text)
 	if t.kind != filterWord || !slices.Contains(p.attrs, attr) {
-		return nil, fmt.Errorf("%q is no attribute to filter by; these are: %s", show(t.text), strings.Join(p.attrs, ", "))
+		return nil, fmt.Errorf("%q is not a valid attribute in a filter; valid attributes: %s", show(t.text), strings.Join(p.attrs, ", "))
 	}
 	if p.skip("pr") {
 		return func(get func(string) []string) bool {
@@ -108,7 +108,7 @@ func (p *filterParser) term() (filter, error) {
 
 func (p *filterParser) group() (filter, error) {
 	if p.depth++; p.depth > maxFilterDepth {
-		return nil, fmt.Errorf("it has more than %d parentheses in each other", maxFilterDepth)
+		return nil, fmt.Errorf("parentheses are nested more than %d levels deep", maxFilterDepth)
 	}
 	f, err := p.or()
 	if err != nil {
@@ -139,7 +139,7 @@ func (p *filterParser) comparison(attr string) (filter, error) {
 	}
 	cmp, ok := compare[name]
 	if op.kind != filterWord || !ok {
-		return nil, fmt.Errorf("%q is no comparison; these are: eq, ne, co, sw, ew, pr", show(op.text))
+		return nil, fmt.Errorf("%q is not a valid operator; valid operators: eq, ne, co, sw, ew, pr", show(op.text))
 	}
 	value, err := p.next()
 	if err != nil {

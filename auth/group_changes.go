@@ -41,7 +41,7 @@ func (s *groupHandlers) putGroup(r *http.Request) (reply, error) {
 	return s.changeGroup(r, EventGroupUpdate, func(b groupBody) (string, error) {
 		id := r.PathValue("id")
 		if b.DisplayName != "" && b.DisplayName != id {
-			return "", &Invalid{Key: "displayName", Message: "is the group's id and stays as it is: make another group"}
+			return "", &Invalid{Key: "displayName", Message: "cannot be changed, because it is the id of the group; create another group"}
 		}
 		_, err := s.groupNamed(id)
 		return id, err
@@ -89,7 +89,7 @@ func (s *groupHandlers) keepGroup(tx *store.Tx, id string, b groupBody) error {
 	}
 	g.Description = b.Description
 	if err := kept.Put(id, g); err != nil {
-		return fmt.Errorf("cannot keep group %s: %w", id, err)
+		return fmt.Errorf("cannot store group %s: %w", id, err)
 	}
 	if b.Members == nil {
 		return nil
@@ -137,7 +137,7 @@ func (s *groupHandlers) deleteGroup(r *http.Request) (reply, error) {
 	}
 	g, err := s.groupNamed(r.PathValue("id"))
 	if err == nil && slices.Contains(ownScopes(), g.ID) {
-		err = &Invalid{Key: "displayName", Message: "the platform needs this group"}
+		err = &Invalid{Key: "displayName", Message: "the group is built in and cannot be deleted"}
 	}
 	if err == nil {
 		err = s.cfg.DB.Update(func(tx *store.Tx) error {
@@ -209,7 +209,7 @@ func (s *groupHandlers) patchGroup(r *http.Request) (reply, error) {
 // check refuses changes that a group does not allow.
 func (b groupPatch) check(id string) error {
 	if b.DisplayName != nil && *b.DisplayName != id {
-		return &Invalid{Key: "displayName", Message: "is the group's id and stays as it is: make another group"}
+		return &Invalid{Key: "displayName", Message: "cannot be changed, because it is the id of the group; create another group"}
 	}
 	for _, a := range b.Meta.Attributes {
 		if name := strings.ToLower(a); name != "members" && name != "description" {

@@ -117,13 +117,13 @@ func (s *groupHandlers) addMember(r *http.Request) (reply, error) {
 		return nil
 	})
 	if errors.Is(err, errMember) {
-		return reply{}, &problem{status: http.StatusConflict, code: "member_already_exists", description: "The user is a member of the group already"}
+		return reply{}, &problem{status: http.StatusConflict, code: "member_already_exists", description: "The user is already a member of the group"}
 	}
 	return reply{status: http.StatusCreated, body: groupMember{Value: b.Value, Type: "USER", Origin: OriginUAA}}, err
 }
 
 // errMember says that a user already is, or is not, in a group.
-var errMember = errors.New("nothing to change")
+var errMember = errors.New("the user already is, or is not, a member of the group")
 
 // removeMember removes a scope from a user.
 func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
@@ -137,7 +137,7 @@ func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
 		return nil
 	})
 	if errors.Is(err, errMember) {
-		return reply{}, &problem{status: http.StatusNotFound, code: "member_not_found", description: "The user is not a member of the group, or all users are"}
+		return reply{}, &problem{status: http.StatusNotFound, code: "member_not_found", description: "The user is not a member of the group, or the group always contains all users"}
 	}
 	return reply{body: groupMember{Value: u.GUID, Type: "USER", Origin: u.Origin}}, err
 }

@@ -94,10 +94,10 @@ func unknown(mux *http.ServeMux, r *http.Request) error {
 	if len(allowed) > 0 {
 		return &problem{
 			status: http.StatusMethodNotAllowed, code: "method_not_allowed",
-			description: fmt.Sprintf("Request method %s is not supported here", show(r.Method)), allow: strings.Join(allowed, ", "),
+			description: fmt.Sprintf("Request method %s is not supported for this path", show(r.Method)), allow: strings.Join(allowed, ", "),
 		}
 	}
-	return &problem{status: http.StatusNotFound, code: "not_found", description: "There is nothing at this path"}
+	return &problem{status: http.StatusNotFound, code: "not_found", description: "This path does not exist"}
 }
 
 // serve turns the result of an endpoint into a response.
@@ -110,7 +110,7 @@ func (s *kernel) serve(e endpoint) http.Handler {
 		var rep reply
 		err := inbound.URL(r.URL)
 		if err != nil {
-			err = badRequest("The address cannot be read: " + err.Error())
+			err = badRequest("The URL is not valid: " + err.Error())
 		} else {
 			rep, err = e(r)
 		}
@@ -137,14 +137,14 @@ func (s *kernel) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	}
 	raw, err := json.Marshal(rep.body)
 	if err != nil {
-		s.log.Error("cannot write an answer", "path", r.URL.Path, "err", err)
+		s.log.Error("cannot encode a response", "path", r.URL.Path, "err", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(rep.status)
 	if _, err := w.Write(append(raw, '\n')); err != nil {
-		s.log.Debug("cannot send an answer", "path", r.URL.Path, "err", err)
+		s.log.Debug("cannot send a response", "path", r.URL.Path, "err", err)
 	}
 }
 
@@ -163,7 +163,7 @@ func (p *problem) Error() string { return p.code + ": " + p.description }
 func (s *kernel) fail(w http.ResponseWriter, r *http.Request, err error) reply {
 	p := toProblem(err)
 	if p.status == http.StatusInternalServerError {
-		s.log.Error("cannot answer", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.log.Error("cannot handle a request", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	if p.status == http.StatusUnauthorized {
 		challenge := p.challenge
@@ -187,7 +187,7 @@ func toProblem(err error) *problem {
 		return p
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &problem{status: http.StatusRequestEntityTooLarge, code: "invalid_request", description: fmt.Sprintf("The body has more than %d bytes", maxBody)}
+		return &problem{status: http.StatusRequestEntityTooLarge, code: "invalid_request", description: fmt.Sprintf("The request body has more than %d bytes", maxBody)}
 	}
 	if invalid, ok := errors.AsType[*Invalid](err); ok {
 		return badRequest(invalid.Error())
@@ -200,7 +200,7 @@ func toProblem(err error) *problem {
 	case errors.Is(err, ErrInvalidToken):
 		return &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The token is not valid"}
 	}
-	return &problem{status: http.StatusInternalServerError, code: "server_error", description: "An unexpected error occurred; the daemon's log has more"}
+	return &problem{status: http.StatusInternalServerError, code: "server_error", description: "An unexpected error occurred. See the log of dewd for the cause"}
 }
 
 func badRequest(description string) *problem {
@@ -269,13 +269,13 @@ func decode(r *http.Request, v any) error {
 		return asRequest(err)
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
-		return badRequest("The body must be a JSON object")
+		return badRequest("The request body must be a JSON object")
 	}
 	if err := inbound.JSON(raw, v); err != nil && !errors.Is(err, inbound.ErrSyntax) {
-		return badRequest("The body cannot be read: " + err.Error())
+		return badRequest("The request body is not valid: " + err.Error())
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return badRequest("The body cannot be read: " + err.Error())
+		return badRequest("The request body is not valid: " + err.Error())
 	}
 	return nil
 }
@@ -286,9 +286,9 @@ func asRequest(err error) error {
 		return err
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &problem{status: http.StatusRequestTimeout, code: "invalid_request", description: "The body arrived too slowly"}
+		return &problem{status: http.StatusRequestTimeout, code: "invalid_request", description: "The request body arrived too slowly"}
 	}
-	return badRequest("The body cannot be read")
+	return badRequest("The request body cannot be read")
 }
 
 // record reports a change that was made or refused.

@@ -48,7 +48,7 @@ func (k key) public() (publicKey, error) {
 	pub := &k.private.PublicKey
 	der, err := x509.MarshalPKIXPublicKey(pub)
 	if err != nil {
-		return publicKey{}, fmt.Errorf("cannot show key %s: %w", k.id, err)
+		return publicKey{}, fmt.Errorf("cannot encode token key %s: %w", k.id, err)
 	}
 	return publicKey{
 		Type: "RSA", Use: "sig", ID: k.id, Algorithm: "RS256",

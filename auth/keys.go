@@ -43,10 +43,10 @@ func (r keyring) find(id string) (key, bool) {
 // files are removed.
 func loadKeys(dir string) (keyring, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)
+		return nil, fmt.Errorf("cannot create the folder of the token keys: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot close the folder of keys: %w", err)
+		return nil, fmt.Errorf("cannot restrict access to the folder of the token keys: %w", err)
 	}
 	names, err := keyFiles(dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func loadKeys(dir string) (keyring, error) {
 func keyFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the keys: %w", err)
+		return nil, fmt.Errorf("cannot list the token keys: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -88,11 +88,11 @@ func keyFiles(dir string) ([]string, error) {
 func makeKey(dir string) error {
 	private, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
-		return fmt.Errorf("cannot make a key: %w", err)
+		return fmt.Errorf("cannot create a token key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return fmt.Errorf("cannot write a key: %w", err)
+		return fmt.Errorf("cannot encode a token key: %w", err)
 	}
 	name := "token-" + time.Now().UTC().Format("20060102T150405Z") + ".pem"
 	return writeFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
@@ -101,22 +101,22 @@ func makeKey(dir string) error {
 func readKey(path string) (key, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return key{}, fmt.Errorf("cannot read key: %w", err)
+		return key{}, fmt.Errorf("cannot read a token key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return key{}, fmt.Errorf("cannot use key %s: other users can read it: run chmod 600 on it, or delete it if another user has read it", path)
+		return key{}, fmt.Errorf("cannot use token key %s: other users can read the file; run chmod 600 on it, or delete it if another user has read it", path)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return key{}, fmt.Errorf("cannot read key: %w", err)
+		return key{}, fmt.Errorf("cannot read a token key: %w", err)
 	}
 	private, err := parseKey(raw)
 	if err != nil {
-		return key{}, fmt.Errorf("cannot use key %s: %w", path, err)
+		return key{}, fmt.Errorf("cannot use token key %s: %w", path, err)
 	}
 	id, err := keyID(&private.PublicKey)
 	if err != nil {
-		return key{}, fmt.Errorf("cannot use key %s: %w", path, err)
+		return key{}, fmt.Errorf("cannot use token key %s: %w", path, err)
 	}
 	return key{id: id, private: private}, nil
 }
@@ -124,7 +124,7 @@ func readKey(path string) (key, error) {
 func parseKey(raw []byte) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, errors.New("it is not in PEM form")
+		return nil, errors.New("the file is not in PEM format")
 	}
 	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
 	if err != nil {
@@ -134,12 +134,12 @@ func parseKey(raw []byte) (*rsa.PrivateKey, error) {
 		}
 		k, ok := parsed.(*rsa.PrivateKey)
 		if !ok {
-			return nil, errors.New("it is not an RSA key")
+			return nil, errors.New("the key is not an RSA key")
 		}
 		private = k
 	}
 	if private.N.BitLen() < keyBits {
-		return nil, fmt.Errorf("it has %d bits; %d are needed", private.N.BitLen(), keyBits)
+		return nil, fmt.Errorf("the key has %d bits; at least %d are required", private.N.BitLen(), keyBits)
 	}
 	return private, nil
 }

@@ -36,7 +36,7 @@ type scimList struct {
 func (l listing[T]) page(r *http.Request, all []T) (reply, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return reply{}, badRequest("The address cannot be read")
+		return reply{}, badRequest("The query string of the URL is not valid")
 	}
 	start, err := number(query, "startIndex", 1)
 	if err != nil {
@@ -62,7 +62,7 @@ func (l listing[T]) page(r *http.Request, all []T) (reply, error) {
 	for _, v := range all[from:min(from+count, len(all))] {
 		shown, err := pick(l.show(v), attributes)
 		if err != nil {
-			return reply{}, fmt.Errorf("cannot show a resource: %w", err)
+			return reply{}, fmt.Errorf("cannot encode a resource: %w", err)
 		}
 		out.Resources = append(out.Resources, shown)
 	}

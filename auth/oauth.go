@@ -53,7 +53,7 @@ func (s *oauthHandlers) token(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	if err := s.sweep(); err != nil {
-		s.log.Warn("cannot forget old sessions", "err", err)
+		s.log.Warn("cannot delete expired sessions", "err", err)
 	}
 	g := grant{client: c, form: form, origin: origin, peer: peer(r)}
 	kind := form.Get("grant_type")
@@ -135,7 +135,7 @@ func rejected(err error) error {
 	case errors.Is(err, errLocked):
 		return unauthorized(lockedText)
 	case errors.Is(err, errCrowded), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return &problem{status: http.StatusTooManyRequests, code: "too_many_requests", description: "Too many failed attempts: try again in a few seconds"}
+		return &problem{status: http.StatusTooManyRequests, code: "too_many_requests", description: "Too many failed login attempts. Try again in a few seconds"}
 	}
 	return err
 }
@@ -184,7 +184,7 @@ func (s *oauthHandlers) grantRefresh(_ context.Context, g grant) (tokenReply, er
 	if token == "" {
 		return tokenReply{}, badRequest("Missing refresh token")
 	}
-	bad := &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The refresh token has expired or was revoked: log in again"}
+	bad := &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The refresh token has expired or was revoked. Log in again"}
 	ses, err := s.accounts.resume(token)
 	if errors.Is(err, ErrRevoked) || errors.Is(err, ErrExpired) {
 		return tokenReply{}, bad
@@ -247,7 +247,7 @@ func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error)
 		return c, nil
 	}
 	if err == nil && secret == "" {
-		return Client{}, invalidClient("The client secret is missing: log in again with it")
+		return Client{}, invalidClient("The client secret is missing. Log in again with the client secret")
 	}
 	// A client is slowed down but never locked, because a locked client would be a
 	// service outage.
@@ -272,13 +272,13 @@ func clientCredentials(header string, form url.Values) (id, secret string, err e
 	}
 	id, secret, ok := basic(header)
 	if !ok || id == "" {
-		return "", "", invalidClient("The Authorization header cannot be read")
+		return "", "", invalidClient("The Authorization header is not valid")
 	}
 	if other := form.Get("client_id"); other != "" && other != id {
-		return "", "", badRequest("The client in the header is not the one in the body")
+		return "", "", badRequest("The client id in the Authorization header differs from client_id in the request body")
 	}
 	if other := form.Get("client_secret"); other != "" && other != secret {
-		return "", "", badRequest("The client secret in the header is not the one in the body")
+		return "", "", badRequest("The client secret in the Authorization header differs from client_secret in the request body")
 	}
 	return id, secret, nil
 }
@@ -301,7 +301,7 @@ func basic(header string) (user, password string, ok bool) {
 func readForm(r *http.Request) (url.Values, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, code: "invalid_request", description: "The body must be application/x-www-form-urlencoded"}
+		return nil, &problem{status: http.StatusUnsupportedMediaType, code: "invalid_request", description: "The Content-Type must be application/x-www-form-urlencoded"}
 	}
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -314,14 +314,14 @@ func readForm(r *http.Request) (url.Values, error) {
 func parseForm(body string) (url.Values, error) {
 	form, err := url.ParseQuery(body)
 	if err != nil {
-		return nil, badRequest("The form cannot be read")
+		return nil, badRequest("The form data in the request body is not valid")
 	}
 	for k, vs := range form {
 		if len(vs) > 1 {
-			return nil, badRequest("A parameter is there more than once: " + show(k))
+			return nil, badRequest("A form parameter is given more than once: " + show(k))
 		}
 		if !utf8.ValidString(k) || !utf8.ValidString(vs[0]) {
-			return nil, badRequest("The form is not UTF-8")
+			return nil, badRequest("The form data in the request body is not valid UTF-8")
 		}
 	}
 	return form, nil
@@ -331,7 +331,7 @@ func parseForm(body string) (url.Values, error) {
 func loginHint(query string) (string, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return "", badRequest("The address cannot be read")
+		return "", badRequest("The query string of the URL is not valid")
 	}
 	hint := values.Get("login_hint")
 	if hint == "" {
@@ -339,7 +339,7 @@ func loginHint(query string) (string, error) {
 	}
 	var v struct{ Origin string }
 	if err := json.Unmarshal([]byte(hint), &v); err != nil {
-		return "", badRequest("login_hint cannot be read: it must be like {\"origin\":\"uaa\"}")
+		return "", badRequest("login_hint must be JSON such as {\"origin\":\"uaa\"}")
 	}
 	return v.Origin, nil
 }

@@ -56,7 +56,7 @@ func (b *codeBox) put(p Principal) (string, error) {
 		delete(b.codes, oldest)
 	}
 	if len(b.codes) >= maxAllCodes {
-		return "", fmt.Errorf("cannot make a code: %d are waiting to be used: try again in a few minutes", maxAllCodes)
+		return "", fmt.Errorf("cannot create a code: %d codes are not used yet; try again in a few minutes", maxAllCodes)
 	}
 	b.codes[sha256.Sum256([]byte(code))] = issued{p: p, expires: at.Add(codeValidity)}
 	return code, nil

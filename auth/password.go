@@ -27,7 +27,7 @@ func newHasher(cost int) hasher {
 	return hasher{cost: cost, dummy: sync.OnceValue(func() []byte {
 		hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), cost)
 		if err != nil {
-			panic("auth: bcrypt does not know the cost " + fmt.Sprint(cost))
+			panic("auth: bcrypt does not support the cost " + fmt.Sprint(cost))
 		}
 		return hash
 	})}
@@ -38,7 +38,7 @@ func (h hasher) hash(key, password string) ([]byte, error) {
 	case password == "":
 		return nil, &Invalid{Key: key, Message: "must not be empty"}
 	case len(password) > maxPassword:
-		return nil, &Invalid{Key: key, Message: fmt.Sprintf("has %d bytes; more than %d would not count", len(password), maxPassword)}
+		return nil, &Invalid{Key: key, Message: fmt.Sprintf("has %d bytes; the limit is %d bytes", len(password), maxPassword)}
 	}
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), h.cost)
 	if err != nil {

@@ -95,7 +95,7 @@ func (r *Roles) Put(role Role) (Role, error) {
 			return fmt.Errorf("role %s of user %s: %w", role.Type, role.User, ErrTaken)
 		}
 		if err != nil {
-			return fmt.Errorf("cannot keep role %s: %w", role.GUID, err)
+			return fmt.Errorf("cannot store role %s: %w", role.GUID, err)
 		}
 		return nil
 	})
@@ -105,11 +105,11 @@ func (r *Roles) Put(role Role) (Role, error) {
 func (r Role) check() error {
 	switch {
 	case r.User == "":
-		return &Invalid{Key: "user", Message: "a role needs a user"}
+		return &Invalid{Key: "user", Message: "a role must have a user"}
 	case !r.Type.OfOrg() && !r.Type.OfSpace():
-		return &Invalid{Key: "type", Message: fmt.Sprintf("%q is no role", r.Type)}
+		return &Invalid{Key: "type", Message: fmt.Sprintf("%q is not a valid role type", r.Type)}
 	case r.Type.OfOrg() && (r.Org == "" || r.Space != ""):
-		return &Invalid{Key: "relationships", Message: fmt.Sprintf("%s is a role in an organization and in no space", r.Type)}
+		return &Invalid{Key: "relationships", Message: fmt.Sprintf("%s is a role in an organization, not in a space", r.Type)}
 	case r.Type.OfSpace() && (r.Space == "" || r.Org != ""):
 		return &Invalid{Key: "relationships", Message: fmt.Sprintf("%s is a role in a space, not in an organization", r.Type)}
 	}

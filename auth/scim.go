@@ -281,7 +281,7 @@ func (s *userHandlers) changeUser(r *http.Request, change func(b userBody, u *Us
 	if err == nil {
 		u, err = s.accounts.UpdateUser(id, func(u *User) error {
 			if b.Password != "" {
-				return &Invalid{Key: "password", Message: "is changed at /Users/" + id + "/password only"}
+				return &Invalid{Key: "password", Message: "can be changed only at /Users/" + id + "/password"}
 			}
 			if err := matches(r.Header.Get("If-Match"), u.Version); err != nil {
 				return err
@@ -304,7 +304,7 @@ func matches(header string, version int) error {
 	}
 	return &problem{
 		status: http.StatusConflict, code: "scim_resource_conflict",
-		description: "The user has changed since version " + show(tag) + ": read it again",
+		description: "The user was changed after version " + show(tag) + ". Read the user again and repeat the request",
 	}
 }
 

@@ -145,9 +145,9 @@ func (s *Server) makeAdmin() error {
 	}
 	_, err = s.accounts.CreateUser(NewUser{Name: AdminName, Email: "admin@" + s.cfg.Domain, Password: password, Groups: adminGroups})
 	if err != nil {
-		return fmt.Errorf("cannot make the user admin: %w", err)
+		return fmt.Errorf("cannot create the user admin: %w", err)
 	}
-	s.log.Info("made the user admin", "password_file", s.cfg.AdminPassword)
+	s.log.Info("created the user admin", "password_file", s.cfg.AdminPassword)
 	return nil
 }
 
@@ -158,14 +158,14 @@ func (s *Server) adminPassword() (string, error) {
 		return password, writeFile(s.cfg.AdminPassword, []byte(password+"\n"))
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read the password of admin: %w", err)
+		return "", fmt.Errorf("cannot read the password file of admin: %w", err)
 	}
 	password := strings.TrimRight(string(raw), "\r\n")
 	if password == "" {
-		return "", fmt.Errorf("cannot use %s as the password of admin: it is empty: write one or remove the file", s.cfg.AdminPassword)
+		return "", fmt.Errorf("cannot use %s as the password of admin: the file is empty; write a password into it or remove it", s.cfg.AdminPassword)
 	}
 	if err := os.Chmod(s.cfg.AdminPassword, 0o600); err != nil {
-		return "", fmt.Errorf("cannot close the password of admin: %w", err)
+		return "", fmt.Errorf("cannot restrict access to the password file of admin: %w", err)
 	}
 	return password, nil
 }
@@ -178,7 +178,7 @@ func (s *Server) FirstPassword() (string, error) {
 		return "", fmt.Errorf("password of %s: %w", AdminName, ErrNotFound)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read the password of %s: %w", AdminName, err)
+		return "", fmt.Errorf("cannot read the password file of %s: %w", AdminName, err)
 	}
 	password := strings.TrimRight(string(raw), "\r\n")
 	_, err = s.accounts.CheckPassword(AdminName, password)
@@ -200,7 +200,7 @@ func (s *Server) UserToken(name string) (string, error) {
 		return "", err
 	}
 	if !u.Active {
-		return "", fmt.Errorf("user %q is shut out: %w", name, ErrNotFound)
+		return "", fmt.Errorf("user %q is not active: %w", name, ErrNotFound)
 	}
 	return s.sign(s.userClaims(u, c, session{
 		Scopes: intersect(u.Scopes(), c.allows), Grant: GrantPassword, Signature: u.signature(), CreatedAt: now(),
@@ -222,7 +222,7 @@ func (s *Server) makeClients() error {
 			continue
 		}
 		if _, err := s.accounts.CreateClient(n); err != nil {
-			return fmt.Errorf("cannot make the client %s: %w", n.ID, err)
+			return fmt.Errorf("cannot create the client %s: %w", n.ID, err)
 		}
 	}
 	return nil

@@ -138,12 +138,12 @@ func TestOpenRefuses(t *testing.T) {
 		mode os.FileMode
 		want string
 	}{
-		"empty password": {"admin-password", []byte("\n"), 0o600, "it is empty"},
-		"long password":  {"admin-password", []byte(strings.Repeat("x", 73)), 0o600, "would not count"},
-		"no key":         {"keys/token-1.pem", []byte("hello"), 0o600, "not in PEM form"},
+		"empty password": {"admin-password", []byte("\n"), 0o600, "the file is empty"},
+		"long password":  {"admin-password", []byte(strings.Repeat("x", 73)), 0o600, "the limit is 72 bytes"},
+		"no key":         {"keys/token-1.pem", []byte("hello"), 0o600, "not in PEM format"},
 		"no RSA key":     {"keys/token-1.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ec}), 0o600, "not an RSA key"},
-		"broken key":     {"keys/token-1.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), 0o600, "cannot use key"},
-		"open key":       {"keys/token-1.pem", keyPEM(testKeys()[0]), 0o644, "other users can read it"},
+		"broken key":     {"keys/token-1.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), 0o600, "cannot use token key"},
+		"open key":       {"keys/token-1.pem", keyPEM(testKeys()[0]), 0o644, "other users can read the file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, dir: t.TempDir()}

@@ -52,7 +52,7 @@ func (a *Accounts) begin(s session) (session, string, error) {
 		return a.sessions.Put(s.ID, s)
 	})
 	if err != nil {
-		return s, "", fmt.Errorf("cannot keep the session: %w", err)
+		return s, "", fmt.Errorf("cannot store the session: %w", err)
 	}
 	return s, token, nil
 }
@@ -76,11 +76,11 @@ func (a *Accounts) resume(token string) (session, error) {
 func (a *Accounts) endSessions(index, value string) error {
 	all, err := a.sessions.By(index, value)
 	if err != nil {
-		return fmt.Errorf("cannot end the sessions of %s %s: %w", index, value, err)
+		return fmt.Errorf("cannot delete the sessions of %s %s: %w", index, value, err)
 	}
 	for _, s := range all {
 		if err := a.sessions.Delete(s.ID); err != nil {
-			return fmt.Errorf("cannot end the sessions of %s %s: %w", index, value, err)
+			return fmt.Errorf("cannot delete the sessions of %s %s: %w", index, value, err)
 		}
 	}
 	return nil
@@ -107,7 +107,7 @@ func (s *tokens) revoke(r revocation, session string) error {
 			return nil
 		}
 		if err := s.accounts.sessions.With(tx).Delete(session); err != nil {
-			return fmt.Errorf("cannot end a session: %w", err)
+			return fmt.Errorf("cannot delete a session: %w", err)
 		}
 		return nil
 	})
@@ -137,7 +137,7 @@ func (s *tokens) sweep() error {
 func drop[T any](b *store.Bucket[T], keep func(v T) (key string, ok bool)) error {
 	all, err := b.All()
 	if err != nil {
-		return fmt.Errorf("cannot find expired sessions: %w", err)
+		return fmt.Errorf("cannot list sessions or revoked tokens: %w", err)
 	}
 	for _, v := range all {
 		key, ok := keep(v)
@@ -145,7 +145,7 @@ func drop[T any](b *store.Bucket[T], keep func(v T) (key string, ok bool)) error
 			continue
 		}
 		if err := b.Delete(key); err != nil {
-			return fmt.Errorf("cannot forget what is over: %w", err)
+			return fmt.Errorf("cannot delete an expired session or revoked token: %w", err)
 		}
 	}
 	return nil

@@ -21,8 +21,8 @@ const (
 
 // Errors of a login that is refused before the password is checked.
 var (
-	errLocked  = errors.New("too many failed attempts")
-	errCrowded = errors.New("too many attempts at the same time")
+	errLocked  = errors.New("too many failed login attempts")
+	errCrowded = errors.New("too many login attempts at the same time")
 )
 
 // throttle slows down password guessing. Every failure makes the next attempt on the

@@ -148,7 +148,7 @@ func (s *tokens) Verify(token string) (Principal, error) {
 // parse checks the token itself, without the store.
 func (s *tokens) parse(token string) (*claims, error) {
 	if len(token) > maxToken {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalidToken, maxToken)
+		return nil, fmt.Errorf("%w: the token has more than %d bytes", ErrInvalidToken, maxToken)
 	}
 	c := &claims{}
 	_, err := jwt.ParseWithClaims(token, c, s.keyOf,
@@ -160,7 +160,7 @@ func (s *tokens) parse(token string) (*claims, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidToken, err)
 	}
 	if c.JTI == "" || c.ClientID == "" || c.Zone != zone || !slices.Contains(c.Audience, c.ClientID) {
-		return nil, fmt.Errorf("%w: it lacks a claim", ErrInvalidToken)
+		return nil, fmt.Errorf("%w: a required claim is missing", ErrInvalidToken)
 	}
 	return c, nil
 }
@@ -181,7 +181,7 @@ func (s *tokens) current(p Principal) (Principal, error) {
 		return Principal{}, ErrRevoked
 	}
 	if !errors.Is(err, store.ErrNotFound) {
-		return Principal{}, fmt.Errorf("cannot ask whether a token was revoked: %w", err)
+		return Principal{}, fmt.Errorf("cannot check whether a token was revoked: %w", err)
 	}
 	return s.account(p)
 }
@@ -191,27 +191,27 @@ func (s *tokens) current(p Principal) (Principal, error) {
 func (s *tokens) account(p Principal) (Principal, error) {
 	c, err := s.accounts.Client(p.Client)
 	if errors.Is(err, ErrNotFound) {
-		return Principal{}, fmt.Errorf("%w: its client was deleted", ErrRevoked)
+		return Principal{}, fmt.Errorf("%w: the client of the token was deleted", ErrRevoked)
 	}
 	if err != nil {
 		return Principal{}, err
 	}
 	if !p.IsUser {
 		if c.signature() != p.sig {
-			return Principal{}, fmt.Errorf("%w: its client has a new secret", ErrRevoked)
+			return Principal{}, fmt.Errorf("%w: the client of the token has a new secret", ErrRevoked)
 		}
 		p.Scopes = intersect(p.Scopes, func(scope string) bool { return slices.Contains(c.Authorities, scope) })
 		return p, nil
 	}
 	u, err := s.accounts.User(p.ID)
 	if errors.Is(err, ErrNotFound) {
-		return Principal{}, fmt.Errorf("%w: its user was deleted", ErrRevoked)
+		return Principal{}, fmt.Errorf("%w: the user of the token was deleted", ErrRevoked)
 	}
 	if err != nil {
 		return Principal{}, err
 	}
 	if !u.Active || u.signature() != p.sig {
-		return Principal{}, fmt.Errorf("%w: its user has a new password or was shut out", ErrRevoked)
+		return Principal{}, fmt.Errorf("%w: the user of the token has a new password or is not active", ErrRevoked)
 	}
 	p.Name = u.Name
 	p.Scopes = intersect(p.Scopes, allowedTo(u, c))

@@ -108,7 +108,7 @@ func (a *Accounts) UserByName(name, origin string) (User, error) {
 	origin = cmp.Or(origin, OriginUAA)
 	found, err := a.users.By("name and origin", fold(name)+"\x00"+fold(origin))
 	if err != nil {
-		return User{}, fmt.Errorf("cannot look for user %q: %w", name, err)
+		return User{}, fmt.Errorf("cannot look up user %q: %w", name, err)
 	}
 	if len(found) == 0 {
 		return User{}, fmt.Errorf("user %q of origin %q: %w", name, origin, ErrNotFound)
@@ -120,7 +120,7 @@ func (a *Accounts) UserByName(name, origin string) (User, error) {
 func (a *Accounts) UsersNamed(name string) ([]User, error) {
 	found, err := a.users.By("name", fold(name))
 	if err != nil {
-		return nil, fmt.Errorf("cannot look for users %q: %w", name, err)
+		return nil, fmt.Errorf("cannot look up users %q: %w", name, err)
 	}
 	return found, nil
 }
@@ -261,7 +261,7 @@ func (a *Accounts) keepUser(u User) error {
 		return fmt.Errorf("user name %q of origin %q: %w", u.Name, u.Origin, ErrTaken)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep user %s: %w", u.GUID, err)
+		return fmt.Errorf("cannot store user %s: %w", u.GUID, err)
 	}
 	return nil
 }
@@ -285,11 +285,11 @@ func (u User) check() error {
 	case strings.TrimSpace(u.Name) == "":
 		return &Invalid{Key: "userName", Message: "A username must be provided."}
 	case strings.ContainsFunc(u.Name, unicode.IsSpace):
-		return &Invalid{Key: "userName", Message: "A username has no blanks."}
+		return &Invalid{Key: "userName", Message: "A username must not contain spaces."}
 	case u.Origin == "":
 		return &Invalid{Key: "origin", Message: "must not be empty"}
 	case strings.ContainsFunc(u.Email, unicode.IsSpace):
-		return &Invalid{Key: "emails", Message: "an address has no blanks"}
+		return &Invalid{Key: "emails", Message: "an email address must not contain spaces"}
 	}
 	return checkScopes("groups", u.Groups)
 }
@@ -300,7 +300,7 @@ func checkGUID(guid string) error {
 		return r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r))
 	})
 	if !ok {
-		return &Invalid{Key: "id", Message: fmt.Sprintf("has 1 to %d letters, digits, -, _ and .", maxName)}
+		return &Invalid{Key: "id", Message: fmt.Sprintf("must have 1 to %d characters: letters, digits, -, _ and .", maxName)}
 	}
 	return nil
 }
@@ -311,7 +311,7 @@ func checkText(key, value string) error {
 	case len(value) > maxName:
 		return &Invalid{Key: key, Message: fmt.Sprintf("has more than %d bytes", maxName)}
 	case strings.ContainsFunc(value, unicode.IsControl) || strings.ContainsRune(value, unicode.ReplacementChar):
-		return &Invalid{Key: key, Message: "has characters that cannot be shown"}
+		return &Invalid{Key: key, Message: "contains a control character or the character U+FFFD"}
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (d *Drains) Run(ctx context.Context) error {
 	defer again.Stop()
 	for {
 		if err := d.sync(ctx, &running); err != nil && ctx.Err() == nil {
-			d.c.Logger.Error("cannot read which drains there are", "err", err)
+			d.c.Logger.Error("cannot list the log drains", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -131,7 +131,7 @@ func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 		}
 		f, err := d.follow(ctx, t)
 		if err != nil {
-			d.c.Logger.Error("cannot begin a drain", "app", t.App, "drain", t.Name, "err", err)
+			d.c.Logger.Error("cannot start a log drain", "app", t.App, "drain", t.Name, "err", err)
 			continue
 		}
 		d.followers[key] = f

@@ -286,7 +286,7 @@ func TestTellsOnce(t *testing.T) {
 	testkit.EventuallyTrue(t, "the log tells of the return", func() bool { return len(said()) == 2 })
 	lines := said()
 	if !strings.HasPrefix(lines[0], "drain papers: cannot send to syslog://"+r.address+": ") || !strings.Contains(lines[0], "connection refused") ||
-		lines[1] != "drain papers: sends again to syslog://"+r.address || strings.Contains(strings.Join(lines, ""), "hidden") {
+		lines[1] != "drain papers: connected again to syslog://"+r.address || strings.Contains(strings.Join(lines, ""), "hidden") {
 		t.Errorf("the log tells %q", lines)
 	}
 }

@@ -94,7 +94,7 @@ func (f *follower) once() error {
 	has := max(s.has(true), f.next)
 	if again := sent - min(has, sent); again > 0 && !errors.Is(err, errHungUp) && f.ctx.Err() == nil {
 		f.count(func(st *Stats) { st.Repeated += again })
-		err = fmt.Errorf("%w (%d lines may arrive twice)", err, again)
+		err = fmt.Errorf("%w (the receiver can get %d lines twice)", err, again)
 	}
 	f.count(func(st *Stats) { st.Sent += has - f.next })
 	f.next = has
@@ -174,7 +174,7 @@ func (f *follower) keep(next uint64) {
 		return nil
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) { // not found: the drain was deleted
-		f.d.c.Logger.Error("cannot keep how far a drain is", "app", f.target.App, "drain", f.target.Name, "err", err)
+		f.d.c.Logger.Error("cannot store the position of a log drain", "app", f.target.App, "drain", f.target.Name, "err", err)
 		return
 	}
 	f.saved = next
@@ -202,7 +202,7 @@ func (f *follower) connected() {
 		st.Connected, st.Err = true, ""
 	})
 	if missing {
-		f.say(logstream.Out, "sends again to "+place(f.url))
+		f.say(logstream.Out, "connected again to "+place(f.url))
 	}
 }
 
@@ -220,7 +220,7 @@ func (f *follower) broke(err error, failures int) {
 	if known || errors.Is(err, errHungUp) {
 		return
 	}
-	f.say(logstream.Err, fmt.Sprintf("cannot send to %s: %v; lines wait in the log and are sent later", place(f.url), err))
+	f.say(logstream.Err, fmt.Sprintf("cannot send to %s: %v; dewd keeps the lines in the log and sends them later", place(f.url), err))
 }
 
 // say writes a message into the app's log, which the receiver also gets.

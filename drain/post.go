@@ -99,7 +99,7 @@ func (p *poster) sendMany(ctx context.Context, b batch) error {
 func (p *poster) post(ctx context.Context, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("cannot make a request: %w", err)
+		return fmt.Errorf("cannot create a request: %w", err)
 	}
 	req.Header.Set("Content-Type", "text/plain")
 	if p.user != nil {
@@ -125,7 +125,7 @@ func (p *poster) post(ctx context.Context, body []byte) error {
 		st.Refused += refused
 	})
 	if first {
-		p.f.d.c.Logger.Warn("a drain's receiver refuses lines", "app", p.f.target.App, "drain", p.f.target.Name, "status", resp.Status)
+		p.f.d.c.Logger.Warn("the receiver of a log drain refuses lines", "app", p.f.target.App, "drain", p.f.target.Name, "status", resp.Status)
 	}
 	return nil
 }

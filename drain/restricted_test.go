@@ -35,7 +35,7 @@ func TestDrainsOfUsersAreRestricted(t *testing.T) {
 	w.restricted = true
 	w.start("syslog://" + r.address)
 	w.print(3)
-	const want = "drain papers: cannot send to syslog://%: dew does not connect to a loopback address for users who are not administrators; an administrator can allow the host with dewd --allow-broker-hosts; lines wait in the log and are sent later"
+	const want = "drain papers: cannot send to syslog://%: dew does not connect to a loopback address for users who are not administrators; an administrator can allow the host with dewd --allow-broker-hosts; dewd keeps the lines in the log and sends them later"
 	testkit.EventuallyTrue(t, "the drain says why it sends nothing", func() bool { return len(w.said()) > 0 })
 	if got := w.said()[0]; got != strings.Replace(want, "%", r.address, 1) {
 		t.Errorf("it says %q", got)

@@ -16,11 +16,11 @@ import (
 
 // errHungUp means that the receiver closed the connection cleanly: it has read
 // everything that its kernel received.
-var errHungUp = errors.New("the receiver hung up")
+var errHungUp = errors.New("the receiver closed the connection")
 
 // errBrokeOff means that the connection was reset: data that the receiver had not read
 // is lost.
-var errBrokeOff = fmt.Errorf("the receiver broke off: %w", unix.ECONNRESET)
+var errBrokeOff = fmt.Errorf("the receiver reset the connection: %w", unix.ECONNRESET)
 
 const (
 	dialLimit  = 10 * time.Second
@@ -112,14 +112,14 @@ func (f *follower) dial(names [2]string) (*stream, error) {
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("cannot use a %T", conn), conn.Close())
+		return nil, errors.Join(fmt.Errorf("cannot use a connection of type %T", conn), conn.Close())
 	}
 	s := &stream{names: names, raw: &counted{TCPConn: tcp}, rest: f.d.rest, down: make(chan struct{}), took: f.next, safe: f.next}
 	s.conn = s.raw
 	if f.url.Scheme == schemeTLS {
 		secure := tls.Client(s.raw, &tls.Config{ServerName: f.url.Hostname(), RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12})
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot agree on TLS: %w", err), tcp.Close())
+			return nil, errors.Join(fmt.Errorf("TLS handshake failed: %w", err), tcp.Close())
 		}
 		s.conn = secure
 	}

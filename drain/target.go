@@ -51,19 +51,19 @@ func CheckURL(raw string) error {
 
 func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
-		return nil, fmt.Errorf("the drain's URL is longer than %d bytes", maxURL)
+		return nil, fmt.Errorf("the URL of the log drain is longer than %d bytes", maxURL)
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parse error repeats the URL with its secrets.
-		return nil, errors.New("the drain's URL cannot be read: write syslog://HOST:PORT, syslog-tls://HOST:PORT or https://HOST/PATH")
+		return nil, errors.New("the URL of the log drain is not valid; use syslog://HOST:PORT, syslog-tls://HOST:PORT or https://HOST/PATH")
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	if defaultPorts[u.Scheme] == "" {
-		return nil, errors.New("the drain's URL must begin with syslog://, syslog-tls://, https:// or https-batch://")
+		return nil, errors.New("the URL of the log drain must start with syslog://, syslog-tls://, https:// or https-batch://")
 	}
 	if u.Hostname() == "" {
-		return nil, errors.New("the drain's URL names no host: write syslog://HOST:PORT, syslog-tls://HOST:PORT or https://HOST/PATH")
+		return nil, errors.New("the URL of the log drain has no host; use syslog://HOST:PORT, syslog-tls://HOST:PORT or https://HOST/PATH")
 	}
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), defaultPorts[u.Scheme])

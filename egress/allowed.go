@@ -28,7 +28,7 @@ func (l *Allowed) UnmarshalText(b []byte) error {
 			continue
 		}
 		if !hostForm.MatchString(item) {
-			return fmt.Errorf("%q is neither a host such as broker.example.com nor an address or network such as 192.0.2.0/24", item)
+			return fmt.Errorf("%q is not a valid host, address or network; examples: broker.example.com, 192.0.2.0/24", item)
 		}
 		out.hosts = append(out.hosts, item)
 	}

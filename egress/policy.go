@@ -73,7 +73,7 @@ func (p *Policy) dial(ctx context.Context, network, address string, timeout time
 func (p *Policy) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return &Refused{What: "an address that it cannot read"}
+		return &Refused{What: "an address that is not valid"}
 	}
 	return p.checkAddress(a.Addr())
 }

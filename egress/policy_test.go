@@ -141,7 +141,7 @@ func TestDial(t *testing.T) {
 		{"0.0.0.0", "", "an unspecified address"},
 		{"::ffff:127.0.0.1", "", "a loopback address"},
 		{"near.example", "", "a loopback address"},
-		{"", "", "an address that it cannot read"},
+		{"", "", "an address that is not valid"},
 		{"127.0.0.1", "127.0.0.2,near.example", "a loopback address"},
 		{"near.example", "near.example", ""},
 		{"NEAR.example.", "Near.Example", ""},

@@ -74,7 +74,7 @@ func (t *transport) checkProxied(req *http.Request) error {
 	if err == nil || errors.As(err, new(*Refused)) {
 		return err
 	}
-	return fmt.Errorf("%w; dew must resolve it before it uses the HTTP proxy, unless an administrator allows the host with dewd --allow-broker-hosts", err)
+	return fmt.Errorf("%w; dew must resolve the host before it uses the HTTP proxy, unless an administrator allows the host with dewd --allow-broker-hosts", err)
 }
 
 // toRouter turns a request into one to the router. It does not leave the machine, so it

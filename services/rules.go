@@ -66,7 +66,7 @@ func CheckName(name string) error {
 	case strings.TrimSpace(name) == "":
 		return NewInvalid("name", "Name can't be blank")
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return NewInvalid("name", "Name must be printable text")
+		return NewInvalid("name", "Name must be valid UTF-8 without control characters")
 	case utf8.RuneCountInString(name) > MaxName:
 		return NewInvalid("name", "You have requested an invalid service instance name. Names are limited to %d characters.", MaxName)
 	}
@@ -160,7 +160,7 @@ func CheckObject(key string, raw json.RawMessage) (json.RawMessage, error) {
 		return nil, nil
 	}
 	if len(raw) > maxObject {
-		return nil, NewInvalid(key, "%s must be at most %d bytes of JSON, not %d", key, maxObject, len(raw))
+		return nil, NewInvalid(key, "%s must have at most %d bytes of JSON, not %d", key, maxObject, len(raw))
 	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {

@@ -45,7 +45,7 @@ func compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	c.UseLoader(noFetching{})
 	const here = "schema:parameters"
 	if err := c.AddResource(here, doc); err != nil {
-		return nil, fmt.Errorf("cannot read it: %w", err)
+		return nil, fmt.Errorf("cannot read the schema: %w", err)
 	}
 	s, err := c.Compile(here)
 	if err != nil {

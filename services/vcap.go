@@ -48,7 +48,7 @@ func AppVolumeMounts(raw json.RawMessage) ([]json.RawMessage, error) {
 		}
 		one, err := json.Marshal(known)
 		if err != nil {
-			return nil, fmt.Errorf("cannot write volume mounts: %w", err)
+			return nil, fmt.Errorf("cannot encode volume mounts: %w", err)
 		}
 		out = append(out, one)
 	}

@@ -24,7 +24,7 @@ func (b *Broker) Binding(ctx context.Context, r services.BindingRequest) (servic
 	case errors.Is(err, services.ErrNotFound) && r.Action == services.Delete:
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
 	case errors.Is(err, services.ErrNotFound):
-		return services.Progress{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+		return services.Progress{}, refusal(http.StatusNotFound, "service instance with guid %s does not exist", r.Instance)
 	case err != nil:
 		return services.Progress{}, err
 	}
@@ -34,7 +34,7 @@ func (b *Broker) Binding(ctx context.Context, r services.BindingRequest) (servic
 	case services.Delete:
 		return b.unbind(ctx, rec, r)
 	}
-	return services.Progress{}, refusal(http.StatusBadRequest, "there is no action '%s' of a binding", r.Action)
+	return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is not a valid action of a binding", r.Action)
 }
 
 func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest) (services.Progress, error) {
@@ -61,7 +61,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 		return services.Progress{}, err
 	}
 	if err := b.ask(ctx, rec, e.bound(rec, r.Binding)); err != nil {
-		return services.Progress{}, fmt.Errorf("cannot make a user of %s: %w", e.title, err)
+		return services.Progress{}, fmt.Errorf("cannot create a user of %s: %w", e.title, err)
 	}
 	bound, err := boundOf(rec, r.Binding)
 	if err != nil {
@@ -100,12 +100,12 @@ func (b *provisioner) dropUser(ctx context.Context, rec record, binding string) 
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		b.c.Logger.Warn("a database does not run, the user of a binding is dropped when it does", "service_instance", rec.GUID, "err", err)
+		b.c.Logger.Warn("cannot delete the user of a binding: the database is not running; dewd tries again later", "service_instance", rec.GUID, "err", err)
 		return true, nil
 	}
 	e, _ := engineOf(rec.Engine)
 	if _, err := b.statements(ctx, rec, e.unbind(rec, binding)); err != nil {
-		return false, fmt.Errorf("cannot drop a user of %s: %w", e.title, err)
+		return false, fmt.Errorf("cannot delete a user of %s: %w", e.title, err)
 	}
 	return false, nil
 }
@@ -138,7 +138,7 @@ func without(guids []string, guid string) []string {
 func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (services.BindingData, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil || !rec.has(r.Binding) {
-		return services.BindingData{}, refusal(http.StatusNotFound, "there is no binding with guid %s", r.Binding)
+		return services.BindingData{}, refusal(http.StatusNotFound, "binding with guid %s does not exist", r.Binding)
 	}
 	bound, err := boundOf(rec, r.Binding)
 	bound.Parameters = json.RawMessage("{}")
@@ -149,7 +149,7 @@ func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (ser
 func boundOf(rec record, binding string) (services.BindingData, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return services.BindingData{}, fmt.Errorf("cannot give credentials: this dewd has no service %s", rec.Engine)
+		return services.BindingData{}, fmt.Errorf("cannot create credentials: this dewd does not support the service %s", rec.Engine)
 	}
 	c, err := json.Marshal(e.credentials(rec, binding))
 	if err != nil {

@@ -111,7 +111,7 @@ var errSuperseded = errors.New("the desired state has changed")
 // New creates the broker. Run does the work that takes time.
 func New(c Config) (*Broker, error) {
 	if c.DB == nil || c.Host == nil || c.Dir == "" || c.Logger == nil {
-		return nil, errors.New("cannot make the built-in broker without DB, Host, Dir and Logger")
+		return nil, errors.New("cannot create the built-in service broker without DB, Host, Dir and Logger")
 	}
 	if err := makeDir(c.Dir); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (b *servers) Stuck() error {
 	defer b.mu.Unlock()
 	var errs []error
 	for _, guid := range slices.Sorted(maps.Keys(b.stuck)) {
-		errs = append(errs, fmt.Errorf("cannot go on with service instance %s: %w", guid, b.stuck[guid]))
+		errs = append(errs, fmt.Errorf("cannot continue with service instance %s: %w", guid, b.stuck[guid]))
 	}
 	return errors.Join(errs...)
 }
@@ -188,7 +188,7 @@ func (b *Broker) live(ctx context.Context) {
 // Instance creates, updates or deletes a database. All actions are asynchronous.
 func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (services.Progress, error) {
 	if !safeGUID.MatchString(r.Instance) {
-		return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is no guid", r.Instance)
+		return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is not a valid guid", r.Instance)
 	}
 	switch r.Action {
 	case services.Create:
@@ -198,7 +198,7 @@ func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (servic
 	case services.Delete:
 		return b.wantDelete(r)
 	}
-	return services.Progress{}, refusal(http.StatusBadRequest, "there is no action '%s'", r.Action)
+	return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is not a valid action", r.Action)
 }
 
 func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, error) {
@@ -213,7 +213,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	rec, err := b.get(r.Instance)
 	switch {
 	case err == nil && (rec.Engine != e.name || rec.Shape != shape{plan, p}):
-		return services.Progress{}, refusal(http.StatusConflict, "there is another service instance with guid %s", r.Instance)
+		return services.Progress{}, refusal(http.StatusConflict, "another service instance with guid %s exists", r.Instance)
 	case err == nil && rec.Doing == "" && rec.State == services.Failed:
 		// A repeated request returns the progress of the first one.
 	case err == nil:
@@ -229,7 +229,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 		Secret: newSecret(), Doing: services.Create, Step: "creating", CreatedAt: time.Now().UTC(),
 	}
 	if err := b.records.Put(rec.GUID, rec); err != nil {
-		return services.Progress{}, fmt.Errorf("cannot keep service instance %s: %w", rec.GUID, err)
+		return services.Progress{}, fmt.Errorf("cannot store service instance %s: %w", rec.GUID, err)
 	}
 	b.work(rec.GUID)
 	return b.progress(rec), nil
@@ -238,11 +238,11 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil {
-		return services.Progress{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+		return services.Progress{}, refusal(http.StatusNotFound, "service instance with guid %s does not exist", r.Instance)
 	}
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return services.Progress{}, fmt.Errorf("cannot update %s: this dewd has no service %s", rec.GUID, rec.Engine)
+		return services.Progress{}, fmt.Errorf("cannot update service instance %s: this dewd does not support the service %s", rec.GUID, rec.Engine)
 	}
 	next := rec.Shape
 	if r.Plan != "" {
@@ -263,7 +263,7 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 	if rec.Doing != "" {
 		return services.Progress{}, &services.BrokerError{
 			Status: http.StatusUnprocessableEntity, Code: "ConcurrencyError",
-			Description: "another operation of this service instance is in progress: try again later",
+			Description: "another operation of this service instance is in progress; try again later",
 		}
 	}
 	if next == rec.Shape {
@@ -306,7 +306,7 @@ func (b *Broker) LastOperation(_ context.Context, r services.LastOperationReques
 		if r.Action == services.Delete || r.Operation == string(services.Delete) {
 			return services.Progress{State: services.Succeeded, Gone: true}, nil
 		}
-		return services.Progress{State: services.Failed, Description: "the service instance is gone"}, nil
+		return services.Progress{State: services.Failed, Description: "the service instance was deleted"}, nil
 	}
 	if err != nil {
 		return services.Progress{}, err
@@ -321,7 +321,7 @@ func (b *Broker) LastOperation(_ context.Context, r services.LastOperationReques
 func (b *Broker) FetchInstance(_ context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil {
-		return services.FetchedInstance{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+		return services.FetchedInstance{}, refusal(http.StatusNotFound, "service instance with guid %s does not exist", r.Instance)
 	}
 	p, err := json.Marshal(rec.Shape.Parameters)
 	if err != nil {
@@ -349,7 +349,7 @@ func (b *servers) change(guid string, fn func(r *record)) (record, error) {
 		return r, fmt.Errorf("database %s: %w", guid, services.ErrNotFound)
 	}
 	if err != nil {
-		return r, fmt.Errorf("cannot keep database %s: %w", guid, err)
+		return r, fmt.Errorf("cannot store database %s: %w", guid, err)
 	}
 	return r, nil
 }

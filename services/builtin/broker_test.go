@@ -203,7 +203,7 @@ func TestUpdateGoesBack(t *testing.T) {
 		}
 		h.mu.Unlock()
 		p := ask(t, b, req(services.Update, "postgres", largePlan, ""))
-		if p.State != services.Failed || !strings.Contains(p.Description, "goes on with the old plan: too large for this machine") {
+		if p.State != services.Failed || !strings.Contains(p.Description, "the service instance keeps the old plan: too large for this machine") {
 			t.Errorf("update = %+v", p)
 		}
 		if v := h.servers[guid]; v.MemoryMB != small {
@@ -238,7 +238,7 @@ func TestUpdateFits(t *testing.T) {
 		}
 		h.mu.Unlock()
 		p := ask(t, b, req(services.Update, "redis", smallPlan, ""))
-		if p.State != services.Failed || !strings.Contains(p.Description, "has room for 80 MB, 190 MB are used") || len(h.puts) != 1 {
+		if p.State != services.Failed || !strings.Contains(p.Description, "has space for 80 MB, but 190 MB are used") || len(h.puts) != 1 {
 			t.Errorf("update = %+v", p)
 		}
 	})

@@ -87,7 +87,7 @@ func chosen(offering, plan string) (*engine, string, error) {
 				return e, name, nil
 			}
 		}
-		return nil, "", refusal(http.StatusBadRequest, "there is no plan '%s' of %s", plan, e.name)
+		return nil, "", refusal(http.StatusBadRequest, "plan '%s' of %s does not exist", plan, e.name)
 	}
-	return nil, "", refusal(http.StatusBadRequest, "there is no offering '%s'", offering)
+	return nil, "", refusal(http.StatusBadRequest, "service offering '%s' does not exist", offering)
 }

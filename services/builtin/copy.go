@@ -25,7 +25,7 @@ func copyTree(ctx context.Context, from, to string) error {
 		return errors.Join(fmt.Errorf("cannot copy %s: %w", from, err), os.RemoveAll(part))
 	}
 	if err := os.Rename(part, to); err != nil {
-		return fmt.Errorf("cannot keep the copy: %w", err)
+		return fmt.Errorf("cannot rename the finished copy: %w", err)
 	}
 	return syncFS(filepath.Dir(to))
 }

@@ -35,7 +35,7 @@ func (b *servers) copiesDir(guid string) string { return filepath.Join(b.home(gu
 // makeDir creates a folder that other users cannot access.
 func makeDir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return fmt.Errorf("cannot make folder %s: %w", path, err)
+		return fmt.Errorf("cannot create folder %s: %w", path, err)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func makeDir(path string) error {
 func (b *servers) furnish(rec record, s shape) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return fmt.Errorf("this dewd has no service %s", rec.Engine)
+		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
 	for _, dir := range []string{b.home(rec.GUID), b.storeDir(rec.GUID), b.confDir(rec.GUID)} {
 		if err := makeDir(dir); err != nil {
@@ -55,7 +55,7 @@ func (b *servers) furnish(rec record, s shape) error {
 	// Other users cannot enter the parent folder, so these modes apply to the app user.
 	err := errors.Join(os.Chown(b.storeDir(rec.GUID), b.c.UID, b.c.GID), os.Chmod(b.confDir(rec.GUID), 0o755))
 	if err != nil {
-		return fmt.Errorf("cannot make the folders of service instance %s: %w", rec.GUID, err)
+		return fmt.Errorf("cannot create the folders of service instance %s: %w", rec.GUID, err)
 	}
 	files := e.files(rec, s)
 	files[scriptFile] = e.script
@@ -89,7 +89,7 @@ func (b *servers) write(path, text string) error {
 func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return runtime.Server{}, fmt.Errorf("this dewd has no service %s", rec.Engine)
+		return runtime.Server{}, fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
 	z := e.size(s)
 	bind := func(source, target, mode string) stack.Mount {
@@ -139,7 +139,7 @@ func (b *servers) lastWords(guid string) string {
 func (b *servers) free() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.c.Dir, &st); err != nil {
-		return 0, fmt.Errorf("cannot measure the disk: %w", err)
+		return 0, fmt.Errorf("cannot measure the free disk space: %w", err)
 	}
 	return int64(st.Bavail) * st.Bsize, nil
 }
@@ -151,7 +151,7 @@ func (b *servers) room(bytes int64) error {
 		return err
 	}
 	if need := b.c.Reserve + bytes; free < need {
-		return fmt.Errorf("%d MB are free on the disk of %s, %d MB are needed: free some space", free>>20, b.c.Dir, (need+1<<20-1)>>20)
+		return fmt.Errorf("%d MB are free on the disk of %s, but %d MB are needed; free some disk space", free>>20, b.c.Dir, (need+1<<20-1)>>20)
 	}
 	return nil
 }

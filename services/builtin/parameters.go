@@ -109,9 +109,9 @@ func (p parameters) merge(raw json.RawMessage, keys []string) (parameters, error
 
 func known(keys []string) string {
 	if len(keys) == 0 {
-		return "there are none"
+		return "the service has no parameters"
 	}
-	return "there are " + strings.Join(keys, ", ")
+	return "valid parameters: " + strings.Join(keys, ", ")
 }
 
 // set sets one parameter.
@@ -120,7 +120,7 @@ func (p *parameters) set(key string, raw json.RawMessage) error {
 	case keyDatabase:
 		var name string
 		if json.Unmarshal(raw, &name) != nil || !databaseName.MatchString(name) || slices.Contains(reservedNames, name) {
-			return refusal(http.StatusBadRequest, "parameter '%s' must be a name of up to 63 small letters, digits and underscores that begins with a letter, and none of the server's own", key)
+			return refusal(http.StatusBadRequest, "parameter '%s' must have 1 to 63 lower-case letters, digits and underscores, start with a letter, and not be a reserved name of the server", key)
 		}
 		p.Database = name
 	case keyConnections:

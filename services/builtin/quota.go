@@ -22,11 +22,11 @@ func (b *Broker) guard(ctx context.Context) {
 		for _, rec := range all {
 			if len(rec.Stale) > 0 {
 				if err := b.dropStale(ctx, rec.GUID); err != nil && ctx.Err() == nil {
-					b.c.Logger.Warn("cannot drop the users of former bindings, trying again", "service_instance", rec.GUID, "err", err)
+					b.c.Logger.Warn("cannot delete the users of deleted bindings; dewd tries again", "service_instance", rec.GUID, "err", err)
 				}
 			}
 			if err := b.measure(ctx, rec); err != nil && ctx.Err() == nil {
-				b.c.Logger.Warn("cannot keep a database to its disk, trying again", "service_instance", rec.GUID, "err", err)
+				b.c.Logger.Warn("cannot enforce the disk limit of a database; dewd tries again", "service_instance", rec.GUID, "err", err)
 			}
 		}
 	}
@@ -71,11 +71,11 @@ func (b *Broker) shut(ctx context.Context, guid string, full bool, figure string
 	if _, err := b.change(guid, func(r *record) { r.Full = full }); err != nil {
 		return err
 	}
-	text := "The disk of the service is used up (" + figure + "): it takes no more data until some is deleted, or the plan is a larger one"
+	text := "The disk of the service is full (" + figure + "): the service accepts no more data until you delete some, or choose a larger plan"
 	if !full {
-		text = "The disk of the service has room again (" + figure + ")"
+		text = "The disk of the service has free space again (" + figure + ")"
 	}
-	b.c.Logger.Warn("database passed the limit of its disk", "service_instance", guid, "full", full, "used", figure)
+	b.c.Logger.Warn("disk usage of a database crossed its limit", "service_instance", guid, "full", full, "used", figure)
 	if b.c.Say != nil {
 		b.c.Say(guid, text)
 	}

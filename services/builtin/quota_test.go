@@ -39,7 +39,7 @@ func TestDiskOfThePlan(t *testing.T) {
 				if strings.Count(asked, want[0]) != 1 || strings.LastIndex(asked, want[1]) < strings.Index(asked, want[0]) {
 					t.Errorf("asked = %s", asked)
 				}
-				if len(said) != 2 || !strings.Contains(said[0], "(1024 MB of 1024 MB): it takes no more data") || !strings.Contains(said[1], "has room again (512 MB of 1024 MB)") {
+				if len(said) != 2 || !strings.Contains(said[0], "(1024 MB of 1024 MB): the service accepts no more data") || !strings.Contains(said[1], "has free space again (512 MB of 1024 MB)") {
 					t.Errorf("said = %q", said)
 				}
 			})

@@ -102,7 +102,7 @@ func redisAnswers(out string) error {
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		if line != "" && !redisGood.MatchString(line) {
-			return fmt.Errorf("the server answers %q", line)
+			return fmt.Errorf("the server returned %q", line)
 		}
 	}
 	return nil

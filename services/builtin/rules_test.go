@@ -27,7 +27,7 @@ func TestParameters(t *testing.T) {
 		{name: "connections", raw: `{"max_connections":50}`, engine: mariadb, want: parameters{MaxConnections: 50}},
 		{name: "policy", raw: `{"maxmemory_policy":"allkeys-lru"}`, engine: redis, want: parameters{MaxMemory: "allkeys-lru"}},
 		{name: "no object", raw: `[1]`, engine: postgres, refused: "must be a JSON object"},
-		{name: "unknown", raw: `{"speed":9}`, engine: postgres, refused: "unknown parameter 'speed' (there are database, max_connections)"},
+		{name: "unknown", raw: `{"speed":9}`, engine: postgres, refused: "unknown parameter 'speed' (valid parameters: database, max_connections)"},
 		{name: "of another engine", raw: `{"database":"x"}`, engine: redis, refused: "unknown parameter 'database'"},
 		{name: "a quote", raw: `{"database":"x\"; DROP"}`, engine: postgres, refused: "parameter 'database'"},
 		{name: "the server's own", raw: `{"database":"postgres"}`, engine: postgres, refused: "parameter 'database'"},

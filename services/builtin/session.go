@@ -63,10 +63,10 @@ func converse(ctx context.Context, s runtime.Session, input string) (string, err
 		return "", err
 	}
 	if err := g.Wait(); err != nil {
-		return "", fmt.Errorf("cannot read the answer: %w", err)
+		return "", fmt.Errorf("cannot read the response of the server: %w", err)
 	}
 	if end.Code != 0 {
-		return out, errors.New(cmp.Or(oneLine(complaint), oneLine(out), end.Why, fmt.Sprintf("the client ended with %d", end.Code)))
+		return out, errors.New(cmp.Or(oneLine(complaint), oneLine(out), end.Why, fmt.Sprintf("the client exited with status %d", end.Code)))
 	}
 	return out, nil
 }
@@ -92,9 +92,9 @@ func oneLine(s string) string {
 func (b *servers) statements(ctx context.Context, rec record, text string) (string, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return "", fmt.Errorf("this dewd has no service %s", rec.Engine)
+		return "", fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, askLimit, errors.New("the server did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, askLimit, errors.New("the server did not respond in time"))
 	defer cancel()
 	out, err := b.session(ctx, rec.GUID, text, append([]string{"client"}, e.client...)...)
 	if err == nil && e.answers != nil {
@@ -119,11 +119,11 @@ func (b *servers) ask(ctx context.Context, rec record, text string) error {
 func (b *servers) ready(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return fmt.Errorf("this dewd has no service %s", rec.Engine)
+		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
 	out, err := b.statements(ctx, rec, e.ping)
 	if err == nil && strings.TrimSpace(out) != e.pong {
-		err = fmt.Errorf("the server answers %q", oneLine(out))
+		err = fmt.Errorf("the server returned %q", oneLine(out))
 	}
 	return err
 }
@@ -137,7 +137,7 @@ const tooManyCrashes = 3
 func (b *servers) up(ctx context.Context, rec record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	last := errors.New("it was not started yet")
+	last := errors.New("the server was not started yet")
 	for look := firstLook; ; look = min(2*look, lastLook) {
 		st, found := b.status(rec)
 		switch {
@@ -173,10 +173,10 @@ func (b *servers) status(rec record) (runtime.Status, bool) {
 // why returns the reason why a server does not run: the script's message, or how it
 // exited.
 func (b *servers) why(rec record, st runtime.Status) string {
-	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server ended")
+	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server exited")
 	free, err := b.free()
 	if err == nil && (free < b.c.Reserve || strings.Contains(strings.ToLower(reason), "no space left")) {
-		reason += fmt.Sprintf(" (%d MB are free on the disk of %s: free some space)", free>>20, b.c.Dir)
+		reason += fmt.Sprintf(" (%d MB are free on the disk of %s; free some disk space)", free>>20, b.c.Dir)
 	}
 	return reason
 }
@@ -188,7 +188,7 @@ func (b *servers) gone(ctx context.Context, guid string) error {
 			return nil
 		}
 		if !wait(ctx, look) {
-			return fmt.Errorf("cannot end the server: %w", context.Cause(ctx))
+			return fmt.Errorf("cannot stop the server: %w", context.Cause(ctx))
 		}
 	}
 }

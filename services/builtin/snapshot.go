@@ -53,7 +53,7 @@ func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, er
 	}
 	defer unlock()
 	if len(rec.Snapshots) >= KeptSnapshots {
-		return Snapshot{}, refusal(http.StatusUnprocessableEntity, "there are %d snapshots of this service instance: delete one first", len(rec.Snapshots))
+		return Snapshot{}, refusal(http.StatusUnprocessableEntity, "this service instance already has %d snapshots; delete one first", len(rec.Snapshots))
 	}
 	if err := b.up(ctx, rec, upLimit); err != nil {
 		return Snapshot{}, err
@@ -155,7 +155,7 @@ func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context
 	select {
 	case word := <-said:
 		if word != frozenWord {
-			return errors.New("the server does not stand still")
+			return errors.New("cannot pause the server")
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -247,10 +247,10 @@ func (b *snapshots) swap(ctx context.Context, rec record, id string) error {
 	}
 	// Missing data is not an error: a snapshot must also restore lost data.
 	if err := os.Rename(b.data(rec.GUID), b.spare(rec.GUID, oldDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot put the data aside: %w", err)
+		return fmt.Errorf("cannot rename the folder of the old data: %w", err)
 	}
 	if err := os.Rename(fresh, b.data(rec.GUID)); err != nil {
-		return fmt.Errorf("cannot put the copy into place: %w", err)
+		return fmt.Errorf("cannot rename the folder of the restored data: %w", err)
 	}
 	return syncFS(b.home(rec.GUID))
 }
@@ -359,7 +359,7 @@ func (b *snapshots) resume(ctx context.Context, rec record) error {
 			return err
 		}
 		if err := os.Rename(b.spare(rec.GUID, oldDir), b.data(rec.GUID)); err != nil {
-			return fmt.Errorf("cannot put the data from before back: %w", err)
+			return fmt.Errorf("cannot restore the data from before the operation: %w", err)
 		}
 	}
 	for _, dir := range []string{copyDir, copyDir + newSuffix, trashDir} {
@@ -390,7 +390,7 @@ func (b *snapshots) recover(ctx context.Context, rec record) {
 			if err == nil {
 				return
 			}
-			b.c.Logger.Error("cannot delete the rest of a snapshot, trying again", "service_instance", rec.GUID, "err", err)
+			b.c.Logger.Error("cannot delete the remaining files of a snapshot; dewd tries again", "service_instance", rec.GUID, "err", err)
 			if !wait(ctx, min(time.Duration(n)*time.Second, time.Minute)) {
 				return
 			}

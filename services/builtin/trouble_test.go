@@ -170,7 +170,7 @@ func TestUsedUp(t *testing.T) {
 				return nil
 			})
 			w.eventually("that is said", guid, func() error {
-				if log := w.log(guid); !strings.Contains(log, "it takes no more data") {
+				if log := w.log(guid); !strings.Contains(log, "the service accepts no more data") {
 					return errors.New(log)
 				}
 				return nil

@@ -58,7 +58,7 @@ func (b *Broker) drive(life context.Context, guid string, w *worker) {
 			b.leave(guid)
 			return
 		case err != nil:
-			b.c.Logger.Error("cannot go on with a database, trying again", "service_instance", guid, "err", err)
+			b.c.Logger.Error("cannot continue with a database; dewd tries again", "service_instance", guid, "err", err)
 			if !wait(life, min(time.Duration(n)*time.Second, time.Minute)) {
 				b.leave(guid)
 				return
@@ -98,7 +98,7 @@ func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 	if err != nil || rec.Doing == "" {
 		return err
 	}
-	b.c.Logger.Info("database begun", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
+	b.c.Logger.Info("operation of a database started", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
 	switch rec.Doing {
 	case services.Create:
 		err = b.create(ctx, rec)
@@ -110,7 +110,7 @@ func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 		}
 		defer b.changed(rec.GUID)
 		if err := b.records.Delete(rec.GUID); err != nil {
-			return fmt.Errorf("cannot forget database %s: %w", rec.GUID, err)
+			return fmt.Errorf("cannot delete the record of database %s: %w", rec.GUID, err)
 		}
 		return nil
 	}
@@ -136,7 +136,7 @@ func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (r
 // finish records the result of a creation or an update.
 func (b *provisioner) finish(ctx context.Context, rec record, failure error) error {
 	if failure != nil {
-		b.c.Logger.Warn("database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
+		b.c.Logger.Warn("operation of a database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
 	}
 	if failure != nil && rec.Doing == services.Create {
 		// Remove a partly created instance.
@@ -180,7 +180,7 @@ func (b *servers) step(guid, text string) {
 		}
 	})
 	if err != nil && !errors.Is(err, services.ErrNotFound) {
-		b.c.Logger.Error("cannot note how far a database is", "service_instance", guid, "err", err)
+		b.c.Logger.Error("cannot store the progress of a database", "service_instance", guid, "err", err)
 	}
 	b.changed(guid)
 }
@@ -189,7 +189,7 @@ func (b *servers) step(guid, text string) {
 func (b *provisioner) create(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return fmt.Errorf("this dewd has no service %s", rec.Engine)
+		return fmt.Errorf("this dewd does not support the service %s", rec.Engine)
 	}
 	if err := b.room(0); err != nil {
 		return err
@@ -219,9 +219,9 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 		return err
 	}
 	if text := e.found(rec); text != "" {
-		b.step(rec.GUID, "creating: making the database")
+		b.step(rec.GUID, "creating: creating the database")
 		if _, err := b.statements(ctx, rec, text); err != nil {
-			return fmt.Errorf("cannot make the database: %w", err)
+			return fmt.Errorf("cannot create the database: %w", err)
 		}
 	}
 	return nil
@@ -234,7 +234,7 @@ func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string
 		return stack.Default, nil
 	}
 	if b.c.Stacks == nil {
-		return "", fmt.Errorf("%s is not installed on this machine: install it (Debian: apt install %s) and try again",
+		return "", fmt.Errorf("%s is not installed on this machine; install it (Debian: apt install %s) and try again",
 			e.title, strings.Join(e.packages, " "))
 	}
 	b.step(guid, "creating: getting "+e.title)
@@ -309,10 +309,10 @@ func (b *provisioner) update(ctx context.Context, rec record) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if back := b.reshape(ctx, rec.GUID, rec.Shape, "updating: going back to the old plan"); back != nil {
-		return fmt.Errorf("%w; and the old plan does not work any more: %w", err, back)
+	if back := b.reshape(ctx, rec.GUID, rec.Shape, "updating: returning to the old plan"); back != nil {
+		return fmt.Errorf("%w; dewd could not return to the old plan: %w", err, back)
 	}
-	return fmt.Errorf("it goes on with the old plan: %w", err)
+	return fmt.Errorf("the service instance keeps the old plan: %w", err)
 }
 
 // fits refuses a shape that is too small for the data.
@@ -326,10 +326,10 @@ func (b *provisioner) fits(ctx context.Context, rec record, next shape) error {
 	}
 	out, err := b.session(ctx, rec.GUID, "INFO memory\n", "client")
 	if err != nil {
-		return fmt.Errorf("cannot ask how much is used: %w", err)
+		return fmt.Errorf("cannot read the memory usage: %w", err)
 	}
 	if used := usedMemory(out); used > room {
-		return fmt.Errorf("plan '%s' has room for %d MB, %d MB are used: delete some keys first", next.Plan, room>>20, used>>20)
+		return fmt.Errorf("plan '%s' has space for %d MB, but %d MB are used; delete some keys first", next.Plan, room>>20, used>>20)
 	}
 	return nil
 }
@@ -374,8 +374,8 @@ func (b *provisioner) remove(ctx context.Context, guid string) error {
 		return err
 	}
 	defer unlock()
-	b.step(guid, "deleting: ending the server")
-	ctx, cancel := context.WithTimeoutCause(ctx, endLimit, errors.New("it does not end"))
+	b.step(guid, "deleting: stopping the server")
+	ctx, cancel := context.WithTimeoutCause(ctx, endLimit, errors.New("the server does not stop"))
 	defer cancel()
 	if err := b.c.Host.DropServer(guid); err != nil {
 		return err

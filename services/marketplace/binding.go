@@ -227,7 +227,7 @@ func (tx bindingRecords) deleteBinding(bi services.Binding, by app.Actor) (o ser
 
 // forgetBinding deletes the record of a binding without a request to the broker.
 func (tx bindingRecords) forgetBinding(bi services.Binding, by app.Actor) error {
-	if err := tx.cancelOperations(bi.GUID, "the binding is gone"); err != nil {
+	if err := tx.cancelOperations(bi.GUID, "the binding was deleted"); err != nil {
 		return err
 	}
 	if err := drop(tx.bindings, "binding", bi.GUID); err != nil {

@@ -27,7 +27,7 @@ func (tx bindingRecords) checkBinding(n services.NewBinding) (services.Instance,
 		return i, err
 	}
 	if utf8.RuneCountInString(n.Name) > services.MaxName || !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, unicode.IsControl) {
-		return i, services.NewInvalid("name", "Name must be printable text of at most %d characters", services.MaxName)
+		return i, services.NewInvalid("name", "Name must be valid UTF-8 without control characters and have at most %d characters", services.MaxName)
 	}
 	switch n.Type {
 	case services.AppBinding:

@@ -82,7 +82,7 @@ func (w *worker) poll(ctx context.Context, op operation, r *runner) (time.Durati
 		return op.waitAfterFailure(r), w.settle(op.GUID, func(tx records, op operation) error { return tx.rejectOperation(op, be, true) })
 	}
 	if err != nil {
-		w.cfg.Logger.Warn("cannot hear how far a service broker is", "operation", op.GUID, "err", err)
+		w.cfg.Logger.Warn("cannot get the state of an operation from the service broker", "operation", op.GUID, "err", err)
 		return op.wait(0, r), nil
 	}
 	return w.applyProgress(ctx, client, op, p, r)

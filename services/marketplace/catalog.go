@@ -53,7 +53,7 @@ func (tx catalogRecords) sync(sb services.ServiceBroker, catalog []services.Cata
 func (tx catalogRecords) syncOffering(sb services.ServiceBroker, in services.CatalogOffering) (services.Offering, error) {
 	found, err := tx.offerings.By("broker and id", sb.GUID+"\x00"+in.ID)
 	if err != nil {
-		return services.Offering{}, fmt.Errorf("cannot look for service offering %q: %w", in.Name, err)
+		return services.Offering{}, fmt.Errorf("cannot look up service offering %q: %w", in.Name, err)
 	}
 	o := services.Offering{GUID: uuid.NewString(), Broker: sb.GUID, ID: in.ID, CreatedAt: now()}
 	if len(found) > 0 {
@@ -118,7 +118,7 @@ func (tx catalogRecords) catalogEvent(what string, sb services.ServiceBroker, ta
 func (tx catalogRecords) syncPlan(sb services.ServiceBroker, o services.Offering, in services.CatalogPlan) (services.Plan, error) {
 	found, err := tx.plans.By("offering and id", o.GUID+"\x00"+in.ID)
 	if err != nil {
-		return services.Plan{}, fmt.Errorf("cannot look for service plan %q: %w", in.Name, err)
+		return services.Plan{}, fmt.Errorf("cannot look up service plan %q: %w", in.Name, err)
 	}
 	p := services.Plan{GUID: uuid.NewString(), Broker: sb.GUID, Offering: o.GUID, ID: in.ID, CreatedAt: now(), Visibility: services.Visibility{Type: services.Admin}}
 	switch {

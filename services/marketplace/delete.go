@@ -99,7 +99,7 @@ func (tx instanceRecords) forgetInstance(i services.Instance, by app.Actor, what
 			return err
 		}
 	}
-	if err := tx.cancelOperations(i.GUID, "the service instance is gone"); err != nil {
+	if err := tx.cancelOperations(i.GUID, "the service instance was deleted"); err != nil {
 		return err
 	}
 	if err := drop(tx.instances, "service instance", i.GUID); err != nil {

@@ -253,7 +253,7 @@ func (tx instanceRecords) checkNameFree(space, name, guid string) error {
 func (tx instanceRecords) instanceNamed(space, name string) (*services.Instance, error) {
 	own, err := tx.instances.By("space and name", space+"\x00"+name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot look for service instance %q: %w", name, err)
+		return nil, fmt.Errorf("cannot look up service instance %q: %w", name, err)
 	}
 	if len(own) > 0 {
 		return &own[0], nil

@@ -34,7 +34,7 @@ func TestRefusedInstances(t *testing.T) {
 		}{
 			{"no name", good, func(n *services.NewInstance) { n.Name = " " }, "Name can't be blank"},
 			{"long name", good, func(n *services.NewInstance) { n.Name = strings.Repeat("x", 256) }, "You have requested an invalid service instance name. Names are limited to 255 characters."},
-			{"name of two lines", good, func(n *services.NewInstance) { n.Name = "a\nb" }, "Name must be printable text"},
+			{"name of two lines", good, func(n *services.NewInstance) { n.Name = "a\nb" }, "Name must be valid UTF-8 without control characters"},
 			{"no type", good, func(n *services.NewInstance) { n.Type = "" }, "Type must be one of 'managed', 'user-provided'"},
 			{"no space", good, func(n *services.NewInstance) { n.Space = "x" }, "Invalid space. Ensure that the space exists and you have access to it."},
 			{"no plan", good, func(n *services.NewInstance) { n.Plan = "x" }, "Invalid service plan. Ensure that the service plan exists, is available, and you have access to it."},

@@ -47,7 +47,7 @@ func (b *base) clientOf(sb services.ServiceBroker) (services.Broker, error) {
 		}
 		return h, nil
 	case b.cfg.Builtin == nil:
-		return nil, errors.New("this daemon has no built-in service broker")
+		return nil, errors.New("this dewd has no built-in service broker")
 	}
 	return b.cfg.Builtin, nil
 }
@@ -87,7 +87,7 @@ func (tx catalogRecords) checkBroker(sb services.ServiceBroker) error {
 	}
 	same, err := tx.brokers.By("name", sb.Name)
 	if err != nil {
-		return fmt.Errorf("cannot look for service broker %q: %w", sb.Name, err)
+		return fmt.Errorf("cannot look up service broker %q: %w", sb.Name, err)
 	}
 	if len(same) > 0 && same[0].GUID != sb.GUID {
 		problems = append(problems, services.NewInvalid("name", "Name must be unique"))
@@ -186,7 +186,7 @@ func (tx operationRecords) cancelBroker(sb services.ServiceBroker) error {
 		if op.Broker != sb.GUID {
 			continue
 		}
-		if err := tx.closeOperation(op, services.Failed, "the service broker is gone"); err != nil {
+		if err := tx.closeOperation(op, services.Failed, "the service broker was deleted"); err != nil {
 			return err
 		}
 	}

@@ -102,7 +102,7 @@ func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
 // put stores a value.
 func put[T any](b *store.Bucket[T], noun, guid string, v T) error {
 	if err := b.Put(guid, v); err != nil {
-		return fmt.Errorf("cannot keep %s %s: %w", noun, guid, err)
+		return fmt.Errorf("cannot store %s %s: %w", noun, guid, err)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (tx instanceRecords) updateRecord(i services.Instance, c services.InstanceC
 // updateManaged changes a managed instance, with a broker request if needed.
 func (tx instanceRecords) updateManaged(i services.Instance, c services.InstanceChange) (services.Instance, services.Operation, error) {
 	if c.Credentials != nil || c.SyslogDrain != nil || c.RouteService != nil {
-		return i, services.Operation{}, services.NewInvalid("credentials", "A managed service instance has its credentials, syslog drain and route service from its broker")
+		return i, services.Operation{}, services.NewInvalid("credentials", "A managed service instance gets its credentials, syslog drain and route service from its broker")
 	}
 	old, err := tx.plan(i.Plan)
 	if err != nil {

@@ -48,7 +48,7 @@ func (m *bindings) Frozen(app string) (services.Frozen, error) {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(all); err != nil {
-		return services.Frozen{}, fmt.Errorf("cannot write VCAP_SERVICES of app %s: %w", app, err)
+		return services.Frozen{}, fmt.Errorf("cannot encode VCAP_SERVICES of app %s: %w", app, err)
 	}
 	f.JSON = services.ReadableJSON(bytes.TrimSpace(text.Bytes()))
 	return f, nil

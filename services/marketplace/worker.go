@@ -161,7 +161,7 @@ func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 	for ctx.Err() == nil {
 		op, err := get(w.operations, "operation", guid)
 		if errors.Is(err, services.ErrNotFound) || err == nil && !op.Open {
-			w.cfg.Logger.Info("service operation ended", "operation", guid, "kind", op.Kind, "action", op.Action, "record", op.Record, "state", op.State)
+			w.cfg.Logger.Info("service operation finished", "operation", guid, "kind", op.Kind, "action", op.Action, "record", op.Record, "state", op.State)
 			w.Kick(r.parent)
 			return
 		}
@@ -171,7 +171,7 @@ func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 		}
 		if err != nil && ctx.Err() == nil {
 			// An error of the store or a bug, not of a broker.
-			w.cfg.Logger.Error("cannot go on with a service operation", "operation", guid, "err", err)
+			w.cfg.Logger.Error("cannot continue a service operation", "operation", guid, "err", err)
 			wait = maxPoll
 		}
 		if wait <= 0 {
@@ -192,7 +192,7 @@ func (w *worker) safely(ctx context.Context, op operation, r *runner) (wait time
 	defer func() {
 		if v := recover(); v != nil {
 			w.cfg.Logger.Error("service operation panicked", "operation", op.GUID, "err", v, "stack", string(debug.Stack()))
-			err = errors.New("cannot go on: an error in the daemon")
+			err = errors.New("cannot continue the service operation: internal error of dewd")
 		}
 	}()
 	return w.step(ctx, op, r)
@@ -206,7 +206,7 @@ func (w *worker) step(ctx context.Context, op operation, r *runner) (time.Durati
 		return 0, w.readCatalog(ctx, op)
 	case !time.Now().Before(op.Until):
 		if op.Orphan {
-			w.cfg.Logger.Warn("gave up deleting what a failed create may have left at the broker", "kind", op.Kind, "record", op.Record, "err", op.Description)
+			w.cfg.Logger.Warn("stopped trying to delete the leftovers of a failed creation at the broker", "kind", op.Kind, "record", op.Record, "err", op.Description)
 		}
 		return 0, w.settle(op.GUID, func(tx records, op operation) error { return tx.expireOperation(op) })
 	case op.Kind == services.OfInstance && op.Action == services.Delete && !op.Orphan && !op.Asked:

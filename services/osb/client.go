@@ -81,7 +81,7 @@ func (h *Broker) send(ctx context.Context, q brokerRequest) (response, error) {
 	defer cancel()
 	req, err := h.request(ctx, q)
 	if err != nil {
-		return response{}, &services.BrokerError{Description: "The service broker could not be asked: " + err.Error()}
+		return response{}, &services.BrokerError{Description: "The request to the service broker could not be created: " + err.Error()}
 	}
 	client, done := h.client()
 	defer done()
@@ -102,7 +102,7 @@ func (h *Broker) send(ctx context.Context, q brokerRequest) (response, error) {
 	if int64(len(body)) > limit {
 		return r, &services.BrokerError{
 			Status: r.status, Orphan: r.status != http.StatusOK,
-			Description: fmt.Sprintf("The service broker returned an invalid response: more than %d bytes", limit),
+			Description: fmt.Sprintf("The service broker returned an invalid response: the response has more than %d bytes", limit),
 		}
 	}
 	return r, nil
@@ -139,7 +139,7 @@ func (h *Broker) request(ctx context.Context, q brokerRequest) (*http.Request, e
 	if q.body != nil {
 		raw, err := json.Marshal(q.body)
 		if err != nil {
-			return nil, fmt.Errorf("cannot write request: %w", err)
+			return nil, fmt.Errorf("cannot encode the request: %w", err)
 		}
 		body = bytes.NewReader(raw)
 	}
@@ -149,7 +149,7 @@ func (h *Broker) request(ctx context.Context, q brokerRequest) (*http.Request, e
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, where, body)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make request: %w", err)
+		return nil, fmt.Errorf("cannot create the request: %w", err)
 	}
 	req.SetBasicAuth(h.Username, h.Password)
 	req.Header.Set("X-Broker-API-Version", brokerVersion)
@@ -161,7 +161,7 @@ func (h *Broker) request(ctx context.Context, q brokerRequest) (*http.Request, e
 	if q.by.GUID != "" {
 		who, err := json.Marshal(map[string]string{"user_id": q.by.GUID})
 		if err != nil {
-			return nil, fmt.Errorf("cannot write identity: %w", err)
+			return nil, fmt.Errorf("cannot encode the originating identity: %w", err)
 		}
 		req.Header.Set("X-Broker-API-Originating-Identity", platform+" "+base64.StdEncoding.EncodeToString(who))
 	}
@@ -185,7 +185,7 @@ func noAnswer(ctx context.Context, err error) error {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return &services.BrokerError{Description: "The certificate of the service broker is not valid: " + cause(err)}
 	}
-	return &services.BrokerError{Orphan: true, Description: "The service broker broke off: " + cause(err)}
+	return &services.BrokerError{Orphan: true, Description: "The connection to the service broker failed: " + cause(err)}
 }
 
 // cause returns the error without the address, which can contain data that users must
@@ -203,11 +203,11 @@ func (r response) object(v any) error {
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	err := d.Decode(v)
 	if err == nil && d.More() {
-		err = errors.New("more than one value")
+		err = errors.New("more than one JSON value")
 	}
 	trimmed := bytes.TrimSpace(r.body)
 	if err == nil && (len(trimmed) == 0 || trimmed[0] != '{') {
-		err = errors.New("no JSON object")
+		err = errors.New("not a JSON object")
 	}
 	if err == nil {
 		return nil
