@@ -69,7 +69,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"old: long name", "/registration", `{"source_description":"` + tooLongText + `"}`, 422, `"source_name" has more than 255 characters`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, refused(tt.message))
+			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, errorJSON(tt.message))
 		})
 	}
 	for _, body := range []string{
@@ -80,7 +80,7 @@ func TestRegisterRefuses(t *testing.T) {
 		if strings.Contains(body, "kinds") {
 			path = "/registration"
 		}
-		w.do(w.client("meek", ScopeManage), "PUT", path, body).want(t, "critical without its scope", 422, refused(noCritical))
+		w.do(w.client("meek", ScopeManage), "PUT", path, body).want(t, "critical without its scope", 422, errorJSON(noCritical))
 	}
 	w.do(w.sender(), "GET", "/notifications", "").want(t, "nothing of it was kept", 200, listOfSender)
 }
@@ -138,10 +138,10 @@ func TestPlatformClient(t *testing.T) {
 	if err := w.s.Register("dew", Kind{ID: "crash", Description: "An app crashed"}); err != nil {
 		t.Fatal(err)
 	}
-	fake := w.client(PlatformClient, every...)
-	w.do(fake, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "new form", 403, refused(notYours))
-	w.do(fake, "PUT", "/registration", `{"source_description":"s","kinds":[]}`).want(t, "old form", 403, refused(notYours))
-	w.do(fake, "PUT", "/clients/dew/notifications/crash", `{"description":"d","critical":true,"template":null}`).want(t, "critical", 403, refused(notYours))
+	fake := w.client(PlatformClient, allScopes...)
+	w.do(fake, "PUT", "/notifications", `{"source_name":"s","notifications":{"k":{"description":"d"}}}`).want(t, "new form", 403, errorJSON(notYours))
+	w.do(fake, "PUT", "/registration", `{"source_description":"s","kinds":[]}`).want(t, "old form", 403, errorJSON(notYours))
+	w.do(fake, "PUT", "/clients/dew/notifications/crash", `{"description":"d","critical":true,"template":null}`).want(t, "critical", 403, errorJSON(notYours))
 	w.do(fake, "GET", "/notifications", "").want(t, "list", 200,
 		`{"dew":{"name":"dew","template":"default","notifications":{"crash":{"description":"An app crashed","template":"default","critical":false}}}}`)
 }
@@ -167,11 +167,11 @@ func TestUpdateKind(t *testing.T) {
 		{"unknown kind", "/clients/sender/notifications/none", `{"description":"d","critical":true,"template":""}`, 404, unknownNews},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, refused(tt.message))
+			w.do(w.sender(), "PUT", tt.path, tt.body).want(t, "refused", tt.code, errorJSON(tt.message))
 		})
 	}
 	w.do(w.client("boss", ScopeManage, ScopeAdmin), "PUT", path, `{"description":"d","critical":true,"template":""}`).
-		want(t, "critical without its scope", 422, refused(noCritical))
+		want(t, "critical without its scope", 422, errorJSON(noCritical))
 	w.do(w.sender(), "GET", "/notifications", "").want(t, "nothing was changed", 200, listOfSender)
 
 	id := w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
@@ -202,7 +202,7 @@ func TestAssign(t *testing.T) {
 		{"kind: unknown kind", "/clients/sender/notifications/none/template", `{"template":"nope"}`, 404, unknownNews},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w.do(boss, "PUT", tt.path, tt.body).want(t, "refused", tt.code, refused(tt.message))
+			w.do(boss, "PUT", tt.path, tt.body).want(t, "refused", tt.code, errorJSON(tt.message))
 		})
 	}
 	id := w.do(w.sender(), "POST", "/templates", `{"name":"n","html":"h"}`).id(t, "template-id")
@@ -232,20 +232,20 @@ func FuzzRegistration(f *testing.F) {
 			return
 		}
 		if reg, err := readRegistration(fs); err == nil {
-			checkKept(t, reg, false)
+			checkStored(t, reg, false)
 		}
 		if reg, err := readOldRegistration(fs); err == nil {
-			checkKept(t, reg, true)
+			checkStored(t, reg, true)
 		}
 	})
 }
 
-func checkKept(t *testing.T, reg registration, old bool) {
+func checkStored(t *testing.T, reg registration, old bool) {
 	if reg.name == "" {
 		t.Error("a registration without a name was let in")
 	}
 	for _, k := range reg.kinds {
-		if k.ID == "" || k.Description == "" || len([]rune(k.ID)) > maxName || old && !formOfID.MatchString(k.ID) {
+		if k.ID == "" || k.Description == "" || len([]rune(k.ID)) > maxName || old && !kindIDPattern.MatchString(k.ID) {
 			t.Errorf("a kind was let in: %+v", k)
 		}
 	}

@@ -124,7 +124,7 @@ func TestFill(t *testing.T) {
 }
 
 // The HTML of a sender is split into the parts that templates can use.
-func TestDissect(t *testing.T) {
+func TestSplitHTML(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
 		want       delivery.HTML
@@ -244,7 +244,7 @@ func FuzzTemplate(f *testing.F) {
 }
 
 // The parts of any page can be joined again.
-func FuzzDissect(f *testing.F) {
+func FuzzSplitHTML(f *testing.F) {
 	for _, seed := range []string{"", "<p>hi", `<!DOCTYPE html><head></head><body a="b">x`, "<frameset>", "<svg><body>", "<template><p></template>", "<plaintext>"} {
 		f.Add(seed)
 	}

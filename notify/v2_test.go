@@ -52,7 +52,7 @@ func TestSenders(t *testing.T) {
 		`{}`: {code: 422, body: "missing sender name"}, `null`: {code: 422, body: "missing sender name"}, `{"name":""}`: {code: 422, body: "missing sender name"},
 		`{"name":"` + tooLongText + `"}`: {code: 422, body: `"name" has more than 255 characters`},
 	} {
-		w.two(token, "POST", "/senders", body).want(t, body, want.code, refused(want.body))
+		w.two(token, "POST", "/senders", body).want(t, body, want.code, errorJSON(want.body))
 	}
 	g := w.two(token, "POST", "/senders", `{"name":"S","more":1}`)
 	id := g.id(t, "id")
@@ -64,19 +64,19 @@ func TestSenders(t *testing.T) {
 	w.two(token, "GET", "/senders", "").want(t, "list", 200, `{"_links":{"self":{"href":"/senders"}},"senders":[`+senderBody(id, "S")+`]}`)
 	w.two(token, "GET", "/senders/"+id, "").want(t, "get", 200, senderBody(id, "S"))
 	second := w.two(token, "POST", "/senders", `{"name":"S2"}`).id(t, "id")
-	w.two(token, "PUT", "/senders/"+id, `{"name":"S2"}`).want(t, "taken", 422, refused(`Sender with name "S2" already exists`))
-	w.two(token, "PUT", "/senders/"+id, `{`).want(t, "broken", 400, refused("invalid json body"))
+	w.two(token, "PUT", "/senders/"+id, `{"name":"S2"}`).want(t, "taken", 422, errorJSON(`Sender with name "S2" already exists`))
+	w.two(token, "PUT", "/senders/"+id, `{`).want(t, "broken", 400, errorJSON("invalid json body"))
 	w.two(token, "PUT", "/senders/"+id, `{"name":"S3"}`).want(t, "rename", 200, senderBody(id, "S3"))
 	for _, id := range []string{"none", id} {
-		missing := refused(fmt.Sprintf("Sender with id %q could not be found", id))
+		missing := errorJSON(fmt.Sprintf("Sender with id %q could not be found", id))
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
 			w.two(other, method, "/senders/"+id, `{"name":"x"}`).want(t, method, 404, missing)
 		}
 		w.two(other, "POST", "/senders/"+id+"/campaign_types", `{"name":"n","description":"d"}`).want(t, "type", 404, missing)
-		w.two(other, "GET", "/senders/"+id+"/campaign_types", "").want(t, "types", 404, refused("sender not found"))
+		w.two(other, "GET", "/senders/"+id+"/campaign_types", "").want(t, "types", 404, errorJSON("sender not found"))
 	}
 	w.two(token, "DELETE", "/senders/"+second, "").want(t, "delete", 204, "")
-	w.two(token, "GET", "/senders/"+second, "").want(t, "gone", 404, refused(fmt.Sprintf("Sender with id %q could not be found", second)))
+	w.two(token, "GET", "/senders/"+second, "").want(t, "gone", 404, errorJSON(fmt.Sprintf("Sender with id %q could not be found", second)))
 }
 
 func typeJSON(t campaignType) string {
@@ -109,7 +109,7 @@ func TestCampaignTypes(t *testing.T) {
 		{"PUT", "/campaign_types/" + w.news, `{"template_id":"none"}`, 404, `Template with id "none" could not be found`},
 		{"PUT", "/campaign_types/" + w.news, `[]`, 400, "invalid json body"},
 	} {
-		w.two(w.token, tt.method, tt.path, tt.body).want(t, tt.method+" "+tt.body, tt.code, refused(tt.message))
+		w.two(w.token, tt.method, tt.path, tt.body).want(t, tt.method+" "+tt.body, tt.code, errorJSON(tt.message))
 	}
 	news := campaignType{ID: w.news, Name: "news", Description: "All the news"}
 	alarm := campaignType{ID: w.alarm, Name: "alarm", Description: "Alarms", Critical: true}
@@ -123,7 +123,7 @@ func TestCampaignTypes(t *testing.T) {
 	}
 	w.two(w.token, "GET", types, "").want(t, "list", 200,
 		`{"_links":{"self":{"href":"`+types+`"},"sender":{"href":"/senders/`+w.sender+`"}},"campaign_types":[`+strings.Join(want, ",")+`]}`)
-	w.two(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, refused(`Sender with id "`+w.sender+`" could not be found`))
+	w.two(w.client("other"), "GET", "/campaign_types/"+w.news, "").want(t, "foreign", 404, errorJSON(`Sender with id "`+w.sender+`" could not be found`))
 
 	// The same client without the scope for critical notifications.
 	testkit.Must(w.auth.Accounts().UpdateClient("sender", func(c *auth.Client) error {
@@ -131,17 +131,17 @@ func TestCampaignTypes(t *testing.T) {
 		return nil
 	}))(t)
 	meek := w.grant("sender")
-	w.two(meek, "POST", types, `{"name":"n","description":"d","critical":true}`).want(t, "create critical", 403, refused("You do not have permission to create critical campaign types"))
+	w.two(meek, "POST", types, `{"name":"n","description":"d","critical":true}`).want(t, "create critical", 403, errorJSON("You do not have permission to create critical campaign types"))
 	const noUpdate = "Forbidden: cannot update campaign type with critical flag set to true"
-	w.two(meek, "PUT", "/campaign_types/"+w.news, `{"critical":true}`).want(t, "make critical", 403, refused(noUpdate))
-	w.two(meek, "PUT", "/campaign_types/"+w.alarm, `{"name":"x"}`).want(t, "change what is critical", 403, refused(noUpdate))
-	w.two(meek, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.alarm, `{"users":["u"]}`)).want(t, "send", 403, refused("Scope critical_notifications.write is required"))
+	w.two(meek, "PUT", "/campaign_types/"+w.news, `{"critical":true}`).want(t, "make critical", 403, errorJSON(noUpdate))
+	w.two(meek, "PUT", "/campaign_types/"+w.alarm, `{"name":"x"}`).want(t, "change what is critical", 403, errorJSON(noUpdate))
+	w.two(meek, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.alarm, `{"users":["u"]}`)).want(t, "send", 403, errorJSON("Scope critical_notifications.write is required"))
 	alarm.Critical = false
 	w.two(meek, "PUT", "/campaign_types/"+w.alarm, `{"critical":false}`).want(t, "no more critical", 200, typeJSON(alarm))
 
 	w.two(meek, "DELETE", "/campaign_types/"+w.news, "").want(t, "delete", 204, "")
 	w.two(meek, "DELETE", "/senders/"+w.sender, "").want(t, "delete the sender", 204, "")
-	if all := testkit.Must(w.s.shelves.types.All())(t); len(all) != 0 {
+	if all := testkit.Must(w.s.buckets.types.All())(t); len(all) != 0 {
 		t.Errorf("types = %+v, want none", all)
 	}
 }
@@ -159,16 +159,16 @@ func TestTemplates2(t *testing.T) {
 		`{}`: {code: 422, body: `Template "name" field cannot be empty`}, `{"name":"n"}`: {code: 422, body: "missing either template text or html"},
 		`{"name":"n","text":"{{"}`: {code: 422, body: "Text syntax is malformed please check your braces: line 1: unclosed action"},
 	} {
-		w.two(token, "POST", "/templates", body).want(t, body, want.code, refused(want.body))
+		w.two(token, "POST", "/templates", body).want(t, body, want.code, errorJSON(want.body))
 	}
 	g := w.two(token, "POST", "/templates", `{"name":"n","text":"t"}`)
 	id := g.id(t, "id")
 	g.want(t, "create", 201, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", Metadata: json.RawMessage("{}")}))
 	w.two(token, "PUT", "/templates/"+id, `{"html":"h","subject":"S","metadata":{"a":1}}`).want(t, "partly", 200, template2JSON(Template{ID: id, Name: "n", Subject: "S", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
 	w.two(token, "PUT", "/templates/"+id, `{"subject":""}`).want(t, "empty subject", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
-	w.two(token, "PUT", "/templates/"+id, `x`).want(t, "broken", 400, refused(badTemplateBody))
+	w.two(token, "PUT", "/templates/"+id, `x`).want(t, "broken", 400, errorJSON(badTemplateBody))
 	w.two(token, "GET", "/templates/"+id, "").want(t, "get", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
-	missing := refused(fmt.Sprintf("Template with id %q could not be found", id))
+	missing := errorJSON(fmt.Sprintf("Template with id %q could not be found", id))
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		w.two(other, method, "/templates/"+id, "{}").want(t, "foreign "+method, 404, missing)
 	}
@@ -176,8 +176,8 @@ func TestTemplates2(t *testing.T) {
 
 	first := template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: "{{.Text}}", HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")})
 	w.two(other, "GET", "/templates/default", "").want(t, "default", 200, first)
-	w.two(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, refused(notYours))
-	w.two(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, refused(notYours))
+	w.two(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, errorJSON(notYours))
+	w.two(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, errorJSON(notYours))
 	for _, text := range []string{"x", "y"} {
 		w.two(boss, "PUT", "/templates/default", `{"text":"`+text+`"}`).want(t, "put", 200, template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: text, HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")}))
 	}
@@ -220,7 +220,7 @@ func TestCampaignRefuses(t *testing.T) {
 		{path, `{"send_to":` + users + `,"campaign_type_id":"` + w.news + `","text":"t","subject":"s","template_id":"none"}`, 404, `Template with id "none" could not be found`},
 		{path, `{"send_to":` + users + `,"campaign_type_id":"` + w.news + `","html":"<head></head>","subject":"s"}`, 422, "missing either campaign text or html"},
 	} {
-		w.two(w.token, "POST", tt.path, tt.body).want(t, tt.body, tt.code, refused(tt.message))
+		w.two(w.token, "POST", tt.path, tt.body).want(t, tt.body, tt.code, errorJSON(tt.message))
 	}
 	if n := testkit.Must(w.queue.Waiting())(t); n != 0 {
 		t.Errorf("%d messages were queued", n)
@@ -272,12 +272,12 @@ func TestCampaign(t *testing.T) {
 		t.Errorf("status = %+v", s)
 	}
 	for _, path := range []string{"/campaigns/" + id, "/campaigns/" + id + "/status"} {
-		w.two(w.client("other", ScopeWrite), "GET", path, "").want(t, "foreign", 404, refused(fmt.Sprintf("Campaign with id %q could not be found", id)))
+		w.two(w.client("other", ScopeWrite), "GET", path, "").want(t, "foreign", 404, errorJSON(fmt.Sprintf("Campaign with id %q could not be found", id)))
 	}
-	w.two(w.token, "GET", "/campaigns/none", "").want(t, "unknown", 404, refused(`Campaign with id "none" could not be found`))
+	w.two(w.token, "GET", "/campaigns/none", "").want(t, "unknown", 404, errorJSON(`Campaign with id "none" could not be found`))
 }
 
-func (w *campaignWorld) status(id string) (s statusShape) {
+func (w *campaignWorld) status(id string) (s statusResponse) {
 	w.t.Helper()
 	g := w.two(w.token, "GET", "/campaigns/"+id+"/status", "")
 	if err := json.Unmarshal([]byte(g.body), &s); err != nil || g.code != 200 {
@@ -318,12 +318,12 @@ func TestUnsubscribers(t *testing.T) {
 	prefs := w.client("prefs", ScopePrefsAdmin)
 	path := func(kind, user string) string { return "/campaign_types/" + kind + "/unsubscribers/" + user }
 	for _, method := range []string{"PUT", "DELETE"} {
-		w.two(own, method, path(w.news, bob), "").want(t, "for somebody else", 403, refused(notYours))
-		w.two(w.client("only", ScopePrefsWrite), method, path(w.news, ann), "").want(t, "a client without the scope", 403, refused(notYours))
-		w.two(prefs, method, path("none", ann), "").want(t, "unknown type", 404, refused(`Campaign type with id "none" could not be found`))
-		w.two(prefs, method, path(w.news, "ghost"), "").want(t, "unknown user", 404, refused(`User "ghost" not found`))
+		w.two(own, method, path(w.news, bob), "").want(t, "for somebody else", 403, errorJSON(notYours))
+		w.two(w.client("only", ScopePrefsWrite), method, path(w.news, ann), "").want(t, "a client without the scope", 403, errorJSON(notYours))
+		w.two(prefs, method, path("none", ann), "").want(t, "unknown type", 404, errorJSON(`Campaign type with id "none" could not be found`))
+		w.two(prefs, method, path(w.news, "ghost"), "").want(t, "unknown user", 404, errorJSON(`User "ghost" not found`))
 	}
-	w.two(own, "PUT", path(w.alarm, ann), "").want(t, "critical", 403, refused(fmt.Sprintf("Campaign type %q cannot be unsubscribed from", w.alarm)))
+	w.two(own, "PUT", path(w.alarm, ann), "").want(t, "critical", 403, errorJSON(fmt.Sprintf("Campaign type %q cannot be unsubscribed from", w.alarm)))
 	for _, kind := range []string{w.news, w.alarm} {
 		w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(kind, `{"users":["`+ann+`","`+bob+`"]}`))
 	}
@@ -361,13 +361,13 @@ func TestForgetCampaigns(t *testing.T) {
 	sent := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{"users":["u"]}`)).id(t, "id")
 	empty := w.two(w.token, "POST", "/senders/"+w.sender+"/campaigns", campaignOf(w.news, `{}`)).id(t, "id")
 	exists := func(id string) bool { return w.two(w.token, "GET", "/campaigns/"+id, "").code == 200 }
-	if err := w.s.dropCampaigns(time.Now().Add(-time.Hour)); err != nil {
+	if err := w.s.deleteCampaigns(time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if !exists(sent) || !exists(empty) {
 		t.Error("a campaign was forgotten too early")
 	}
-	if err := w.s.dropCampaigns(time.Now().Add(time.Hour)); err != nil {
+	if err := w.s.deleteCampaigns(time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if !exists(sent) || exists(empty) {
@@ -381,7 +381,7 @@ func TestForgetCampaigns(t *testing.T) {
 	if err := q.Settle([]delivery.Outcome{{Message: ids[0], Status: delivery.Delivered}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(q.Sweep(time.Now().Add(time.Hour)), w.s.dropCampaigns(time.Now().Add(time.Hour))); err != nil {
+	if err := errors.Join(q.Sweep(time.Now().Add(time.Hour)), w.s.deleteCampaigns(time.Now().Add(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	count, err := q.Campaign(sent)

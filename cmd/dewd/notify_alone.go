@@ -120,7 +120,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 	if err != nil {
 		return err
 	}
-	var post delivery.Post = unsent{s.log}
+	var post delivery.Mailer = unsent{s.log}
 	if !a.TestMode {
 		if s.smtp, err = a.Mailing.post(); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 		}
 	}
 	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
-		Queue: queue, Directory: people, Composer: s.server, Post: post, From: a.Mailing.From, Logger: s.log,
+		Queue: queue, Directory: people, Composer: s.server, Mailer: post, From: a.Mailing.From, Logger: s.log,
 	})
 	return err
 }

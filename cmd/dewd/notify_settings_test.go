@@ -151,7 +151,7 @@ func TestAloneCommand(t *testing.T) {
 	}
 	t.Setenv("UAA_HOST", "http://127.0.0.1:1")
 	err = newApp(defaultConfig()).Run([]string{"dewd", "notify", "--root", t.TempDir(), "--listen", "127.0.0.1:0"})
-	if statusOf(err) != statusInfrastructure || !strings.Contains(err.Error(), "UAA_HOST: cannot ask for the keys") {
+	if statusOf(err) != statusInfrastructure || !strings.Contains(err.Error(), "UAA_HOST: cannot get the token keys") {
 		t.Errorf("error = %v, status %d, want %d", err, statusOf(err), statusInfrastructure)
 	}
 }
