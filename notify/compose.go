@@ -50,8 +50,8 @@ func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Not
 	return mail, nil
 }
 
-// checkSubscribed returns ErrUnsubscribed if a user unsubscribed from the notification. It uses
-// the current setting of whether a kind is critical.
+// checkSubscribed returns ErrUnsubscribed if a user unsubscribed from the notification.
+// It uses the current setting of whether a kind is critical.
 func (s *composer) checkSubscribed(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	if n.Version == delivery.V2 {
 		return s.checkSubscribedV2(tx, m, n)
@@ -77,8 +77,8 @@ func (s *composer) checkSubscribed(tx *store.Tx, m delivery.Message, n delivery.
 	return nil
 }
 
-// templateFor returns the template of a notice: its own, the kind's, the client's, or the
-// default one. The default one also replaces a deleted template.
+// templateFor returns the template of a notice: its own, the kind's, the client's, or
+// the default one. The default one also replaces a deleted template.
 func (s *composer) templateFor(tx *store.Tx, n delivery.Notice) (Template, error) {
 	if n.Version == delivery.V2 {
 		return s.templateForV2(tx, n)

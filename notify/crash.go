@@ -53,8 +53,8 @@ type Crashes struct {
 type watched struct {
 	App   string    `json:"app"`
 	Since time.Time `json:"since"`
-	// Reported lists the instances whose crash was already reported, newest last, because
-	// crash records can arrive more than once.
+	// Reported lists the instances whose crash was already reported, newest last,
+	// because crash records can arrive more than once.
 	Reported []string `json:"told,omitempty"`
 }
 

@@ -115,7 +115,7 @@ func TestCrashesAreReported(t *testing.T) {
 	}
 	n := ns[0]
 	if n.Client != PlatformClient || n.Kind != KindCrash || n.Subject != "App shop crashed" || n.Space.Name != "dev" ||
-		!strings.Contains(n.Text, "APP/PROC/WEB: Exited with status 1") || !strings.Contains(n.Text, "starts at once") {
+		!strings.Contains(n.Text, "APP/PROC/WEB: Exited with status 1") || !strings.Contains(n.Text, "dew starts another instance immediately") {
 		t.Errorf("notice = %+v", n)
 	}
 	if err := c.Set(a.GUID, false); err != nil {

@@ -51,8 +51,8 @@ type httpWorld struct {
 	tokens map[string]string // of clients, by id
 }
 
-// initialFiles has the files that a first start leaves. All tests start with a copy, because
-// generating a key and hashing a password take longer than most tests.
+// initialFiles has the files that a first start leaves. All tests start with a copy,
+// because generating a key and hashing a password take longer than most tests.
 var initialFiles = sync.OnceValue(func() map[string][]byte {
 	dir, err := os.MkdirTemp("", "dew-notify-")
 	if err != nil {
@@ -147,8 +147,8 @@ func (w *httpWorld) grant(id string) string {
 	return out.Token
 }
 
-// clientWith returns the token of a client that has only these scopes from now on. Changing a
-// client is faster than creating one.
+// clientWith returns the token of a client that has only these scopes from now on.
+// Changing a client is faster than creating one.
 func (w *httpWorld) clientWith(id string, scopes ...string) string {
 	w.t.Helper()
 	token := w.client(id, append(slices.Clone(allScopes), scopeEverything)...)

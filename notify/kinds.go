@@ -245,8 +245,8 @@ func (s *kinds) accept(who auth.Principal, reg registration) error {
 	return s.storeRegistration(who.Client, reg)
 }
 
-// storeRegistration stores a registration, completely or not at all. The client and its kinds keep
-// their assigned templates.
+// storeRegistration stores a registration, completely or not at all. The client and its
+// kinds keep their assigned templates.
 func (s *kinds) storeRegistration(client string, reg registration) error {
 	return s.c.DB.Update(func(tx *store.Tx) error {
 		clients, kinds := s.buckets.clients.With(tx), s.buckets.kinds.With(tx)

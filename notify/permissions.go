@@ -40,8 +40,8 @@ func hasScope(p auth.Principal, scope string) bool {
 // isAdmin reports whether the caller can change resources of other clients.
 func isAdmin(p auth.Principal) bool { return hasScope(p, ScopeAdmin) || p.Has(scopeEverything) }
 
-// canChangeSubscriptions reports whether the caller can change the subscriptions of a user: users
-// for themselves, clients for all users.
+// canChangeSubscriptions reports whether the caller can change the subscriptions of a
+// user: users for themselves, clients for all users.
 func canChangeSubscriptions(who auth.Principal, user string) bool {
 	if who.IsUser {
 		return who.ID == user && hasScope(who, ScopePrefsWrite)
@@ -57,8 +57,8 @@ type permission struct {
 	owner bool     // the token belongs to the {client} of the path, or to an administrator
 }
 
-// permissions has the required permission of every pattern of version 1. The server does not
-// start if a pattern is missing here, or if a pattern here has no endpoint.
+// permissions has the required permission of every pattern of version 1. The server
+// does not start if a pattern is missing here, or if a pattern here has no endpoint.
 var permissions = map[string]permission{
 	"GET /info": {open: true},
 

@@ -87,7 +87,7 @@ func TestCheckPermissions(t *testing.T) {
 	} {
 		err := checkPermissions(table, tt.answered)
 		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
-			t.Errorf("checkRights(%v) = %v, want %q", tt.answered, err, tt.want)
+			t.Errorf("checkPermissions(%v) = %v, want %q", tt.answered, err, tt.want)
 		}
 	}
 }

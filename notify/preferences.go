@@ -37,7 +37,8 @@ func (s *preferenceHandlers) setCORSHeaders(h http.Header) {
 	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type")
 }
 
-// answerPreflight handles OPTIONS /user_preferences. The response consists of the headers.
+// answerPreflight handles OPTIONS /user_preferences. The response consists of the
+// headers.
 func (s *preferenceHandlers) answerPreflight(request) (any, error) { return noContent, nil }
 
 // preferences are the preferences of a user, as JSON.

@@ -227,8 +227,8 @@ type sent struct {
 	Request   string          `json:"vcap_request_id"`
 }
 
-// checkDisk refuses messages while the disk is nearly full, because queued messages must be
-// stored.
+// checkDisk refuses messages while the disk is nearly full, because queued messages
+// must be stored.
 func (s *core) checkDisk() error {
 	if s.c.CheckDisk == nil {
 		return nil

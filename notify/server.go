@@ -427,8 +427,8 @@ func asRequest(err error) error {
 	return errParse
 }
 
-// decode decodes members into the variables that are named after them. A missing or null
-// member does not change its variable.
+// decode decodes members into the variables that are named after them. A missing or
+// null member does not change its variable.
 func (f fields) decode(vars map[string]any) error {
 	for name, v := range vars {
 		raw, ok := f[name]

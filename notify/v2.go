@@ -207,7 +207,8 @@ func joinProblems(wrong []string) error {
 	return invalid("%s", strings.Join(wrong, ", "))
 }
 
-// notFoundError converts a lookup error into the response that the resource does not exist.
+// notFoundError converts a lookup error into the response that the resource does not
+// exist.
 func notFoundError(err error, noun, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound("%s with id %q could not be found", noun, inbound.Shorten(id))

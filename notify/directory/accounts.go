@@ -116,8 +116,8 @@ func (a *Accounts) InOrg(_ context.Context, guid, role string) (delivery.Audienc
 	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: a.usersWithRoles(rs)}, nil
 }
 
-// usersWithRoles returns the users who have one of the roles, without duplicates. It skips
-// clients, which can have roles but read no mail.
+// usersWithRoles returns the users who have one of the roles, without duplicates. It
+// skips clients, which can have roles but read no mail.
 func (a *Accounts) usersWithRoles(rs []auth.Role) iter.Seq2[delivery.Person, error] {
 	return func(yield func(delivery.Person, error) bool) {
 		seen := map[string]bool{}

@@ -21,8 +21,8 @@ const (
 )
 
 const (
-	// expiryMargin is how long before its expiry a token is no longer used: requests take
-	// time, and clocks differ.
+	// expiryMargin is how long before its expiry a token is no longer used: requests
+	// take time, and clocks differ.
 	expiryMargin = 30 * time.Second
 	// maxTokenLifetime limits the lifetime that a server reports for its tokens.
 	maxTokenLifetime = 24 * time.Hour
@@ -58,8 +58,8 @@ func RemoteURL(s string) (string, error) {
 	return strings.TrimRight(s, "/"), nil
 }
 
-// tokenClient sends requests to a remote platform. It uses a token of the service until the
-// token expires.
+// tokenClient sends requests to a remote platform. It uses a token of the service until
+// the token expires.
 type tokenClient struct {
 	client     *http.Client
 	uaa        string

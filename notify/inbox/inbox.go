@@ -232,8 +232,8 @@ func (i *Inbox) write() {
 	}
 }
 
-// storeBatch stores mails in one transaction and drops old ones. Only one goroutine calls it
-// at a time.
+// storeBatch stores mails in one transaction and drops old ones. Only one goroutine
+// calls it at a time.
 func (i *Inbox) storeBatch(batch []*arrival) error {
 	var after inboxSize
 	err := i.db.Update(func(tx *store.Tx) (err error) {

@@ -127,8 +127,8 @@ func (c *pageCost) leaveAllOpen() {
 	c.closable = c.closable[:0]
 }
 
-// leaveOpen counts an element that stays open, unless a parser would drop it because of its
-// duplicates.
+// leaveOpen counts an element that stays open, unless a parser would drop it because of
+// its duplicates.
 func (c *pageCost) leaveOpen(t openTag) {
 	if c.leftOpen[t.text] >= maxDuplicates || t.name == "a" && c.links >= maxAnchors {
 		return

@@ -208,7 +208,8 @@ func (s *Client) sendOver(ctx context.Context, l *connection, msg *gomail.Msg) e
 	return nil
 }
 
-// closedByServer reports whether the server closed the connection before it received a mail.
+// closedByServer reports whether the server closed the connection before it received a
+// mail.
 func closedByServer(err error) bool {
 	var e *gomail.SendError
 	if !errors.As(err, &e) {
