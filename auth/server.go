@@ -43,7 +43,7 @@ type Config struct {
 
 // Server is the authorization server.
 type Server struct {
-	*kernel
+	*core
 	*oauthHandlers
 	*userHandlers
 	*groupHandlers
@@ -51,23 +51,23 @@ type Server struct {
 	handler http.Handler
 }
 
-// kernel holds the common parts of all handlers: authentication, permissions and
+// core holds the common parts of all handlers: authentication, permissions and
 // responses.
-type kernel struct {
+type core struct {
 	*tokens
-	log       *slog.Logger
-	roles     *Roles
-	kept      *store.Bucket[keptGroup]
-	passcodes *codeBox // for the password grant
-	throttle  *throttle
+	log          *slog.Logger
+	roles        *Roles
+	groupRecords *store.Bucket[storedGroup]
+	passcodes    *codeStore // for the password grant
+	throttle     *throttle
 }
 
 // The handlers, by subject.
 type (
-	oauthHandlers  struct{ *kernel }
-	userHandlers   struct{ *kernel }
-	groupHandlers  struct{ *kernel }
-	clientHandlers struct{ *kernel }
+	oauthHandlers  struct{ *core }
+	userHandlers   struct{ *core }
+	groupHandlers  struct{ *core }
+	clientHandlers struct{ *core }
 )
 
 // tokens issues, verifies and revokes tokens and one-time codes.
@@ -77,7 +77,7 @@ type tokens struct {
 	keys     keyring
 	accounts *Accounts
 	revoked  *store.Bucket[revocation]
-	codes    *codeBox // for the ssh proxy
+	codes    *codeStore // for the ssh proxy
 
 	mu    sync.Mutex
 	swept time.Time // guarded by mu
@@ -94,16 +94,16 @@ func Open(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{
+	k := &core{
 		tokens: &tokens{
 			cfg: c, issuer: c.PublicURL + "/uaa/oauth/token", keys: keys, accounts: NewAccounts(c.DB, c.Cost),
-			revoked: store.In[revocation](c.DB, "revoked tokens"), codes: newCodeBox(),
+			revoked: store.In[revocation](c.DB, "revoked tokens"), codes: newCodeStore(),
 		},
-		log: c.Logger, roles: NewRoles(c.DB), kept: store.In[keptGroup](c.DB, "groups"),
-		passcodes: newCodeBox(), throttle: newThrottle(),
+		log: c.Logger, roles: NewRoles(c.DB), groupRecords: store.In[storedGroup](c.DB, "groups"),
+		passcodes: newCodeStore(), throttle: newThrottle(),
 	}
 	s := &Server{
-		kernel: k, oauthHandlers: &oauthHandlers{k}, userHandlers: &userHandlers{k}, groupHandlers: &groupHandlers{k},
+		core: k, oauthHandlers: &oauthHandlers{k}, userHandlers: &userHandlers{k}, groupHandlers: &groupHandlers{k},
 		clientHandlers: &clientHandlers{k},
 	}
 	s.handler = s.routes()

@@ -163,7 +163,7 @@ func (a *Accounts) CreateUser(n NewUser) (User, error) {
 		if err := a.isFree(u.GUID); err != nil {
 			return err
 		}
-		return a.keepUser(u)
+		return a.storeUser(u)
 	})
 }
 
@@ -198,7 +198,7 @@ func (a *Accounts) UpdateUser(guid string, fn func(u *User) error) (u User, err 
 		if err := u.check(); err != nil {
 			return err
 		}
-		return a.keepUser(u)
+		return a.storeUser(u)
 	})
 	return u, err
 }
@@ -217,10 +217,10 @@ func (a *Accounts) SetPassword(guid, password string) error {
 		u.Hash, u.PasswordAt = hash, now()
 		u.UpdatedAt = u.PasswordAt
 		u.Version++
-		if err := a.keepUser(u); err != nil {
+		if err := a.storeUser(u); err != nil {
 			return err
 		}
-		return a.endSessions("user", guid)
+		return a.deleteSessions("user", guid)
 	})
 }
 
@@ -251,11 +251,11 @@ func (a *Accounts) DeleteUser(guid string) error {
 		if err := a.users.Delete(guid); err != nil {
 			return fmt.Errorf("cannot delete user %s: %w", guid, err)
 		}
-		return a.endSessions("user", guid)
+		return a.deleteSessions("user", guid)
 	})
 }
 
-func (a *Accounts) keepUser(u User) error {
+func (a *Accounts) storeUser(u User) error {
 	err := a.users.Put(u.GUID, u)
 	if errors.Is(err, store.ErrTaken) {
 		return fmt.Errorf("user name %q of origin %q: %w", u.Name, u.Origin, ErrTaken)
