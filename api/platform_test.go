@@ -74,7 +74,7 @@ func newPlatform(t testing.TB) *wholePlatform {
 	}
 	p.broker = newFakeBroker()
 	p.c.Services = marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
-	if err := p.c.Services.Offer(t.Context()); err != nil {
+	if err := p.c.Services.LoadBuiltinCatalog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.door = must(New(p.c))(t).Handler()

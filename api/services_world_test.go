@@ -159,7 +159,7 @@ func (w *world) release() {
 		return len(guids) > 0
 	})
 	for _, guid := range guids {
-		w.c.Services.Kick(guid)
+		w.c.Services.PollNow(guid)
 	}
 }
 

@@ -99,7 +99,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 		DB: db, Registry: reg, Events: w.c.Events, Logger: log, Builtin: w.broker,
 		Client: func(b services.ServiceBroker) services.Broker { return w.broker.named(b.Name) },
 	})
-	if err := w.c.Services.Offer(t.Context()); err != nil {
+	if err := w.c.Services.LoadBuiltinCatalog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.c.Snapshots = &fakeSnapshots{}

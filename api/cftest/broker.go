@@ -38,7 +38,7 @@ func Tell(brokers []*servicestest.Broker, dir, what string) error {
 		b.On(servicestest.Last, servicestest.Behaviour{Header: soon})
 	case "later":
 		b.On(words[1], servicestest.Behaviour{Async: 1})
-		b.On(servicestest.Last, servicestest.Behaviour{Undone: true, Body: `{"state": "in progress", "description": "still at it"}`, Header: soon})
+		b.On(servicestest.Last, servicestest.Behaviour{NoEffect: true, Body: `{"state": "in progress", "description": "still at it"}`, Header: soon})
 	case "ends", "obeys":
 		b.On(words[1])
 		b.On(servicestest.Last, servicestest.Behaviour{Header: soon})

@@ -269,7 +269,7 @@ func (h bindingHandlers) noteBinding(r *http.Request) (b services.Binding, err e
 	if err != nil {
 		return b, err
 	}
-	if b, err = h.Platform.Services.NoteBinding(r.PathValue("guid"), platform.MetadataChange(body.Metadata)); err != nil {
+	if b, err = h.Platform.Services.UpdateBindingMetadata(r.PathValue("guid"), platform.MetadataChange(body.Metadata)); err != nil {
 		return b, rest.Missing("Service binding", err)
 	}
 	return b, h.recordBinding(r, "update", b, map[string]any{"request": body})

@@ -107,7 +107,7 @@ func (h offeringHandlers) updateOffering(r *http.Request) (any, error) {
 	if err := h.administer(r.Context(), o.Broker); err != nil {
 		return nil, rest.Missing("Service offering", err)
 	}
-	if o, err = h.Platform.Services.NoteOffering(o.GUID, platform.MetadataChange(body.Metadata)); err != nil {
+	if o, err = h.Platform.Services.UpdateOfferingMetadata(o.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, rest.Missing("Service offering", err)
 	}
 	return h.presentOffering(o), nil

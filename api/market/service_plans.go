@@ -197,7 +197,7 @@ func (h planHandlers) updatePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p, err = h.Platform.Services.NotePlan(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
+	if p, err = h.Platform.Services.UpdatePlanMetadata(p.GUID, platform.MetadataChange(body.Metadata)); err != nil {
 		return nil, rest.Missing("Service plan", err)
 	}
 	return h.presentPlan(p), nil

@@ -64,7 +64,7 @@ func TestOrgDeletionThatABrokerRefuses(t *testing.T) {
 	beside(t)
 	w := newEstate(t)
 	o := w.build()
-	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Status: 500, Undone: true, Body: `{"description":"the disk is on fire"}`})
+	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Status: 500, NoEffect: true, Body: `{"description":"the disk is on fire"}`})
 	job := w.begins(o)
 	failed := w.jobEnds(job, "FAILED")
 	for _, want := range []string{`"CF-OrganizationDeletionFailed"`, "Deletion of organization " + o.name + " failed", "Deletion of space one failed", "Service instance jobs: ", "the disk is on fire"} {

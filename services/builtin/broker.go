@@ -72,7 +72,7 @@ type Broker struct {
 	*provisioner
 
 	mu      sync.Mutex         // guards the fields below
-	life    context.Context    // the context of Run; nil before
+	runCtx  context.Context    // the context of Run; nil before
 	workers map[string]*worker // by instance
 }
 
@@ -95,9 +95,9 @@ type (
 
 // worker runs the operation of one instance.
 type worker struct {
-	cancel context.CancelCauseFunc // of the current step
-	doing  services.Action         // the current step
-	again  bool                    // the record changed during the step
+	cancel  context.CancelCauseFunc // of the current step
+	doing   services.Action         // the current step
+	changed bool                    // the record changed during the step
 }
 
 var (
@@ -138,9 +138,9 @@ func (b *Broker) Run(ctx context.Context) error {
 	// Set the context first and read the records after that. A request in between then
 	// gets a worker at once; otherwise it would have none.
 	ctx, cancel := context.WithCancel(ctx)
-	b.live(ctx)
+	b.setContext(ctx)
 	defer b.running.Wait()
-	defer b.live(nil) //nolint:staticcheck // no life: no more workers
+	defer b.setContext(nil) //nolint:staticcheck // no context: no more workers
 	defer cancel()
 	all, err := b.records.All()
 	if err != nil {
@@ -152,7 +152,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		}
 		b.recover(ctx, r)
 	}
-	b.guard(ctx)
+	b.watchDisks(ctx)
 	return nil
 }
 
@@ -168,8 +168,8 @@ func (b *servers) Stuck() error {
 	return errors.Join(errs...)
 }
 
-// tried records the result of a step that is repeated until it succeeds.
-func (b *servers) tried(guid string, err error) {
+// recordAttempt records the result of a step that is repeated until it succeeds.
+func (b *servers) recordAttempt(guid string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
@@ -179,10 +179,10 @@ func (b *servers) tried(guid string, err error) {
 	b.stuck[guid] = err
 }
 
-func (b *Broker) live(ctx context.Context) {
+func (b *Broker) setContext(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.life = ctx
+	b.runCtx = ctx
 }
 
 // Instance creates, updates or deletes a database. All actions are asynchronous.
@@ -202,7 +202,7 @@ func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (servic
 }
 
 func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, error) {
-	e, plan, err := chosen(r.Offering, r.Plan)
+	e, plan, err := planOf(r.Offering, r.Plan)
 	if err != nil {
 		return services.Progress{}, err
 	}
@@ -221,7 +221,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	case !errors.Is(err, services.ErrNotFound):
 		return services.Progress{}, err
 	}
-	if err := b.room(0); err != nil {
+	if err := b.checkDisk(0); err != nil {
 		return services.Progress{}, refusal(http.StatusInsufficientStorage, "%v", err)
 	}
 	rec = record{
@@ -246,7 +246,7 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 	}
 	next := rec.Shape
 	if r.Plan != "" {
-		if _, next.Plan, err = chosen(offeringID(e.name), r.Plan); err != nil {
+		if _, next.Plan, err = planOf(offeringID(e.name), r.Plan); err != nil {
 			return services.Progress{}, err
 		}
 	}

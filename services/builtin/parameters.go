@@ -98,7 +98,7 @@ func (p parameters) merge(raw json.RawMessage, keys []string) (parameters, error
 	}
 	for _, k := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(keys, k) {
-			return p, refusal(http.StatusBadRequest, "unknown parameter '%s' (%s)", k, known(keys))
+			return p, refusal(http.StatusBadRequest, "unknown parameter '%s' (%s)", k, validKeys(keys))
 		}
 		if err := p.set(k, given[k]); err != nil {
 			return p, err
@@ -107,7 +107,7 @@ func (p parameters) merge(raw json.RawMessage, keys []string) (parameters, error
 	return p, nil
 }
 
-func known(keys []string) string {
+func validKeys(keys []string) string {
 	if len(keys) == 0 {
 		return "the service has no parameters"
 	}

@@ -21,7 +21,7 @@ func TestDiskOfThePlan(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			var said []string
 			listen := func(c *Config) { c.Say = func(_, line string) { said = append(said, line) } }
-			bubble(t, listen, func(t *testing.T, b *Broker, h *fakeHost) {
+			inBubble(t, listen, func(t *testing.T, b *Broker, h *fakeHost) {
 				ask(t, b, req(services.Create, e.name, smallPlan, ""))
 				if _, err := b.Binding(t.Context(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: guid}); err != nil {
 					t.Fatal(err)
@@ -34,7 +34,7 @@ func TestDiskOfThePlan(t *testing.T) {
 					synctest.Wait()
 				}
 				h.mu.Lock()
-				asked := strings.Join(h.asked, "")
+				asked := strings.Join(h.inputs, "")
 				h.mu.Unlock()
 				if strings.Count(asked, want[0]) != 1 || strings.LastIndex(asked, want[1]) < strings.Index(asked, want[0]) {
 					t.Errorf("asked = %s", asked)
@@ -67,7 +67,7 @@ func grow(t *testing.T, b *Broker, size int64) {
 func TestBindingOfAFullDisk(t *testing.T) {
 	for _, e := range engines {
 		r := record{Engine: e.name, Bindings: []string{"b"}, Secret: newSecret(), Full: true}
-		text := e.bound(r, "b")
+		text := e.bindStatements(r, "b")
 		closed := strings.Contains(text, "read_only = on") || strings.Contains(text, "REVOKE INSERT")
 		if closed != slices.Contains([]*engine{postgres, mariadb}, e) {
 			t.Errorf("%s: %s", e.name, text)

@@ -153,8 +153,8 @@ func (h *Broker) Binding(ctx context.Context, r services.BindingRequest) (servic
 	if err != nil || p.State != services.Succeeded || r.Action == services.Delete {
 		return p, err
 	}
-	bound, err := d.bound(answer)
-	p.Binding = &bound
+	bindingData, err := d.bindingData(answer)
+	p.Binding = &bindingData
 	return p, err
 }
 
@@ -195,8 +195,8 @@ func dashboard(s string) string {
 	return s
 }
 
-// bound returns the data of a binding from a response.
-func (d wireDone) bound(r response) (services.BindingData, error) {
+// bindingData returns the data of a binding from a response.
+func (d wireDone) bindingData(r response) (services.BindingData, error) {
 	b := services.BindingData{Credentials: d.Credentials, VolumeMounts: d.VolumeMounts, Parameters: d.Parameters}
 	if d.SyslogDrainURL != nil {
 		b.SyslogDrain = *d.SyslogDrainURL
@@ -288,7 +288,7 @@ func (h *Broker) FetchBinding(ctx context.Context, r services.BindingRequest) (s
 	if err := answer.object(&d); err != nil {
 		return services.BindingData{}, err
 	}
-	return d.bound(answer)
+	return d.bindingData(answer)
 }
 
 // FetchInstance returns the broker's data of an instance.
