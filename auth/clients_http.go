@@ -256,7 +256,7 @@ func refuseBuiltIn(client string) error {
 	if !builtIn(client) {
 		return nil
 	}
-	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " is built in: it cannot be deleted and cannot have a secret"}
+	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " is built in. It cannot be deleted and cannot have a secret"}
 }
 
 // newSecret is the request body about a secret.

@@ -123,7 +123,7 @@ func (s *groupHandlers) addMember(r *http.Request) (reply, error) {
 }
 
 // errMember says that a user already is, or is not, in a group.
-var errMember = errors.New("the user already is, or is not, a member of the group")
+var errMember = errors.New("the membership of the user does not change")
 
 // removeMember removes a scope from a user.
 func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {

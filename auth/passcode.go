@@ -56,7 +56,7 @@ func (b *codeStore) put(p Principal) (string, error) {
 		delete(b.codes, oldest)
 	}
 	if len(b.codes) >= maxAllCodes {
-		return "", fmt.Errorf("cannot create a code: %d codes are not used yet; try again in a few minutes", maxAllCodes)
+		return "", fmt.Errorf("cannot create a one-time code: %d unused codes exist, which is the limit; try again in a few minutes", maxAllCodes)
 	}
 	b.codes[sha256.Sum256([]byte(code))] = issuedCode{p: p, expires: at.Add(codeValidity)}
 	return code, nil

@@ -119,7 +119,7 @@ func (t *throttle) reserve(a attempt) (time.Duration, error) {
 	}
 	wait := max(w.next.Sub(at), 0)
 	if wait > maxQueue {
-		return 0, fmt.Errorf("%w: wait for %s", errTooMany, wait.Round(time.Second))
+		return 0, fmt.Errorf("%w: try again in %s", errTooMany, wait.Round(time.Second))
 	}
 	if wait > 0 {
 		w.next = at.Add(wait + delay(len(w.failures)))

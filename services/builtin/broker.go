@@ -144,7 +144,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	defer cancel()
 	all, err := b.records.All()
 	if err != nil {
-		return fmt.Errorf("cannot read the databases: %w", err)
+		return fmt.Errorf("cannot list the databases: %w", err)
 	}
 	for _, r := range all {
 		if r.Doing != "" {
@@ -163,7 +163,7 @@ func (b *servers) Stuck() error {
 	defer b.mu.Unlock()
 	var errs []error
 	for _, guid := range slices.Sorted(maps.Keys(b.stuck)) {
-		errs = append(errs, fmt.Errorf("cannot continue with service instance %s: %w", guid, b.stuck[guid]))
+		errs = append(errs, fmt.Errorf("cannot continue the operation of service instance %s: %w", guid, b.stuck[guid]))
 	}
 	return errors.Join(errs...)
 }
@@ -213,7 +213,7 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	rec, err := b.get(r.Instance)
 	switch {
 	case err == nil && (rec.Engine != e.name || rec.Shape != shape{plan, p}):
-		return services.Progress{}, refusal(http.StatusConflict, "another service instance with guid %s exists", r.Instance)
+		return services.Progress{}, refusal(http.StatusConflict, "a different service instance with guid %s already exists", r.Instance)
 	case err == nil && rec.Doing == "" && rec.State == services.Failed:
 		// A repeated request returns the progress of the first one.
 	case err == nil:
@@ -375,7 +375,7 @@ func (b *servers) lock(ctx context.Context, guid string) (func(), error) {
 func (b *Broker) Instances() ([]string, error) {
 	all, err := b.records.All()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the databases: %w", err)
+		return nil, fmt.Errorf("cannot list the databases: %w", err)
 	}
 	var out []string
 	for _, r := range all {

@@ -120,7 +120,7 @@ func (p *parameters) set(key string, raw json.RawMessage) error {
 	case keyDatabase:
 		var name string
 		if json.Unmarshal(raw, &name) != nil || !databaseName.MatchString(name) || slices.Contains(reservedNames, name) {
-			return refusal(http.StatusBadRequest, "parameter '%s' must have 1 to 63 lower-case letters, digits and underscores, start with a letter, and not be a reserved name of the server", key)
+			return refusal(http.StatusBadRequest, "parameter '%s' must have 1 to 63 lowercase letters, digits and underscores, start with a letter, and not be a reserved name of the server", key)
 		}
 		p.Database = name
 	case keyConnections:

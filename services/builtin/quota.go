@@ -16,7 +16,7 @@ func (b *Broker) watchDisks(ctx context.Context) {
 	for wait(ctx, b.c.Measure) {
 		all, err := b.records.All()
 		if err != nil {
-			b.c.Logger.Error("cannot read the databases", "err", err)
+			b.c.Logger.Error("cannot list the databases", "err", err)
 			continue
 		}
 		for _, rec := range all {
@@ -71,7 +71,7 @@ func (b *Broker) setFull(ctx context.Context, guid string, full bool, usage stri
 	if _, err := b.change(guid, func(r *record) { r.Full = full }); err != nil {
 		return err
 	}
-	text := "The disk of the service is full (" + usage + "): the service accepts no more data until you delete some, or choose a larger plan"
+	text := "The disk of the service is full (" + usage + "): the service accepts no more data until you delete some data or choose a larger plan"
 	if !full {
 		text = "The disk of the service has free space again (" + usage + ")"
 	}

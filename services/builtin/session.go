@@ -137,7 +137,7 @@ const tooManyCrashes = 3
 func (b *servers) waitReady(ctx context.Context, rec record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	last := errors.New("the server was not started yet")
+	last := errors.New("the server has not started yet")
 	for interval := firstPoll; ; interval = min(2*interval, maxPoll) {
 		st, found := b.status(rec)
 		switch {

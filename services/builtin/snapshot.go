@@ -155,7 +155,7 @@ func (b *snapshots) whileFrozen(ctx context.Context, guid string, fn func(ctx co
 	select {
 	case word := <-firstLine:
 		if word != frozenWord {
-			return errors.New("cannot pause the server")
+			return errors.New("cannot freeze the server")
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -391,7 +391,7 @@ func (b *snapshots) recover(ctx context.Context, rec record) {
 			if err == nil {
 				return
 			}
-			b.c.Logger.Error("cannot delete the remaining files of a snapshot; dewd tries again", "service_instance", rec.GUID, "err", err)
+			b.c.Logger.Error("cannot undo an unfinished snapshot or restore; dewd tries again", "service_instance", rec.GUID, "err", err)
 			if !wait(ctx, min(time.Duration(n)*time.Second, time.Minute)) {
 				return
 			}

@@ -58,7 +58,7 @@ func (b *Broker) drive(runCtx context.Context, guid string, w *worker) {
 			b.removeWorker(guid)
 			return
 		case err != nil:
-			b.c.Logger.Error("cannot continue with a database; dewd tries again", "service_instance", guid, "err", err)
+			b.c.Logger.Error("cannot continue a database operation; dewd tries again", "service_instance", guid, "err", err)
 			if !wait(runCtx, min(time.Duration(n)*time.Second, time.Minute)) {
 				b.removeWorker(guid)
 				return
@@ -98,7 +98,7 @@ func (b *Broker) runOperation(runCtx context.Context, guid string, w *worker) er
 	if err != nil || rec.Doing == "" {
 		return err
 	}
-	b.c.Logger.Info("operation of a database started", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
+	b.c.Logger.Info("database operation started", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
 	switch rec.Doing {
 	case services.Create:
 		err = b.create(ctx, rec)
@@ -136,7 +136,7 @@ func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (r
 // finish records the result of a creation or an update.
 func (b *provisioner) finish(ctx context.Context, rec record, failure error) error {
 	if failure != nil {
-		b.c.Logger.Warn("operation of a database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
+		b.c.Logger.Warn("database operation failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
 	}
 	if failure != nil && rec.Doing == services.Create {
 		// Remove a partly created instance.
@@ -254,7 +254,7 @@ func (b *provisioner) giveUpStack(rec record) error {
 	}
 	all, err := b.records.All()
 	if err != nil {
-		return fmt.Errorf("cannot read the databases: %w", err)
+		return fmt.Errorf("cannot list the databases: %w", err)
 	}
 	for _, r := range all {
 		if r.Engine == rec.Engine && r.Doing == services.Create {
@@ -310,7 +310,7 @@ func (b *provisioner) update(ctx context.Context, rec record) error {
 		return err
 	}
 	if rollbackErr := b.applyShape(ctx, rec.GUID, rec.Shape, "updating: returning to the old plan"); rollbackErr != nil {
-		return fmt.Errorf("%w; dewd could not return to the old plan: %w", err, rollbackErr)
+		return fmt.Errorf("%w; and dewd could not return to the old plan: %w", err, rollbackErr)
 	}
 	return fmt.Errorf("the service instance keeps the old plan: %w", err)
 }

@@ -34,7 +34,7 @@ func TestCheckCatalog(t *testing.T) {
 		{"ids", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("1", "b", plan("q", "x"))}, "Service ids must be unique: 1"},
 		{"names", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "a", plan("q", "x"))}, "Service names must be unique within a broker: a"},
 		{"no plans", []services.CatalogOffering{offering("1", "a")}, "Service a: At least one plan is required"},
-		{"plan ids", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "b", plan("p", "y"))}, "Service b: Plan y: Plan ids must be unique. Unable to register plan with id 'p' because plan 'x' has it"},
+		{"plan ids", []services.CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "b", plan("p", "y"))}, "Service b: Plan y: Plan ids must be unique. Unable to register plan with id 'p' because plan 'x' uses the same id"},
 		{"plan names", []services.CatalogOffering{offering("1", "a", plan("p", "x"), plan("q", "x"))}, "Service a: Plan names must be unique within a service. Service a already has a plan named x"},
 		{"nothing filled in", []services.CatalogOffering{offering("", "a", services.CatalogPlan{Name: "x", ID: "p"})}, "Service a: Plan x: Plan description is required\nService a: Service id is required"},
 		{"requires", []services.CatalogOffering{{ID: "1", Name: "a", Description: "d", Requires: []string{"money"}, Plans: []services.CatalogPlan{plan("p", "x")}}}, `Service a: Service "requires" field contains unsupported value "money"`},

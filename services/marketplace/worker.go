@@ -192,7 +192,7 @@ func (w *worker) stepSafely(ctx context.Context, op operation, r *runner) (wait 
 	defer func() {
 		if v := recover(); v != nil {
 			w.cfg.Logger.Error("service operation panicked", "operation", op.GUID, "err", v, "stack", string(debug.Stack()))
-			err = errors.New("cannot continue the service operation: internal error of dewd")
+			err = errors.New("cannot continue the service operation: internal error")
 		}
 	}()
 	return w.step(ctx, op, r)
