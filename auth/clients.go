@@ -107,7 +107,7 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		c.Hash = hash
 	}
 	return c, a.update(func(a *Accounts) error {
-		if err := a.isFree(c.ID); err != nil {
+		if err := a.checkFree(c.ID); err != nil {
 			return err
 		}
 		return a.storeClient(c)

@@ -347,7 +347,7 @@ func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	}
 	id := r.PathValue("id")
 	var b newPassword
-	u, err := s.mayChangePassword(p, id)
+	u, err := s.canChangePassword(p, id)
 	if err == nil {
 		err = decode(r, &b)
 	}
@@ -370,9 +370,9 @@ func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	return reply{body: map[string]string{"status": "ok", "message": "password updated"}}, nil
 }
 
-// mayChangePassword returns the user whose password is changed. A caller without
+// canChangePassword returns the user whose password is changed. A caller without
 // permission gets the same error whether or not the user exists.
-func (s *userHandlers) mayChangePassword(p Principal, id string) (User, error) {
+func (s *userHandlers) canChangePassword(p Principal, id string) (User, error) {
 	if own := p.IsUser && p.ID == id && p.Has("password.write"); !own {
 		if err := requireScope(p, "uaa.admin"); err != nil {
 			return User{}, err

@@ -79,8 +79,8 @@ type tokens struct {
 	revoked  *store.Bucket[revocation]
 	codes    *codeStore // for the ssh proxy
 
-	mu    sync.Mutex
-	swept time.Time // guarded by mu
+	mu        sync.Mutex
+	lastSweep time.Time // guarded by mu
 }
 
 // Open returns the server that is stored in c.DB. The first start creates a signing
@@ -107,10 +107,10 @@ func Open(c Config) (*Server, error) {
 		clientHandlers: &clientHandlers{k},
 	}
 	s.handler = s.routes()
-	if err := s.makeAdmin(); err != nil {
+	if err := s.createAdmin(); err != nil {
 		return nil, err
 	}
-	if err := s.makeClients(); err != nil {
+	if err := s.createClients(); err != nil {
 		return nil, err
 	}
 	if err := s.sweep(); err != nil {
@@ -125,11 +125,11 @@ func (s *Server) Accounts() *Accounts { return s.accounts }
 // Handler serves everything under /uaa/.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// makeAdmin creates the first user if there is no administrator. It does not create a
+// createAdmin creates the first user if there is no administrator. It does not create a
 // renamed or deleted admin again as long as there is another administrator: many people
 // could know the password. It writes the password to disk before it creates the user,
 // so that an interrupted start loses nothing.
-func (s *Server) makeAdmin() error {
+func (s *Server) createAdmin() error {
 	users, err := s.accounts.Users()
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *Server) UserToken(name string) (string, error) {
 	}))
 }
 
-func (s *Server) makeClients() error {
+func (s *Server) createClients() error {
 	for _, n := range []NewClient{
 		{ID: ClientCF, Name: "command line", GrantTypes: []string{GrantPassword, GrantRefresh}, Scopes: []string{anyScope}, Authorities: []string{"uaa.none"}},
 		{

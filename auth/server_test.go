@@ -234,7 +234,7 @@ func TestLoginPrompts(t *testing.T) {
 				t.Errorf("prompt %s = %v", name, prompts[name])
 			}
 		}
-		if v := a.body["app"].(map[string]any)["version"]; v != dialect {
+		if v := a.body["app"].(map[string]any)["version"]; v != uaaVersion {
 			t.Errorf("version = %v", v)
 		}
 	}

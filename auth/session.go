@@ -117,9 +117,9 @@ func (s *tokens) revoke(r revocation, session string) error {
 func (s *tokens) sweep() error {
 	s.mu.Lock()
 	at := time.Now()
-	due := at.Sub(s.swept) >= sweepEvery
+	due := at.Sub(s.lastSweep) >= sweepEvery
 	if due {
-		s.swept = at
+		s.lastSweep = at
 	}
 	s.mu.Unlock()
 	if !due {

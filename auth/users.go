@@ -160,16 +160,16 @@ func (a *Accounts) CreateUser(n NewUser) (User, error) {
 		u.Hash = hash
 	}
 	return u, a.update(func(a *Accounts) error {
-		if err := a.isFree(u.GUID); err != nil {
+		if err := a.checkFree(u.GUID); err != nil {
 			return err
 		}
 		return a.storeUser(u)
 	})
 }
 
-// isFree refuses an id that a user or a client has. Roles are given to the ids of both,
-// so an account with the id of another would have the other's roles.
-func (a *Accounts) isFree(id string) error {
+// checkFree refuses an id that a user or a client has. Roles are given to the ids of
+// both, so an account with the id of another would have the other's roles.
+func (a *Accounts) checkFree(id string) error {
 	if _, err := a.User(id); !errors.Is(err, ErrNotFound) {
 		return cmp.Or(err, fmt.Errorf("user %s: %w", id, ErrTaken))
 	}

@@ -27,7 +27,7 @@ func pathOf(pattern string) (method, path string) {
 	return method, path
 }
 
-const notYours = "You are not authorized to perform the requested action"
+const forbidden = "You are not authorized to perform the requested action"
 
 // For every endpoint of both versions, no token gives 401, and scopes that are not
 // listed give 403. Each listed scope is accepted.
@@ -51,7 +51,7 @@ func tryPermissions(t *testing.T, w *httpWorld, version, pattern string, needs p
 		return
 	}
 	try("").want(t, "without a token", http.StatusUnauthorized, errorJSON("Authorization header is invalid: missing"))
-	try(w.clientWith("somebody")).want(t, "no scope", http.StatusForbidden, errorJSON(notYours))
+	try(w.clientWith("somebody")).want(t, "no scope", http.StatusForbidden, errorJSON(forbidden))
 	for _, scope := range allScopes {
 		// The client of the path is "sender"; an administrator has the same permission.
 		scopes := []string{scope}
@@ -65,29 +65,29 @@ func tryPermissions(t *testing.T, w *httpWorld, version, pattern string, needs p
 		}
 		switch {
 		case !allowed:
-			g.want(t, "with "+scope, http.StatusForbidden, errorJSON(notYours))
+			g.want(t, "with "+scope, http.StatusForbidden, errorJSON(forbidden))
 		case g.code == http.StatusForbidden || g.code == http.StatusUnauthorized:
 			t.Errorf("with %s: %d %s", scope, g.code, g.body)
 		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(allScopes), func(s string) bool { return slices.Contains(needs.oneOf, s) })
-	try(w.clientWith("somebody", rest...)).want(t, "with all others", http.StatusForbidden, errorJSON(notYours))
+	try(w.clientWith("somebody", rest...)).want(t, "with all others", http.StatusForbidden, errorJSON(forbidden))
 }
 
 // The server starts only if the table and the endpoints have the same patterns.
 func TestCheckPermissions(t *testing.T) {
 	table := map[string]permission{"GET /a": {}}
 	for _, tt := range []struct {
-		answered []string
-		want     string
+		endpoints []string
+		want      string
 	}{
 		{[]string{"GET /a"}, ""},
 		{[]string{"GET /a", "GET /b"}, `endpoint "GET /b" has no permission`},
 		{nil, `endpoint "GET /a" has a permission, but no handler`},
 	} {
-		err := checkPermissions(table, tt.answered)
+		err := checkPermissions(table, tt.endpoints)
 		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
-			t.Errorf("checkPermissions(%v) = %v, want %q", tt.answered, err, tt.want)
+			t.Errorf("checkPermissions(%v) = %v, want %q", tt.endpoints, err, tt.want)
 		}
 	}
 }
@@ -122,10 +122,10 @@ func TestOwnership(t *testing.T) {
 	}
 	for path, body := range bodies {
 		w.do(w.sender(), "PUT", path, body).want(t, "owner "+path, 204, "")
-		w.do(w.clientWith("other", ScopeManage), "PUT", path, body).want(t, "other "+path, 403, errorJSON(notYours))
+		w.do(w.clientWith("other", ScopeManage), "PUT", path, body).want(t, "other "+path, 403, errorJSON(forbidden))
 		w.do(w.clientWith("other", ScopeManage, ScopeAdmin), "PUT", path, body).want(t, "admin "+path, 204, "")
 		w.do(w.clientWith("other", ScopeManage, "uaa.admin"), "PUT", path, body).want(t, "uaa.admin "+path, 204, "")
-		w.do(w.clientWith("other", ScopeAdmin), "PUT", path, body).want(t, "admin without manage "+path, 403, errorJSON(notYours))
+		w.do(w.clientWith("other", ScopeAdmin), "PUT", path, body).want(t, "admin without manage "+path, 403, errorJSON(forbidden))
 	}
 }
 

@@ -22,10 +22,10 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// answering is a transport without a network, so that it works in virtual time.
-type answering struct{ http.Handler }
+// handlerTransport is a transport without a network, so that it works in virtual time.
+type handlerTransport struct{ http.Handler }
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
 	return w.Result(), nil
@@ -35,13 +35,13 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 // them.
 type signer struct {
 	http.Handler
-	hidden atomic.Bool
-	asked  atomic.Int32
+	hidden   atomic.Bool
+	requests atomic.Int32
 }
 
 func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/uaa/token_keys" {
-		s.asked.Add(1)
+		s.requests.Add(1)
 		if s.hidden.Load() {
 			_, _ = io.WriteString(w, `{"keys":[{"kty":"MAC","kid":"old","value":"x"}]}`)
 			return
@@ -53,7 +53,7 @@ func (s *signer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newRemoteKeys(t testing.TB, h http.Handler) *RemoteKeys {
 	t.Helper()
 	k := testkit.Must(NewRemoteKeys(t.Context(), KeysConfig{UAA: authURL + "/uaa", Logger: slog.New(slog.DiscardHandler)}))(t)
-	k.client.Transport = answering{h}
+	k.client.Transport = handlerTransport{h}
 	return k
 }
 
@@ -122,7 +122,7 @@ func TestRemoteKeysRefresh(t *testing.T) {
 			t.Errorf("without keys: %v", err)
 		}
 	}
-	if n := s.asked.Load(); n != 2 { // one for Load, and one for three tokens
+	if n := s.requests.Load(); n != 2 { // one for Load, and one for three tokens
 		t.Errorf("asked %d times, want 2", n)
 	}
 	s.hidden.Store(false)
@@ -133,7 +133,7 @@ func TestRemoteKeysRefresh(t *testing.T) {
 	if _, err := k.Verify(stranger); !errors.Is(err, auth.ErrInvalidToken) {
 		t.Errorf("stranger: %v", err)
 	}
-	if n := s.asked.Load(); n != 3 {
+	if n := s.requests.Load(); n != 3 {
 		t.Errorf("asked %d times, want 3", n)
 	}
 	s.hidden.Store(true)

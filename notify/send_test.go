@@ -69,8 +69,8 @@ func TestSendRefuses(t *testing.T) {
 			}
 		})
 	}
-	meek := w.client("meek", ScopeManage, ScopeCritical)
-	w.do(meek, "PUT", "/notifications", `{"source_name":"m","notifications":{"alarm":{"description":"d","critical":true}}}`).want(t, "register", 204, "")
+	limited := w.client("meek", ScopeManage, ScopeCritical)
+	w.do(limited, "PUT", "/notifications", `{"source_name":"m","notifications":{"alarm":{"description":"d","critical":true}}}`).want(t, "register", 204, "")
 	testkit.Must(w.auth.Accounts().UpdateClient("meek", func(c *auth.Client) error {
 		c.Authorities = []string{ScopeWrite, ScopeEmails}
 		return nil

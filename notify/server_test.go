@@ -104,7 +104,7 @@ func TestKnownCaller(t *testing.T) {
 	who := auth.Principal{ID: "local", Scopes: []string{ScopeTemplatesRead, ScopeManage}}
 	known := func(r *http.Request) { *r = *r.WithContext(auth.NewContext(r.Context(), who)) }
 	w.do("", "GET", "/templates", "", known).want(t, "list", 200, "{}")
-	w.do("", "POST", "/everyone", "", known).want(t, "send", 403, errorJSON(notYours))
+	w.do("", "POST", "/everyone", "", known).want(t, "send", 403, errorJSON(forbidden))
 	w.do("", "PUT", "/notifications", `{"source_name":"s"}`, known).want(t, "register", 204, "")
 }
 

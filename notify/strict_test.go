@@ -25,7 +25,7 @@ func TestUnclearBodies(t *testing.T) {
 		w.do(token, "POST", "/templates", body).want(t, body, 400, errorJSON(notParsed))
 	}
 	for _, body := range []string{`{"name":"a","name":"b"}`, `{"name":"a","NAME":"b"}`, "{\"name\":\"\xc3\"}", `{"name":"\udc00"}`} {
-		w.two(token, "POST", "/senders", body).want(t, body, 400, errorJSON(badBody))
+		w.doV2(token, "POST", "/senders", body).want(t, body, 400, errorJSON(badBody))
 	}
 	for body, says := range map[string]string{
 		`{"global_unsubscribe":true,"global_unsubscribe":false}`: "duplicate key", `{"clients":{"c":{"k":{"email":true,"EMAIL":false}}}}`: "duplicate key",

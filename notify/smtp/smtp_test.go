@@ -146,7 +146,7 @@ func TestSMTPServerHungUp(t *testing.T) {
 		if err := s.Send(t.Context(), sampleMail(n)); err != nil {
 			t.Fatalf("mail %d: %v", n, err)
 		}
-		srv.hangUp()
+		srv.closeConnections()
 	}
 	if got := len(srv.all()); got != 3 {
 		t.Errorf("mails = %d, want 3", got)

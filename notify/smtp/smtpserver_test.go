@@ -55,7 +55,7 @@ func (s *mailServer) start(t testing.TB) *mailServer {
 	s.Address = l.Addr().String()
 	srv := smtp.NewServer(s)
 	srv.Domain, srv.AllowInsecureAuth = "localhost", true
-	srv.ErrorLog = quiet{}
+	srv.ErrorLog = silentLogger{}
 	if s.cert != nil {
 		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.cert}, MinVersion: tls.VersionTLS12}
 	}
@@ -70,10 +70,10 @@ func (s *mailServer) start(t testing.TB) *mailServer {
 	return s
 }
 
-type quiet struct{}
+type silentLogger struct{}
 
-func (quiet) Printf(string, ...any) {}
-func (quiet) Println(...any)        {}
+func (silentLogger) Printf(string, ...any) {}
+func (silentLogger) Println(...any)        {}
 
 // NewSession implements smtp.Backend.
 func (s *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
@@ -92,8 +92,8 @@ func (s *mailServer) all() []receivedMail {
 	return append([]receivedMail(nil), s.mails...)
 }
 
-// hangUp closes all connections.
-func (s *mailServer) hangUp() {
+// closeConnections closes all connections.
+func (s *mailServer) closeConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.live {

@@ -53,7 +53,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 	e, _ := engineOf(rec.Engine)
 	// Record the binding first: a user without a record would never be dropped.
 	rec, err := b.change(rec.GUID, func(rec *record) {
-		if !rec.has(r.Binding) {
+		if !rec.hasBinding(r.Binding) {
 			rec.Bindings = append(rec.Bindings, r.Binding)
 		}
 	})
@@ -71,7 +71,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 }
 
 func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingRequest) (services.Progress, error) {
-	if !rec.has(r.Binding) {
+	if !rec.hasBinding(r.Binding) {
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
 	}
 	later, err := b.dropUser(ctx, rec, r.Binding)
@@ -137,7 +137,7 @@ func without(guids []string, guid string) []string {
 // FetchBinding returns the credentials of a binding.
 func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (services.BindingData, error) {
 	rec, err := b.get(r.Instance)
-	if err != nil || !rec.has(r.Binding) {
+	if err != nil || !rec.hasBinding(r.Binding) {
 		return services.BindingData{}, refusal(http.StatusNotFound, "binding with guid %s does not exist", r.Binding)
 	}
 	bound, err := bindingData(rec, r.Binding)

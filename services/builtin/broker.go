@@ -148,7 +148,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	for _, r := range all {
 		if r.Doing != "" {
-			b.work(r.GUID)
+			b.startWorker(r.GUID)
 		}
 		b.recover(ctx, r)
 	}
@@ -192,16 +192,16 @@ func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (servic
 	}
 	switch r.Action {
 	case services.Create:
-		return b.wantCreate(r)
+		return b.requestCreate(r)
 	case services.Update:
-		return b.wantUpdate(r)
+		return b.requestUpdate(r)
 	case services.Delete:
-		return b.wantDelete(r)
+		return b.requestDelete(r)
 	}
 	return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is not a valid action", r.Action)
 }
 
-func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, error) {
+func (b *Broker) requestCreate(r services.InstanceRequest) (services.Progress, error) {
 	e, plan, err := planOf(r.Offering, r.Plan)
 	if err != nil {
 		return services.Progress{}, err
@@ -231,11 +231,11 @@ func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, erro
 	if err := b.records.Put(rec.GUID, rec); err != nil {
 		return services.Progress{}, fmt.Errorf("cannot store service instance %s: %w", rec.GUID, err)
 	}
-	b.work(rec.GUID)
+	b.startWorker(rec.GUID)
 	return b.progress(rec), nil
 }
 
-func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, error) {
+func (b *Broker) requestUpdate(r services.InstanceRequest) (services.Progress, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil {
 		return services.Progress{}, refusal(http.StatusNotFound, "service instance with guid %s does not exist", r.Instance)
@@ -257,7 +257,7 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 		return services.Progress{}, refusal(http.StatusBadRequest, "parameter '%s' cannot be changed", keyDatabase)
 	}
 	if rec.Doing == services.Update && rec.Next != nil && *rec.Next == next {
-		b.work(rec.GUID)
+		b.startWorker(rec.GUID)
 		return b.progress(rec), nil
 	}
 	if rec.Doing != "" {
@@ -275,11 +275,11 @@ func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, erro
 	if err != nil {
 		return services.Progress{}, err
 	}
-	b.work(rec.GUID)
+	b.startWorker(rec.GUID)
 	return b.progress(rec), nil
 }
 
-func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, error) {
+func (b *Broker) requestDelete(r services.InstanceRequest) (services.Progress, error) {
 	rec, err := b.change(r.Instance, func(r *record) { r.Doing, r.Step = services.Delete, "deleting" })
 	if errors.Is(err, services.ErrNotFound) {
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
@@ -287,7 +287,7 @@ func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, erro
 	if err != nil {
 		return services.Progress{}, err
 	}
-	b.work(rec.GUID)
+	b.startWorker(rec.GUID)
 	return b.progress(rec), nil
 }
 
@@ -312,7 +312,7 @@ func (b *Broker) LastOperation(_ context.Context, r services.LastOperationReques
 		return services.Progress{}, err
 	}
 	if rec.Doing != "" {
-		b.work(rec.GUID)
+		b.startWorker(rec.GUID)
 	}
 	return b.progress(rec), nil
 }

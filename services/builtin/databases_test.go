@@ -135,8 +135,8 @@ func TestDatabases(t *testing.T) {
 			w.boot()
 			guid := guidOf(c)
 			w.succeed(request(services.Create, guid, c.engine, smallPlan, c.parameters))
-			if told := w.steps(); !slices.Contains(told, "creating: initialising the data directory") {
-				t.Errorf("users were told %q", told)
+			if steps := w.steps(); !slices.Contains(steps, "creating: initialising the data directory") {
+				t.Errorf("users were told %q", steps)
 			}
 			a, b := w.bind(c, "binding-a"), w.bind(c, "binding-b")
 			w.testUse(c, a, b)

@@ -17,9 +17,9 @@ import (
 // endLimit is much longer than a server needs for a clean stop.
 const endLimit = 5 * time.Minute
 
-// work starts a worker for the record. It cancels a step that the desired state no
-// longer needs.
-func (b *Broker) work(guid string) {
+// startWorker starts a worker for the record. It cancels a step that the desired state
+// no longer needs.
+func (b *Broker) startWorker(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.runCtx == nil || b.runCtx.Err() != nil {
@@ -33,7 +33,7 @@ func (b *Broker) work(guid string) {
 	w := &worker{}
 	b.workers[guid] = w
 	runCtx := b.runCtx
-	b.running.Go(func() { b.drive(runCtx, guid, w) })
+	b.running.Go(func() { b.runWorker(runCtx, guid, w) })
 }
 
 // supersede cancels the current step of a worker if the instance must be deleted. No
@@ -45,8 +45,8 @@ func (b *Broker) supersede(guid string, w *worker) {
 	}
 }
 
-// drive runs the record's operations until there are none left.
-func (b *Broker) drive(runCtx context.Context, guid string, w *worker) {
+// runWorker runs the record's operations until there are none left.
+func (b *Broker) runWorker(runCtx context.Context, guid string, w *worker) {
 	for n := 1; ; n++ {
 		err := b.runOperation(runCtx, guid, w)
 		if errors.Is(err, services.ErrNotFound) {
@@ -105,7 +105,7 @@ func (b *Broker) runOperation(runCtx context.Context, guid string, w *worker) er
 	case services.Update:
 		err = b.update(ctx, rec)
 	case services.Delete:
-		if err = errors.Join(b.remove(ctx, rec.GUID), b.giveUpStack(rec)); err != nil {
+		if err = errors.Join(b.remove(ctx, rec.GUID), b.releaseStack(rec)); err != nil {
 			return err
 		}
 		defer b.changed(rec.GUID)
@@ -194,7 +194,7 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 	if err := b.checkDisk(0); err != nil {
 		return err
 	}
-	stack, err := b.stack(ctx, rec.GUID, e)
+	stack, err := b.findStack(ctx, rec.GUID, e)
 	if err != nil {
 		return err
 	}
@@ -227,9 +227,9 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 	return nil
 }
 
-// stack returns the stack with the programs: the machine itself, or a stack that is
+// findStack returns the stack with the programs: the machine itself, or a stack that is
 // created for them.
-func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string, error) {
+func (b *provisioner) findStack(ctx context.Context, guid string, e *engine) (string, error) {
 	if b.c.Machine != "-" && e.installedIn("/"+strings.TrimPrefix(b.c.Machine, "/")) {
 		return stack.Default, nil
 	}
@@ -245,9 +245,9 @@ func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string
 	return name, nil
 }
 
-// giveUpStack reports that a deleted instance no longer waits for its stack, unless
+// releaseStack reports that a deleted instance no longer waits for its stack, unless
 // another instance does.
-func (b *provisioner) giveUpStack(rec record) error {
+func (b *provisioner) releaseStack(rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok || b.c.Unneeded == nil {
 		return nil

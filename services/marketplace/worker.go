@@ -146,7 +146,7 @@ func (w *worker) startAll(ctx context.Context, running map[string]bool, ended ch
 		w.runners[op.GUID] = r
 		w.mu.Unlock()
 		go func() {
-			w.drive(ctx, op.GUID, r)
+			w.runOperation(ctx, op.GUID, r)
 			w.mu.Lock()
 			delete(w.runners, op.GUID)
 			w.mu.Unlock()
@@ -156,8 +156,8 @@ func (w *worker) startAll(ctx context.Context, running map[string]bool, ended ch
 	return nil
 }
 
-// drive runs step after step until the operation is closed or ctx is cancelled.
-func (w *worker) drive(ctx context.Context, guid string, r *runner) {
+// runOperation runs step after step until the operation is closed or ctx is cancelled.
+func (w *worker) runOperation(ctx context.Context, guid string, r *runner) {
 	for ctx.Err() == nil {
 		op, err := get(w.operations, "operation", guid)
 		if errors.Is(err, services.ErrNotFound) || err == nil && !op.Open {

@@ -232,13 +232,13 @@ func article(kind string) string {
 
 // failure returns the error for a response that is not a success.
 func (r response) failure() error {
-	var said struct {
+	var errorBody struct {
 		Error       any `json:"error"`
 		Description any `json:"description"`
 	}
-	_ = json.Unmarshal(r.body, &said) // the status is enough if the body is malformed
-	code, _ := said.Error.(string)
-	description, _ := said.Description.(string)
+	_ = json.Unmarshal(r.body, &errorBody) // the status is enough if the body is malformed
+	code, _ := errorBody.Error.(string)
+	description, _ := errorBody.Description.(string)
 	e := &services.BrokerError{Status: r.status, Code: code, Orphan: mayLeaveOrphan(r.status)}
 	switch {
 	case r.status == http.StatusUnauthorized:
