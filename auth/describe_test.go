@@ -158,16 +158,16 @@ func checkExchange(r *http.Request, sent []byte, got *httptest.ResponseRecorder)
 		return v.check(got.Body.Bytes(), append(place, "responses", "default", "content", "application/json", "schema")...)
 	}
 	if got.Code != d.code() {
-		return fmt.Errorf("nothing says that it answers %d", got.Code)
+		return fmt.Errorf("the description does not list status %d", got.Code)
 	}
 	if d.response != nil {
 		if err := v.check(got.Body.Bytes(), append(place, "responses", fmt.Sprint(d.code()), "content", "application/json", "schema")...); err != nil {
-			return fmt.Errorf("the answer: %w", err)
+			return fmt.Errorf("the response: %w", err)
 		}
 	}
 	for name := range r.URL.Query() {
 		if !slices.Contains(d.query, name) {
-			return fmt.Errorf("nothing says that there is a query parameter %q", name)
+			return fmt.Errorf("the description has no query parameter %q", name)
 		}
 	}
 	return v.checkRequest(d, sent, place)
@@ -188,7 +188,7 @@ func (v *schemaChecker) checkRequest(d endpointDescription, sent []byte, place [
 	fields := map[string]string{}
 	for name := range form {
 		if !slices.Contains(d.form, name) {
-			return fmt.Errorf("nothing says that there is a field %q", name)
+			return fmt.Errorf("the description has no form field %q", name)
 		}
 		fields[name] = form.Get(name)
 	}
@@ -203,7 +203,7 @@ func (v *schemaChecker) checkRequest(d endpointDescription, sent []byte, place [
 func (v *schemaChecker) check(b []byte, place ...string) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {
-		return fmt.Errorf("it is not JSON: %w", err)
+		return fmt.Errorf("the body is not JSON: %w", err)
 	}
 	at := "mem:uaa#"
 	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")

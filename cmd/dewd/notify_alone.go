@@ -139,7 +139,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 // unsent is the Post of the test mode: mails count as delivered, but are not sent.
 type unsent struct{ log *slog.Logger }
 
-// Send implements delivery.Post.
+// Send implements delivery.Mailer.
 func (u unsent) Send(_ context.Context, m delivery.Mail) error {
 	u.log.Info("test mode: mail not sent", "message", m.ID, "client", m.Client, "kind", m.Kind)
 	return nil
