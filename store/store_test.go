@@ -500,7 +500,7 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	must(t, os.WriteFile(text, []byte(strings.Repeat("not a store ", 1000)), 0o600))
-	if _, err := Open(text, Options{}); err == nil || !strings.Contains(err.Error(), "move it away") {
+	if _, err := Open(text, Options{}); err == nil || !strings.Contains(err.Error(), "move it to another folder or restore it from a backup") {
 		t.Errorf("text = %v, want the remedy", err)
 	}
 	if _, err := Open(filepath.Join(dir, "no", "folder"), Options{}); !errors.Is(err, os.ErrNotExist) {
