@@ -40,7 +40,7 @@ func TestAccessLines(t *testing.T) {
 
 // Lines that cannot be written in time are counted and reported, and requests do not
 // wait.
-func TestFullQueueDropsAndTells(t *testing.T) {
+func TestFullQueueDropsAndReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := map[string][]string{}
 		l := newAccessLog(func(app string, es ...logstream.Envelope) error {
