@@ -219,7 +219,11 @@ func (l *accessLog) flush(a *access) {
 		}
 	}
 	for app, n := range l.takeLost() {
-		e := envelope(logstream.Err, fmt.Appendf(nil, "%d access log lines are missing: dewd could not write them as fast as requests arrived", n))
+		missing := "1 access log line is"
+		if n > 1 {
+			missing = fmt.Sprintf("%d access log lines are", n)
+		}
+		e := envelope(logstream.Err, []byte(missing+" missing: requests arrived faster than dewd could write their lines"))
 		e.Flags = logstream.Gap
 		batch[app] = append(batch[app], e)
 	}

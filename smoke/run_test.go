@@ -144,7 +144,7 @@ func TestRunFailures(t *testing.T) {
 		{name: "ssh", spec: "checks: [{ssh: {command: x, status: 0}}]", status: StatusAssertion, want: "the command exited with status 7, want 0", set: func(_ *cloud, v *fakeCommands) { v.out.Status = 7 }},
 		{name: "mail", spec: "checks: [{mail: {to: a@b.c}}]", status: StatusAssertion, want: "no matching mail to a@b.c was received"},
 		{name: "run", spec: "checks: [{run: echo why; exit 4}]", status: StatusAssertion, want: `the script failed: exit status 4: the output ends with "why"`},
-		{name: "no process", spec: "checks: [{kill: {process: worker}}]", status: StatusUsage, want: `has no process "worker", it has web`},
+		{name: "no process", spec: "checks: [{kill: {process: worker}}]", status: StatusUsage, want: `has no process "worker"; its processes are web`},
 		{
 			name: "exit", spec: "checks: [{kill: {}, exit: {description: other}}]", status: StatusAssertion, want: `the exit record says "ended", want "other"`,
 			set: func(c *cloud, _ *fakeCommands) { c.signal = func(v3.Kill) v3.Crash { return crash("i-1", "ended", 0) } },
