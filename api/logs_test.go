@@ -353,7 +353,7 @@ func TestVerifyFindsLosses(t *testing.T) {
 		want  string
 	}{
 		"retention": {logstream.LostRetention, ""},
-		"damage":    {logstream.LostDamage, "line 2 tells of a loss: 5 lines are missing: damaged"},
+		"damage":    {logstream.LostDamage, "line 2 records a loss: 5 lines are missing: damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -44,7 +44,7 @@ func TestPushBuildFails(t *testing.T) {
 		status int
 		text   string
 	}{
-		"the build": {smoke: "build: echo oops; exit 3", status: 1, text: "   oops\nbuild failed: it ended with exit status 3\n"},
+		"the build": {smoke: "build: echo oops; exit 3", status: 1, text: "   oops\nbuild failed: the script failed: exit status 3\n"},
 		"no result": {smoke: "build: 'true'", status: 1, text: "manifest.yml, line 3: path: the build did not create out"},
 		"no file":   {status: 2, text: "smoke.yml does not exist\n     Add the commands"},
 		"no build":  {smoke: "checks: []", status: 2, text: "smoke.yml has no key build"},

@@ -123,19 +123,19 @@ type mischief struct{ compile, want string }
 // and nothing is left of the build. Only builds that never finish reach the time limit,
 // because the duration of the others depends on the machine.
 func TestHostileBuildpacks(t *testing.T) {
-	const late = `cannot stage \S+: it took longer than 8s`
+	const late = `cannot stage \S+: staging took longer than 8s`
 	t.Run("endless", func(t *testing.T) {
 		hostileBuildpacks(t, "8s", map[string]mischief{
 			"forks":   {`f() { f | f & }; f; sleep 1000`, late + `|cannot stage`},
 			"ignores": {`trap '' TERM INT HUP; while :; do sleep 1; done`, late},
 			"prints":  {`while :; do echo "printing without end"; done`, late},
-			"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `(disk quota exceeded: staging has 300000 files|it took longer)`},
+			"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `(disk quota exceeded: the limit for staging is 300000 files|staging took longer)`},
 		})
 	})
 	t.Run("greedy", func(t *testing.T) {
 		hostileBuildpacks(t, "3m", map[string]mischief{
-			"eats":    {`x=x; while :; do x=$x$x; done`, `cannot stage \S+: it ran out of memory: staging has 128M`},
-			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: staging has 256M`},
+			"eats":    {`x=x; while :; do x=$x$x; done`, `cannot stage \S+: staging ran out of memory: the limit is 128M`},
+			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: the limit for staging is 256M`},
 			"holes":   {`truncate -s 100G "$1/hole"`, `cannot stage \S+: its files are larger than 256M together`},
 			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `cannot stage \S+: /tmp/app is no folder any more`},
 			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile ended with status 3`},

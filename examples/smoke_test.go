@@ -225,7 +225,7 @@ func TestBrokenApps(t *testing.T) {
 			7, "push", "sidecar-out-of-memory crashed while starting: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "Give the sidecar more than 64.0M",
 		},
 		"never-healthy":               {5, "push", "never-healthy did not become healthy: APP/PROC/WEB: Instance never healthy after 3s: port check failed", "listen on 0.0.0.0:$PORT"},
-		"localhost-only":              {5, "push", "the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
+		"localhost-only":              {5, "push", "the app listens only on 127.0.0.1:8080; it must listen on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
 		"java-sidecar-without-memory": {4, "push", "sidecar 'debug' of process 'web' has no memory value", "set applications[].sidecars[].memory in the manifest"},
 	}
 	before := inventory(t)

@@ -155,13 +155,13 @@ func (d *Daemon) test(ctx, patient context.Context, folders []smoke.Folder) erro
 	}
 	s := &reporter{o: o, out: d.g.Out, single: len(folders) == 1}
 	cfg := smoke.Config{
-		Ask: d.client, Enter: d.Enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
+		Client: d.client, Connect: d.Enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, CleanupContext: patient, Progress: s.say, Line: s.line,
 	}
 	if o.Quiet {
 		cfg.Line = nil
 	}
 	if o.Verbose {
-		cfg.Script, cfg.Tried = d.g.Out.Err, func(err error) { s.say("   not yet: %v", err) }
+		cfg.Script, cfg.OnRetry = d.g.Out.Err, func(err error) { s.say("   not yet: %v", err) }
 	}
 	if !o.NoBundle {
 		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""

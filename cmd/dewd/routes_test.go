@@ -78,7 +78,7 @@ func TestRouteToSidecar(t *testing.T) {
 		}
 		return nil
 	})
-	const why = "[RTR/0] ERR cannot reach instance 0 of process web on port 9091: the app listens on 127.0.0.1:9091 only; the platform reaches an app on 0.0.0.0"
+	const why = "[RTR/0] ERR cannot connect to instance 0 of process web on port 9091: the app listens only on 127.0.0.1:9091; it must listen on 0.0.0.0"
 	w.eventually("the log says why", func() error {
 		if out := w.say("logs", "shop", "--recent"); !strings.Contains(out, why) {
 			return fmt.Errorf("log:\n%s", out)

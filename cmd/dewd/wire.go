@@ -283,7 +283,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	}
 	d.registry.ListenTasks(d.sup.SyncTask)
 	d.router, err = route.New(route.Config{
-		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
+		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, DeleteReplaced: d.registry.ForgetFormer,
 		Sticky: d.cfg.stickyCookies(), Log: d.appLogs.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
 	return err
