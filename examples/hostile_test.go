@@ -111,7 +111,7 @@ func TestDeletedWhileStaging(t *testing.T) {
 	c.cmd = nil // it has exited
 	<-ended
 	b, err := os.ReadFile(c.log)
-	if err != nil || !strings.Contains(string(b), "leaving, all apps have ended") || strings.Contains(string(b), "apps stay") {
+	if err != nil || !strings.Contains(string(b), "exiting; all apps are stopped") || strings.Contains(string(b), "apps keep running") {
 		t.Errorf("%v, it says otherwise what it did:\n%s", err, b)
 	}
 }

@@ -187,7 +187,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 
 func userRule(uid int) finding {
 	if uid != 0 {
-		return bad(fmt.Sprintf("the user ID is %d, but the other checks need root", uid), "sudo dewd doctor")
+		return bad(fmt.Sprintf("dewd doctor runs as user ID %d, but the other checks need root", uid), "sudo dewd doctor")
 	}
 	return good("root")
 }
@@ -305,11 +305,11 @@ func checkContainerd(ctx context.Context, m machine) finding {
 		return bad(oneLine(fmt.Errorf("containerd does not respond at %s: %w", socket, err)), "start containerd, remove the socket if no containerd uses it, or set another socket with --containerd")
 	}
 	if !private && socket != defaultConfig().Containerd {
-		return bad("there is no containerd socket "+socket, "start containerd, or omit --containerd: then dewd starts a private containerd")
+		return bad("the containerd socket "+socket+" does not exist", "start containerd, or omit --containerd: then dewd starts a private containerd")
 	}
 	text, err := m.program(ctx, m.cfg.ContainerdBinary, "--version")
 	if err != nil {
-		return bad("there is no containerd socket "+m.cfg.Containerd+" and no program "+m.cfg.ContainerdBinary, "run make setup, install containerd, or set the path of its program with --containerd-binary")
+		return bad("found neither the containerd socket "+m.cfg.Containerd+" nor the program "+m.cfg.ContainerdBinary, "run make setup, install containerd, or set the path of its program with --containerd-binary")
 	}
 	return containerdRule(text, "dewd starts it as private containerd")
 }
@@ -349,7 +349,7 @@ func checkInit(path string) finding {
 	const remedy = "run make build, which puts dew-init into the folder of dewd, or set its path with --init"
 	f, err := elf.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return bad("there is no "+path, remedy)
+		return bad(path+" does not exist", remedy)
 	}
 	if err != nil {
 		return bad(fmt.Sprintf("%s is not an executable program: %v", path, err), remedy)

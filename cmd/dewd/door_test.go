@@ -69,7 +69,7 @@ func TestDoorFailureIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := serve(t.Context(), l, &http.Server{Handler: http.NotFoundHandler()}, quiet); err == nil || !strings.Contains(err.Error(), "cannot serve") {
+	if err := serve(t.Context(), l, &http.Server{Handler: http.NotFoundHandler()}, quiet); err == nil || !strings.Contains(err.Error(), "cannot accept connections at ") {
 		t.Errorf("error = %v, want one that says so", err)
 	}
 }

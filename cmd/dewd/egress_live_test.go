@@ -170,7 +170,7 @@ func TestURLsOfDevelopers(t *testing.T) {
 	log := w.said
 	w.kill(syscall.SIGTERM)
 	for _, kind := range []string{"service broker", "log drain", "route service"} {
-		if !strings.Contains(log.String(), `only an administrator could set it now (set it again as an administrator, or allow its host with --allow-broker-hosts)" kind="`+kind+`" name=old-`) {
+		if !strings.Contains(log.String(), `now only an administrator can set such a URL (set it again as an administrator, or allow its host with --allow-broker-hosts)" kind="`+kind+`" name=old-`) {
 			t.Errorf("the log does not name the old %s\n%s", kind, log)
 		}
 	}

@@ -194,7 +194,7 @@ func (s serviceStacks) get(ctx context.Context, packages []string, progress func
 			continue
 		}
 		tried = true
-		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "begun"))
+		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "started"))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

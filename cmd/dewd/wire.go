@@ -212,13 +212,13 @@ func (d *daemon) openContainerd(ctx context.Context) error {
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
 		served, err := containerd.SocketAnswers(ctx, d.cfg.Containerd)
 		if err != nil {
-			return fmt.Errorf("cannot reach containerd: %w (start containerd, remove the socket if no containerd uses it, or set another socket with --containerd)", err)
+			return fmt.Errorf("cannot connect to containerd: %w (start containerd, remove the socket if no containerd uses it, or set another socket with --containerd)", err)
 		}
 		if served {
 			return nil
 		}
 		if d.cfg.Containerd != defaultConfig().Containerd {
-			return fmt.Errorf("cannot find containerd: there is no socket %s (start containerd, or omit --containerd: then dewd starts a private containerd)", d.cfg.Containerd)
+			return fmt.Errorf("cannot connect to containerd: the socket %s does not exist (start containerd, or omit --containerd: then dewd starts a private containerd)", d.cfg.Containerd)
 		}
 	}
 	var err error
