@@ -83,8 +83,8 @@ func TestBindingsThatCannotBe(t *testing.T) {
 		want string
 	}{
 		"large":   {Bindings{JSON: `{"x":"` + strings.Repeat("s", maxBindings) + `"}`, Names: []string{"db", "cache"}}, nil, "unbind some of db, cache"},
-		"no JSON": {Bindings{JSON: `secret`}, nil, "is no JSON object"},
-		"a list":  {Bindings{JSON: `["secret"]`}, nil, "is no JSON object"},
+		"no JSON": {Bindings{JSON: `secret`}, nil, "is not a JSON object"},
+		"a list":  {Bindings{JSON: `["secret"]`}, nil, "is not a JSON object"},
 		"unread":  {Bindings{}, errors.New("the disk is gone"), "the disk is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {

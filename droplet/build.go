@@ -221,7 +221,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 		return w, false, err
 	}
 	sayStaging(b.o.Say, w, k, st)
-	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: image %.12s is used again", d.Image))
+	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: using image %.12s again", d.Image))
 	b.tidy(w.App)
 	return w, true, nil
 }
@@ -332,7 +332,7 @@ func (b *Builds) failed(w Build, why error) error {
 		return b.record(tx, w, nil)
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("cannot keep build %s: %w", w.GUID, err)
+		return fmt.Errorf("cannot store build %s: %w", w.GUID, err)
 	}
 	return nil
 }
@@ -341,7 +341,7 @@ func (b *Builds) failed(w Build, why error) error {
 func sayStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
 	say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
-		say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
+		say(w.App, fmt.Sprintf("Stack '%s' does not exist here: using stack '%s'", w.Stack, st.Name))
 	}
 }
 
@@ -380,7 +380,7 @@ func (b *Builds) collect(app string) error {
 func (b *Builds) collectImages() error {
 	removed, err := b.droplets.Collect()
 	for _, sha := range removed {
-		b.o.Logger.Info("collected image", "image", sha)
+		b.o.Logger.Info("deleted unused image", "image", sha)
 	}
 	if len(removed) > 0 && b.o.Collected != nil {
 		b.o.Collected()

@@ -55,7 +55,7 @@ func (y *yard) open() {
 	y.builds = NewBuilds(y.db, y.packages, y.shelf, BuildOptions{
 		Stacks: func(name string) (stack.Stack, error) {
 			if name == "windows" {
-				return stack.Stack{}, errors.New("there is no stack 'windows' (use 'host')")
+				return stack.Stack{}, errors.New("stack 'windows' does not exist (use 'host')")
 			}
 			return y.stack, nil
 		},
@@ -187,9 +187,9 @@ func TestBuildMakesADroplet(t *testing.T) {
 		}
 		lines := []string{
 			fmt.Sprintf("a: Staging package %s (37B)", k.SHA256[:12]),
-			"a: Stack 'cflinuxfs4' is not here: 'host' takes its place",
+			"a: Stack 'cflinuxfs4' does not exist here: using stack 'host'",
 			"a: Process types: web, worker",
-			"a: Made image " + d.Image[:12],
+			"a: Created image " + d.Image[:12],
 		}
 		if diff := cmp.Diff(lines, y.said()); diff != "" {
 			t.Error(diff)
@@ -209,7 +209,7 @@ func TestBuildWithoutAProcfile(t *testing.T) {
 		if d := y.droplet(y.build(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})); len(d.Commands) != 0 {
 			t.Errorf("commands = %v, want none", d.Commands)
 		}
-		if got := y.said(); len(got) != 2 || !strings.Contains(got[1], "Made image") {
+		if got := y.said(); len(got) != 2 || !strings.Contains(got[1], "Created image") {
 			t.Errorf("said %q", got)
 		}
 	})
@@ -222,9 +222,9 @@ func TestBuildFails(t *testing.T) {
 		want   string
 	}{
 		"bad Procfile":     {member{name: "Procfile", text: "web: ./server\n\nnonsense\n"}, "", "Procfile line 3: "},
-		"huge Procfile":    {member{name: "Procfile", text: strings.Repeat("#", 1<<17)}, "", "Procfile must be a plain file of at most 64K"},
-		"link as Procfile": {member{name: "Procfile", link: "x"}, "", "Procfile must be a plain file"},
-		"unknown stack":    {member{name: "x", text: "x"}, "windows", "there is no stack 'windows'"},
+		"huge Procfile":    {member{name: "Procfile", text: strings.Repeat("#", 1<<17)}, "", "Procfile must be a regular file of at most 64K"},
+		"link as Procfile": {member{name: "Procfile", link: "x"}, "", "Procfile must be a regular file"},
+		"unknown stack":    {member{name: "x", text: "x"}, "windows", "stack 'windows' does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			yardTest(t, func(t *testing.T, y *yard) {
@@ -288,7 +288,7 @@ func TestBuildReusesTheImage(t *testing.T) {
 			if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaged {
 				t.Errorf("build = %+v, %v, want it kept as staged", got, err)
 			}
-			if got := y.said(); len(got) != 2 || got[1] != app+": Nothing has changed: image "+first.Image[:12]+" is used again" {
+			if got := y.said(); len(got) != 2 || got[1] != app+": Nothing has changed: using image "+first.Image[:12]+" again" {
 				t.Errorf("said %q", got)
 			}
 		}
@@ -455,7 +455,7 @@ func wantKept(t *testing.T, y *yard, want []Droplet) {
 func TestForget(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.builds.o.Say = func(app, line string) {
-			if app == "late" && strings.HasPrefix(line, "Made image") {
+			if app == "late" && strings.HasPrefix(line, "Created image") {
 				if err := y.builds.Forget("late"); err != nil {
 					t.Error(err)
 				}

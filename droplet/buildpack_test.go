@@ -33,8 +33,8 @@ func TestBuildpacks(t *testing.T) {
 		}
 	}
 	for bad, why := range map[string]string{
-		"rubby_buildpack":               `there is no such buildpack here: did you mean ruby_buildpack?`,
-		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because there is no such buildpack here`,
+		"rubby_buildpack":               `it does not exist: did you mean ruby_buildpack?`,
+		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because it does not exist`,
 		"":                              `"" cannot be used`,
 		"ftp://me:secret@example.com/b": `"ftp://me:xxxxx@example.com/b" cannot be used`,
 		"./pack":                        `"./pack" cannot be used`,

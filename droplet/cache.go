@@ -92,7 +92,7 @@ func (c *buildCaches) forgetCache(app string) error {
 		return nil
 	}
 	if err := c.generations.Delete(app); err != nil {
-		return fmt.Errorf("cannot forget the build cache: %w", err)
+		return fmt.Errorf("cannot delete the build cache: %w", err)
 	}
 	return c.removeCache(app)
 }

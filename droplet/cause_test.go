@@ -93,8 +93,8 @@ func TestMissingTool(t *testing.T) {
 			}
 		}
 		for name, want := range map[string]string{
-			"jammy":  "Node.js is not installed in the stack jammy. Build one that has it: dew stack build debian --include ruby,nodejs --name jammy-nodejs, then set `stack: jammy-nodejs`",
-			"alpine": "Node.js is not installed in the stack alpine. Choose a stack that has it: dew stacks lists the stacks",
+			"jammy":  "Node.js is not installed in stack jammy. Build a stack that has it: dew stack build debian --include ruby,nodejs --name jammy-nodejs, then set `stack: jammy-nodejs`",
+			"alpine": "Node.js is not installed in stack alpine. Choose a stack that has it. To list the stacks, run: dew stacks",
 		} {
 			if got := y.builds.missingTool(told, stack.Stack{Name: name}); got != want {
 				t.Errorf("said %q, want %q", got, want)
@@ -115,11 +115,11 @@ func TestStageFailsWithCause(t *testing.T) {
 		"missing": {map[string]string{"missing": "Go\ngolang-go\n", "reason": "no"}, []string{"no"}, "Go is not installed on this machine. Install it: apt install golang-go"},
 		"reason":  {map[string]string{"reason": "The app is\nstrange"}, []string{"no"}, "The app is strange"},
 		"printed": {nil, []string{"./main.go:1:1: expected 'package'"}, "./main.go:1:1: expected 'package'"},
-		"silent":  {nil, nil, "bin/finalize ended with status 1"},
+		"silent":  {nil, nil, "bin/finalize exited with status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			yardTest(t, func(t *testing.T, y *yard) {
-				f := &fakeBuilder{code: codeNoCompile, files: map[string]string{"/tmp/result/failed": "bin/finalize ended with status 1\n"}}
+				f := &fakeBuilder{code: codeNoCompile, files: map[string]string{"/tmp/result/failed": "bin/finalize exited with status 1\n"}}
 				for file, text := range c.told {
 					f.files["/tmp/result/"+file] = text
 				}

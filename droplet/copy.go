@@ -21,7 +21,7 @@ import (
 )
 
 // ErrNoFiles says that a package is an image and has no files.
-var ErrNoFiles = errors.New("it names an image and has no files of its own")
+var ErrNoFiles = errors.New("the package is a Docker image and has no files")
 
 // Copy creates a package of another app with the same files, which are stored once.
 func (p *Packages) Copy(source, app string) (Package, error) {

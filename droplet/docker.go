@@ -29,9 +29,9 @@ func (p *Packages) CreateImage(app string, from stack.ImageSource) (Package, err
 func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, error) {
 	s := b.o.Kept
 	if s == nil || !s.KeepsImages() {
-		return Droplet{}, &StagingError{StagingFailed, "this daemon keeps no images"}
+		return Droplet{}, &StagingError{StagingFailed, "this dewd does not store images"}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, b.o.Timeout, &StagingError{StagingFailed, fmt.Sprintf("it took longer than %s", b.o.Timeout)})
+	ctx, cancel := context.WithTimeoutCause(ctx, b.o.Timeout, &StagingError{StagingFailed, fmt.Sprintf("staging took longer than the timeout of %s", b.o.Timeout)})
 	defer cancel()
 	say := func(line string) { b.o.Say(w.App, line) }
 	if err := b.packages.Space(); err != nil {

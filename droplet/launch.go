@@ -53,7 +53,7 @@ func describe(t stagedFiles, told map[string]string) error {
 	}
 	if text, ok := told[procfileName]; ok {
 		if len(text) > maxProcfile {
-			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
+			return &ProcfileError{Reason: fmt.Sprintf("must be a regular file of at most %s", archive.Size(maxProcfile))}
 		}
 		commands, err := parseProcfile([]byte(text))
 		if err != nil {
@@ -68,7 +68,7 @@ func describe(t stagedFiles, told map[string]string) error {
 func foundPack(packs []chosen, told map[string]string) ([]chosen, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(told["used"]))
 	if err != nil || n < 0 || n >= len(packs) {
-		return nil, fmt.Errorf("cannot tell which buildpack was used: %q", told["used"])
+		return nil, fmt.Errorf("cannot find the buildpack that detected the app: %q", told["used"])
 	}
 	return packs[n : n+1], nil
 }
@@ -87,12 +87,12 @@ func parseRelease(text string) (map[string]string, error) {
 		Types map[string]string `json:"default_process_types"`
 	}
 	if err := decodeYAML([]byte(text), &r); err != nil {
-		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: what bin/release printed cannot be read: " + err.Error()}
+		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: cannot parse the output of bin/release: " + err.Error()}
 	}
 	out := map[string]string{}
 	for kind, command := range r.Types {
 		if !processType.MatchString(kind) {
-			return nil, &StagingError{BuildpackReleaseFailed, fmt.Sprintf("App staging failed in the buildpack release phase: %q is no process type", kind)}
+			return nil, &StagingError{BuildpackReleaseFailed, fmt.Sprintf("App staging failed in the buildpack release phase: %q is not a valid process type", kind)}
 		}
 		if command = strings.TrimSpace(command); command != "" {
 			out[kind] = command
@@ -114,7 +114,7 @@ func decodeYAML(text []byte, into any) error {
 	}
 	err = json.Unmarshal(raw, into)
 	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s must not be a %s", bad.Field, bad.Value)
+		return fmt.Errorf("%s has the wrong type %s", bad.Field, bad.Value)
 	}
 	return err
 }
@@ -156,13 +156,13 @@ func parseLaunch(text string) (launched, error) {
 		case p.Limits.Memory < 0:
 			return out, fmt.Errorf("%s.limits.memory must not be negative", where)
 		case len(for_) == 0 && !processType.MatchString(p.Type):
-			return out, fmt.Errorf("%s.type: %q is no process type", where, p.Type)
+			return out, fmt.Errorf("%s.type: %q is not a valid process type", where, p.Type)
 		case len(for_) == 0:
 			out.commands[p.Type] = command
 		case strings.TrimSpace(p.Type) == "":
 			return out, fmt.Errorf("%s.type must name the sidecar", where)
 		case slices.ContainsFunc(for_, func(s string) bool { return !processType.MatchString(s) }):
-			return out, fmt.Errorf("%s.platforms.cloudfoundry.sidecar_for must be process types, not %q", where, for_)
+			return out, fmt.Errorf("%s.platforms.cloudfoundry.sidecar_for: %q is not a valid process type", where, for_)
 		default:
 			s := FoundSidecar{Name: p.Type, Command: command, ProcessTypes: for_, MemoryMB: p.Limits.Memory}
 			out.sidecars = mergeSidecars(out.sidecars, []FoundSidecar{s})

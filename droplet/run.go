@@ -130,7 +130,7 @@ func (q *buildQueue) Apps() []string {
 	return out
 }
 
-var errForgotten = errors.New("the app is gone")
+var errForgotten = errors.New("the app was deleted")
 
 // cancel stops the staging of an app.
 func (q *buildQueue) cancel(app string) {
@@ -151,7 +151,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	}
 	gone := errors.Is(context.Cause(ctx), errForgotten)
 	if ctx.Err() != nil && !gone {
-		b.o.Logger.Info("interrupted a staging: the next dewd stages the app again", "app", w.App, "build", w.GUID)
+		b.o.Logger.Info("staging interrupted: dewd stages the app again after its next start", "app", w.App, "build", w.GUID)
 		return nil
 	}
 	if err == nil {
@@ -174,7 +174,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	k, err := b.packages.Get(w.Package)
 	if errors.Is(err, ErrNotFound) {
-		return Droplet{}, errors.New("its package is gone: push the app again")
+		return Droplet{}, errors.New("the package was deleted: push the app again")
 	}
 	if err != nil {
 		return Droplet{}, err
@@ -226,7 +226,7 @@ func (b *Builds) choose(w Build, st stack.Stack) ([]chosen, error) {
 	}
 	for _, name := range w.Buildpacks {
 		if name != BinaryBuildpack && name != "binary" {
-			return nil, &BuildpackError{Name: WithoutSecret(name), Reason: "nothing runs buildpacks"}
+			return nil, &BuildpackError{Name: WithoutSecret(name), Reason: "this dewd does not run buildpacks"}
 		}
 	}
 	return asPushed(), nil

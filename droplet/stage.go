@@ -145,10 +145,10 @@ func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
 		return err
 	}
-	b.o.Say(d.App, fmt.Sprintf("Made image %.12s", d.Image))
+	b.o.Say(d.App, fmt.Sprintf("Created image %.12s", d.Image))
 	if err := b.keepCache(ctx, d.App, t.files); err != nil {
 		// Not an error: at worst, the next staging runs without a cache, like the first.
-		b.o.Say(d.App, "The build cache is not kept: "+err.Error())
+		b.o.Say(d.App, "Cannot store the build cache: "+err.Error())
 	}
 	return nil
 }
@@ -177,14 +177,14 @@ func readResult(ctx context.Context, files Files) (map[string]string, error) {
 			return told, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read what the buildpacks told: %w", err)
+			return nil, fmt.Errorf("cannot read the results of the buildpacks: %w", err)
 		}
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
 		b, err := io.ReadAll(tr)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read what the buildpacks told: %w", err)
+			return nil, fmt.Errorf("cannot read the results of the buildpacks: %w", err)
 		}
 		told[path.Clean(h.Name)] = string(b)
 	}
@@ -219,7 +219,7 @@ func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) e
 	case codeNoBuildpack:
 		return &StagingError{BuildpackCompileFailed, "App staging failed: " + why}
 	}
-	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks were ended with status %d", t.code)}
+	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks exited with status %d", t.code)}
 }
 
 // cause returns why a buildpack failed: a missing program, the reason of a built-in
@@ -254,7 +254,7 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 		return "", bad // error of the packing
 	}
 	if bad, ok := errors.AsType[*archive.Error](err); ok {
-		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
+		return "", &StagingError{StagingFailed, "cannot use the output of the buildpacks: " + bad.Error()}
 	}
 	return sha, err
 }

@@ -268,7 +268,7 @@ func TestStageFails(t *testing.T) {
 		{"release", &fakeBuilder{code: 224}, "BuildpackReleaseFailed - App staging failed in the buildpack release phase", nil},
 		{"fetch", &fakeBuilder{code: 225}, "BuildpackCompileFailed - App staging failed: no git", map[string]string{"/tmp/result/failed": "no git"}},
 		{"bomb", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": bomb()}},
-		{"killed", &fakeBuilder{code: 137}, "StagingError - the buildpacks were ended with status 137", nil},
+		{"killed", &fakeBuilder{code: 137}, "StagingError - the buildpacks exited with status 137", nil},
 		{"no YAML", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": "a: [b"}},
 		{"no process type", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": "default_process_types: {'a b': c}"}},
 		{"launch.yml", &fakeBuilder{}, "launch.yml of buildpack go_buildpack: processes[0] has no command", map[string]string{"/tmp/result/launch-0.yml": "processes: [{type: web}]"}},
@@ -284,7 +284,7 @@ func TestStageFails(t *testing.T) {
 				y.withBuilder(c.f)
 				y.run()
 				b := y.build(BuildRequest{Package: y.push("a", member{name: "x", text: "x"}).GUID, Buildpacks: []string{"go_buildpack"}})
-				if b.State != BuildFailed || !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "cannot take it in") {
+				if b.State != BuildFailed || !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "cannot read the image") {
 					t.Errorf("build = %s %q, want it failed with %q", b.State, b.Error, c.want)
 				}
 				if said := y.said(); !strings.Contains(said[len(said)-1], c.want) {

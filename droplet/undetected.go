@@ -152,7 +152,7 @@ func programHint(top []pushedFile) string {
 	}
 	switch {
 	case has(top, procfileName):
-		return "Found a Procfile, but no file that says which language it is for. " + asTheyAre
+		return "Found a Procfile, but no file that shows the programming language. " + asTheyAre
 	case has(top, "Dockerfile"):
 		return "Found a Dockerfile. dew runs images, but does not build them: build the image, push it to a registry, then run dew push NAME -o IMAGE"
 	}

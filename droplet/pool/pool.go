@@ -82,11 +82,11 @@ type tree struct {
 // Open opens the pool in dir, and creates dir if necessary.
 func Open(db *store.DB, dir string, log *slog.Logger) (*Pool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder for packages: %w", err)
+		return nil, fmt.Errorf("cannot create the folder for packages: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the folder of packages: %w", err)
+		return nil, fmt.Errorf("cannot read the folder for packages: %w", err)
 	}
 	p := &Pool{db: db, dir: dir, log: log, trees: map[string]*tree{}}
 	for _, e := range entries {
@@ -108,7 +108,7 @@ func (p *Pool) meet(e fs.DirEntry) {
 		return
 	}
 	if strings.HasSuffix(e.Name(), archive.Unfinished) {
-		p.log.Info("swept unfinished package", "file", e.Name())
+		p.log.Info("removed unfinished package", "file", e.Name())
 		p.unfinished.Remove(name, os.Remove)
 		return
 	}
@@ -124,7 +124,7 @@ func (p *Pool) meet(e fs.DirEntry) {
 	t := &tree{sha: sha, added: fi.ModTime()}
 	x, err := p.readIndex(sha)
 	if err != nil {
-		p.log.Warn("package has no index, its files are not matched", "sha256", sha, "err", err)
+		p.log.Warn("package has no index: uploads cannot reuse its files", "sha256", sha, "err", err)
 	}
 	t.list = x.list
 	p.trees[sha] = t
@@ -207,7 +207,7 @@ func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 	}
 	p.mu.Unlock()
 	if t == nil {
-		return nil, nil, fmt.Errorf("the files of package %s are gone: push the app again", sha)
+		return nil, nil, fmt.Errorf("the files of package %s do not exist: push the app again", sha)
 	}
 	if f, err = os.Open(p.Tar(sha)); err != nil {
 		p.release([]*tree{t})
@@ -236,7 +236,7 @@ func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err
 	}
 	for _, e := range b.Entries {
 		if e.sum.size > 0 && places[e.sum].Tree == "" {
-			return "", nil, &Error{e.Path, "is not here any more: push again"}
+			return "", nil, &Error{e.Path, "is no longer stored: push again"}
 		}
 	}
 	t, err := p.write(ctx, b, places)
@@ -442,7 +442,7 @@ func (k *packer) add(e *entry) error {
 	c := Content{size: e.size}
 	sum.Sum(c.sha1[:0])
 	if e.known() && c != e.sum {
-		return fmt.Errorf("package %s is damaged on disk: %s is not what it was", k.places[e.sum].Tree, e.Path)
+		return fmt.Errorf("package %s is damaged on disk: the checksum of %s is wrong", k.places[e.sum].Tree, e.Path)
 	}
 	e.sum = c
 	if !k.seen[c] {

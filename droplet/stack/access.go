@@ -46,10 +46,10 @@ func (s *Stacks) SetAccess(guid string, is Access) error {
 		return fmt.Errorf("%w, not %q", ErrState, is.State)
 	}
 	if s.standings == nil {
-		return errors.New("cannot keep the state of a stack: this daemon keeps no stacks")
+		return errors.New("cannot store the state of a stack: this dewd does not store stacks")
 	}
 	if err := s.standings.Put(guid, is); err != nil {
-		return fmt.Errorf("cannot keep the state of stack %s: %w", guid, err)
+		return fmt.Errorf("cannot store the state of stack %s: %w", guid, err)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ type layerFacts struct {
 
 func openLayers(db *store.DB, o Options) (*layers, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder for stacks: %w", err)
+		return nil, fmt.Errorf("cannot create the folder for stacks: %w", err)
 	}
 	l := &layers{dir: o.Dir, db: db, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}
 	err := l.unfinished.Find(o.Dir, clearTree)
@@ -78,7 +78,7 @@ func (l *layers) path(sha string) string { return filepath.Join(l.dir, sha+".lay
 func (l *layers) open(sha string) (io.ReadCloser, error) {
 	f, err := os.Open(l.path(sha))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: layer %.12s is not in %s: add the stack or push the app again", ErrNoImage, sha, l.dir)
+		return nil, fmt.Errorf("%w: layer %.12s is not in %s: add the stack again, or push the app again", ErrNoImage, sha, l.dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open layer: %w", err)
@@ -218,9 +218,9 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 			_, err := io.Copy(io.Discard, io.LimitReader(p, maxTreeBytes)) // reads up to the checksum of the compression
 			return facts, err
 		case errors.Is(err, io.ErrUnexpectedEOF) && files > 0:
-			return facts, &archive.Error{Reason: "is cut off: send it again"}
+			return facts, &archive.Error{Reason: "is incomplete: upload it again"}
 		case err != nil:
-			return facts, &archive.Error{Reason: "is not a tar archive, nor one compressed with gzip or zstd: " + err.Error()}
+			return facts, &archive.Error{Reason: "is not a tar archive, either uncompressed or compressed with gzip or zstd: " + err.Error()}
 		case files >= maxTreeFiles:
 			return facts, &archive.Error{Reason: fmt.Sprintf("has more than %d entries", maxTreeFiles)}
 		}
@@ -236,11 +236,11 @@ func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	switch {
 	case slices.Contains(strings.Split(h.Name, "/"), ".."):
-		return &archive.Error{Entry: h.Name, Reason: "must not have .. in it"}
+		return &archive.Error{Entry: h.Name, Reason: "must not contain .."}
 	case strings.ContainsRune(h.Name, 0):
-		return &archive.Error{Entry: h.Name, Reason: "must not have a zero byte in it"}
+		return &archive.Error{Entry: h.Name, Reason: "must not contain a zero byte"}
 	case h.Size < 0 || h.Size > maxTreeBytes-l.Size:
-		return &archive.Error{Reason: fmt.Sprintf("is larger than %s, unpacked", archive.Size(maxTreeBytes))}
+		return &archive.Error{Reason: fmt.Sprintf("is larger than %s after unpacking", archive.Size(maxTreeBytes))}
 	}
 	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse {
 		l.Size += h.Size
@@ -268,7 +268,7 @@ func readUserFile(h *tar.Header, r io.Reader, into **string) error {
 	}
 	raw, err := io.ReadAll(r)
 	if err != nil {
-		return &archive.Error{Reason: "is cut off: send it again"}
+		return &archive.Error{Reason: "is incomplete: upload it again"}
 	}
 	text := string(raw)
 	*into = &text
@@ -286,7 +286,7 @@ func (l *layers) collect(names func() (map[string]bool, error)) error {
 	}
 	all, err := filepath.Glob(l.path("*"))
 	if err != nil {
-		return fmt.Errorf("cannot collect layers: %w", err)
+		return fmt.Errorf("cannot delete unused layers: %w", err)
 	}
 	for _, name := range all {
 		sha := strings.TrimSuffix(filepath.Base(name), ".layer")
@@ -294,7 +294,7 @@ func (l *layers) collect(names func() (map[string]bool, error)) error {
 			continue
 		}
 		if err := errors.Join(os.Remove(name), l.facts.Delete(sha)); err != nil {
-			return fmt.Errorf("cannot collect layers: %w", err)
+			return fmt.Errorf("cannot delete unused layers: %w", err)
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func (s *Stacks) Begin(name string, from Source) (Record, error) {
 		}
 		kind, source = KindImage, from.Image.Ref
 	default:
-		return Record{}, fmt.Errorf("%w: it is made either of Debian packages or of an image", ErrRefused)
+		return Record{}, fmt.Errorf("%w: set either Debian packages or an image as its source", ErrRefused)
 	}
 	k := Record{Name: name, Kind: kind, State: StateMaking, Source: source, Requested: &from}
 	k, err := s.put(k)
@@ -63,16 +63,16 @@ func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, 
 	}
 	f, err := os.CreateTemp(s.o.Dir, "upload-*"+archive.Unfinished)
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot store the uploaded stack: %w", err)
 	}
 	defer f.Close()
 	// Without a name, the file disappears when the daemon stops for any reason.
 	if err := os.Remove(f.Name()); err != nil {
-		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot store the uploaded stack: %w", err)
 	}
 	from := &spaceReader{r: archive.UntilDone(ctx, r), space: s.o.Space}
 	if _, err := io.Copy(f, from); err != nil {
-		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot store the uploaded stack: %w", err)
 	}
 	return s.Add(ctx, name, f)
 }
@@ -122,13 +122,13 @@ func describe(k Record) string {
 func (s *Stacks) free(name string) error {
 	switch {
 	case s.stacks == nil:
-		return fmt.Errorf("%w: this daemon keeps none", ErrRefused)
+		return fmt.Errorf("%w: this dewd does not store stacks", ErrRefused)
 	case name == Default:
 		return ErrOwn
 	case PlatformName.MatchString(name):
-		return fmt.Errorf("%w: the name '%s' stands for the stack '%s': choose another", ErrRefused, name, Default)
+		return fmt.Errorf("%w: the name '%s' is an alias of stack '%s': choose another name", ErrRefused, name, Default)
 	case !stackName.MatchString(name):
-		return fmt.Errorf("%w: %q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrRefused, name)
+		return fmt.Errorf("%w: %q is not a valid name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrRefused, name)
 	}
 	old, err := s.ByName(name)
 	switch {
@@ -137,7 +137,7 @@ func (s *Stacks) free(name string) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w: '%s' (remove it with 'dew stack remove %s' first)", ErrTaken, name, name)
+	return fmt.Errorf("%w: '%s' (choose another name, or remove the stack with 'dew stack remove %s')", ErrTaken, name, name)
 }
 
 // put stores a new stack. It replaces a stack of the same name that failed.
@@ -149,13 +149,13 @@ func (s *Stacks) put(k Record) (Record, error) {
 	}
 	if old, err := s.ByName(k.Name); err == nil {
 		if err := s.stacks.Delete(old.GUID); err != nil {
-			return Record{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+			return Record{}, fmt.Errorf("cannot store stack %s: %w", k.Name, err)
 		}
 	}
 	k.GUID, k.CreatedAt = uuid.NewString(), time.Now().UTC()
 	k.UpdatedAt = k.CreatedAt
 	if err := s.stacks.Put(k.GUID, k); err != nil {
-		return Record{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+		return Record{}, fmt.Errorf("cannot store stack %s: %w", k.Name, err)
 	}
 	return k, nil
 }
@@ -170,7 +170,7 @@ func (s *Stacks) Remove(guid string) error {
 		return ErrOwn
 	}
 	if k.State == StateMaking {
-		return fmt.Errorf("%w: '%s': remove it when that has ended", ErrBusy, k.Name)
+		return fmt.Errorf("%w: '%s': remove it when 'dew stacks' shows it as ready or failed", ErrBusy, k.Name)
 	}
 	if err := s.stacks.Delete(guid); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
@@ -210,7 +210,7 @@ func (s *Stacks) Abandon(name string) error {
 	if s.making.guid == k.GUID {
 		s.making.cancel(errAbandoned)
 	}
-	s.o.Logger.Info("stack abandoned", "name", k.Name)
+	s.o.Logger.Info("stopped creating a stack that is no longer needed", "name", k.Name)
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (s *Stacks) makeAll(ctx context.Context) error {
 	slices.SortFunc(all, func(a, b Record) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	for _, k := range all {
 		if err := s.makeOne(ctx, k); err != nil { // the other stacks do not depend on it
-			s.o.Logger.Error("cannot write down what came of a stack: the next start makes it again", "stack", k.Name, "err", err)
+			s.o.Logger.Error("cannot store the result of creating a stack: dewd creates the stack again after its next start", "stack", k.Name, "err", err)
 		}
 	}
 	return nil
@@ -269,7 +269,7 @@ func (s *Stacks) begin(guid string, cancel context.CancelCauseFunc) bool {
 // makeOne creates one stack and stores the result. If ctx interrupts it, the next
 // daemon creates it.
 func (s *Stacks) makeOne(ctx context.Context, k Record) error {
-	limited, stop := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
+	limited, stop := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("creating the stack took longer than %s", makeTimeout))
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
@@ -287,7 +287,7 @@ func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 		err = s.finish(&k, m)
 	}
 	if err != nil && !errors.Is(err, errAbandoned) {
-		s.o.Logger.Warn("cannot make a stack", "stack", k.Name, "err", err)
+		s.o.Logger.Warn("cannot create a stack", "stack", k.Name, "err", err)
 		k.State, k.Error, k.Requested = StateFailed, err.Error(), nil
 	}
 	k.UpdatedAt = time.Now().UTC()
@@ -296,7 +296,7 @@ func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 		return nil // it was abandoned
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+		return fmt.Errorf("cannot store stack %s: %w", k.Name, err)
 	}
 	s.o.Logger.Info("stack", "name", k.Name, "state", k.State, "id", k.ID)
 	return nil
@@ -305,7 +305,7 @@ func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 func (s *Stacks) make(ctx context.Context, k Record, say func(string)) (Made, error) {
 	switch {
 	case k.Requested == nil:
-		return Made{}, errors.New("nothing says what it is to be made of: remove it and add it again")
+		return Made{}, errors.New("the stack has no recorded source: remove the stack and add it again")
 	case k.Requested.Debian != nil:
 		return s.makeDebian(ctx, *k.Requested.Debian, say)
 	}
@@ -422,7 +422,7 @@ func (s *Stacks) HoldImage(k ImageRecord, build string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.images.Put(k.Digest, k); err != nil {
-		return fmt.Errorf("cannot keep image %.12s: %w", k.Digest, err)
+		return fmt.Errorf("cannot store image %.12s: %w", k.Digest, err)
 	}
 	s.inUse[k.Digest]++
 	s.held[build] = k.Digest

@@ -217,8 +217,8 @@ func TestAddRefuses(t *testing.T) {
 	raw := rootTar(t, smallRoot...)
 	for want, data := range map[string][]byte{
 		"not a tar archive":          []byte(strings.Repeat("no archive at all ", 100)),
-		"must not have .. in it":     rootTar(t, tar.Header{Name: "../../etc/passwd", Linkname: "x"}),
-		"is cut off":                 raw[:len(raw)/2+100],
+		"must not contain ..":        rootTar(t, tar.Header{Name: "../../etc/passwd", Linkname: "x"}),
+		"is incomplete":              raw[:len(raw)/2+100],
 		"empty archive":              rootTar(t),
 		"cannot be read as an image": rootTar(t, tar.Header{Name: "manifest.json", Linkname: "{}"}),
 		"cannot be decompressed":     {0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},

@@ -48,9 +48,9 @@ const (
 
 // Errors that callers can check for.
 var (
-	ErrTaken = errors.New("there is a stack with that name")
-	ErrOwn   = errors.New("the stack '" + Default + "' is the machine's own: it cannot be removed or replaced")
-	ErrBusy  = errors.New("the stack is being made")
+	ErrTaken = errors.New("a stack with this name already exists")
+	ErrOwn   = errors.New("the stack '" + Default + "' is the system of this machine and cannot be removed or replaced")
+	ErrBusy  = errors.New("the stack is still being created")
 	// ErrRefused says that the request for a stack is not valid.
 	ErrRefused = errors.New("cannot add stack")
 )
@@ -187,7 +187,7 @@ func Check(name string) error {
 	if name == "" || name == Default || PlatformName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("there is no stack '%s' (use '%s')", name, Default)
+	return fmt.Errorf("stack '%s' does not exist (use '%s')", name, Default)
 }
 
 // PlatformName matches the names of Cloud Foundry's stacks, which are aliases of the
@@ -215,9 +215,9 @@ func (s *Stacks) Check(name string) error {
 func notReady(k Record) error {
 	switch k.State {
 	case StateMaking:
-		return fmt.Errorf("the stack '%s' is still being made: try again when 'dew stacks' shows it as ready", k.Name)
+		return fmt.Errorf("the stack '%s' is still being created: try again when 'dew stacks' shows it as ready", k.Name)
 	case StateFailed:
-		return fmt.Errorf("the stack '%s' could not be made: %s", k.Name, k.Error)
+		return fmt.Errorf("dewd could not create stack '%s': %s", k.Name, k.Error)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (s *Stacks) unknown(name string) error {
 			names = append(names, "'"+k.Name+"'")
 		}
 	}
-	return fmt.Errorf("there is no stack '%s' (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+	return fmt.Errorf("stack '%s' does not exist (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
 }
 
 // Get finds a stack. The stacks of Cloud Foundry are aliases of the default stack, so
