@@ -82,7 +82,7 @@ func parseGuard(args []string) (*guard, error) {
 		args = args[2:]
 	}
 	if len(args) < 2 || g.capture == "" || g.freezer == "" || g.freeze == "" || g.thaw == "" || g.limit <= 0 {
-		return nil, errors.New("init needs no argument, or all options and a process after --")
+		return nil, errors.New("init needs either no arguments, or all options and a process after --")
 	}
 	g.execs = args[1:]
 	return g, nil

@@ -52,9 +52,9 @@ func parseSession(args []string) (session, error) {
 	case s.leaf == "":
 		return s, errors.New("a session needs --cgroup CONTROLLER:LEAF")
 	case s.direct && len(s.argv) == 0:
-		return s, errors.New("no program after --")
+		return s, errors.New("the program after -- is missing")
 	case !s.direct && len(s.argv) > 1:
-		return s, errors.New("the command must be one argument; --exec takes several")
+		return s, errors.New("the command must be one argument (use --exec for several arguments)")
 	}
 	return s, nil
 }
