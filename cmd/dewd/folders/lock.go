@@ -30,7 +30,7 @@ const (
 )
 
 // errHeld says that another daemon holds a folder.
-var errHeld = errors.New("has it")
+var errHeld = errors.New("already uses it")
 
 // lockFile locks a file and writes the PID into it. The kernel releases the lock when
 // the process exits, for any reason. lockFile waits for a holder that is exiting, and
@@ -42,7 +42,7 @@ func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, err
 	}
 	err = waitLock(ctx, f, log)
 	if err == nil && !isAt(path, f) {
-		err = fmt.Errorf("the holder of %s removed it: %w", path, os.ErrNotExist) // a lock on a removed file has no effect
+		err = fmt.Errorf("the lock file %s was removed by the dewd that held it: %w", path, os.ErrNotExist) // a lock on a removed file has no effect
 	}
 	if err == nil {
 		err = f.Truncate(0)
