@@ -83,9 +83,9 @@ type BuildOptions struct {
 	Logger *slog.Logger
 
 	// Builder runs buildpacks. Without it, only the binary buildpack is available.
-	Builder Builder
-	Catalog *Catalog      // catalog of buildpacks, required with a Builder
-	Kept    *stack.Stacks // has the images of image apps, and Run also runs it (nil: none)
+	Builder    Builder
+	Catalog    *Catalog      // catalog of buildpacks, required with a Builder
+	StackStore *stack.Stacks // has the images of image apps, and Run also runs it (nil: none)
 	// Env returns the variables of an app for staging. Nil means none.
 	Env func(app string) (map[string]string, error)
 	// Buildpacks returns the names of the buildpacks of all apps. Uploaded folders that
@@ -136,7 +136,7 @@ func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 			builds: store.In(db, "builds",
 				store.Index("app", func(b Build) string { return b.App }),
 				store.Index("state", func(b Build) string { return string(b.State) })),
-			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), running: map[string]underWay{},
+			parallel: o.Parallel, ended: o.Ended, wake: make(chan struct{}, 1), running: map[string]runningBuild{},
 		},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
 	}
@@ -208,7 +208,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	d.GUID, d.App, d.Package, d.CreatedAt = uuid.NewString(), w.App, w.Package, time.Time{}
 	d.UpdatedAt, d.Metadata, d.Bindings = time.Time{}, app.Metadata{}, g.bindings
 	w.State, w.Droplet = BuildStaged, d.GUID
-	err = b.droplets.keep(d, func(tx *store.Tx) error {
+	err = b.droplets.storeIn(d, func(tx *store.Tx) error {
 		if err := b.begin(tx, w); err != nil {
 			return err
 		}
@@ -271,8 +271,8 @@ func oldestBuild(a, b Build) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
 }
 
-// Forget deletes the builds, droplets and packages of an app.
-func (b *Builds) Forget(app string) error {
+// DeleteApp deletes the builds, droplets and packages of an app.
+func (b *Builds) DeleteApp(app string) error {
 	all, err := b.OfApp(app)
 	if err != nil {
 		return err
@@ -288,7 +288,7 @@ func (b *Builds) Forget(app string) error {
 	if err := b.droplets.remove(ds); err != nil {
 		return err
 	}
-	if err := errors.Join(b.packages.Forget(app), b.forgetCache(app)); err != nil {
+	if err := errors.Join(b.packages.DeleteApp(app), b.deleteCache(app)); err != nil {
 		return err
 	}
 	return errors.Join(b.collectImages(), b.collectFolders())
@@ -306,7 +306,7 @@ func (b *Builds) remove(ws []Build) error {
 // staged stores the droplet and the build in one transaction.
 func (b *Builds) staged(w Build, d Droplet) error {
 	defer b.droplets.releaseImage(d.Image)
-	return b.droplets.keep(d, func(tx *store.Tx) error {
+	return b.droplets.storeIn(d, func(tx *store.Tx) error {
 		_, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
 			return nil
@@ -385,8 +385,8 @@ func (b *Builds) collectImages() error {
 	if len(removed) > 0 && b.o.Collected != nil {
 		b.o.Collected()
 	}
-	if b.o.Kept == nil || !b.o.Kept.KeepsImages() {
+	if b.o.StackStore == nil || !b.o.StackStore.StoresImages() {
 		return err
 	}
-	return errors.Join(err, b.o.Kept.DropUnusedImages(b.droplets.stacks))
+	return errors.Join(err, b.o.StackStore.DropUnusedImages(b.droplets.stacks))
 }

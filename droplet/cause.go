@@ -155,8 +155,8 @@ func (b *Builds) missingTool(told string, st stack.Stack) string {
 		return fmt.Sprintf("%s is not installed on this machine. Install it: apt install %s", name, pkg)
 	}
 	missing := fmt.Sprintf("%s is not installed in stack %s.", name, st.Name)
-	if b.o.Kept != nil {
-		if k, err := b.o.Kept.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
+	if b.o.StackStore != nil {
+		if k, err := b.o.StackStore.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
 			// A stack with apps must not change, so the message suggests another stack.
 			next := st.Name + "-" + pkg
 			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(stack.DebianPackages, p) })

@@ -76,7 +76,7 @@ func FuzzCauseOf(f *testing.F) {
 
 // The cause of a failed build names the missing program and how to install it.
 func TestMissingTool(t *testing.T) {
-	yardTest(t, func(t *testing.T, y *yard) {
+	testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 		const told = "Node.js\nnodejs\n"
 		if got, want := y.builds.missingTool(told, stack.Stack{Name: stack.HostName}), "Node.js is not installed on this machine. Install it: apt install nodejs"; got != want {
 			t.Errorf("said %q, want %q", got, want)
@@ -85,7 +85,7 @@ func TestMissingTool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		y.builds.o.Kept = kept
+		y.builds.o.StackStore = kept
 		stacks := store.In(y.db, "stacks", store.Index("name", func(k stack.Record) string { return k.Name }))
 		for _, k := range []stack.Record{{GUID: "1", Name: "jammy", Kind: stack.KindDebian, Source: "curl,git,ruby"}, {GUID: "2", Name: "alpine", Kind: stack.KindTarball}} {
 			if err := stacks.Put(k.GUID, k); err != nil {
@@ -118,7 +118,7 @@ func TestStageFailsWithCause(t *testing.T) {
 		"silent":  {nil, nil, "bin/finalize exited with status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 				f := &fakeBuilder{code: codeNoCompile, files: map[string]string{"/tmp/result/failed": "bin/finalize exited with status 1\n"}}
 				for file, text := range c.told {
 					f.files["/tmp/result/"+file] = text

@@ -22,13 +22,13 @@ func (p *Packages) CreateImage(app string, from stack.ImageSource) (Package, err
 	}
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageDocker, State: PackageReady, Image: &from, CreatedAt: now, UpdatedAt: now}
-	return k, p.keepNew(k)
+	return k, p.storeNew(k)
 }
 
 // stageImage creates a droplet from an image. It fetches the layers and runs nothing.
 func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, error) {
-	s := b.o.Kept
-	if s == nil || !s.KeepsImages() {
+	s := b.o.StackStore
+	if s == nil || !s.StoresImages() {
 		return Droplet{}, &StagingError{StagingFailed, "this dewd does not store images"}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.o.Timeout, &StagingError{StagingFailed, fmt.Sprintf("staging took longer than the timeout of %s", b.o.Timeout)})

@@ -120,15 +120,15 @@ func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 
 // Put stores a droplet, whose image must exist, and releases the image.
 func (s *Droplets) Put(d Droplet) error {
-	if err := s.keep(d, func(*store.Tx) error { return nil }); err != nil {
+	if err := s.storeIn(d, func(*store.Tx) error { return nil }); err != nil {
 		return err
 	}
 	s.releaseImage(d.Image)
 	return nil
 }
 
-// keep stores a droplet, and calls also in the same transaction.
-func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
+// storeIn stores a droplet, and calls also in the same transaction.
+func (s *Droplets) storeIn(d Droplet, also func(tx *store.Tx) error) error {
 	if d.GUID == "" {
 		return errors.New("cannot store droplet: the droplet has no guid")
 	}

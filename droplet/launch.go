@@ -24,11 +24,11 @@ type UsedBuildpack struct {
 // describe fills in the results of the buildpacks: the app's commands, its sidecars,
 // and the buildpacks themselves. A Procfile has precedence over launch.yml, and
 // launch.yml over bin/release.
-func describe(t stagedFiles, told map[string]string) error {
+func describe(t stagedFiles, results map[string]string) error {
 	d, used := t.droplet, t.packs
 	var err error
 	if t.detect {
-		if used, err = foundPack(t.packs, told); err != nil {
+		if used, err = foundPack(t.packs, results); err != nil {
 			return err
 		}
 	}
@@ -38,20 +38,20 @@ func describe(t stagedFiles, told map[string]string) error {
 		d.Custom = d.Custom || h.custom
 	}
 	if n := len(d.Buildpacks); n > 0 && t.detect {
-		d.Buildpacks[n-1].Detected = firstLine(told["detected"])
+		d.Buildpacks[n-1].Detected = firstLine(results["detected"])
 	}
-	if d.Commands, err = parseRelease(told["release.yml"]); err != nil {
+	if d.Commands, err = parseRelease(results["release.yml"]); err != nil {
 		return err
 	}
 	for i, h := range used {
-		l, err := parseLaunch(told["launch-"+strconv.Itoa(i)+".yml"])
+		l, err := parseLaunch(results["launch-"+strconv.Itoa(i)+".yml"])
 		if err != nil {
 			return &StagingError{BuildpackCompileFailed, fmt.Sprintf("launch.yml of buildpack %s: %v", h.name, err)}
 		}
 		maps.Copy(d.Commands, l.commands)
 		d.Sidecars = mergeSidecars(d.Sidecars, l.sidecars)
 	}
-	if text, ok := told[procfileName]; ok {
+	if text, ok := results[procfileName]; ok {
 		if len(text) > maxProcfile {
 			return &ProcfileError{Reason: fmt.Sprintf("must be a regular file of at most %s", archive.Size(maxProcfile))}
 		}
@@ -65,10 +65,10 @@ func describe(t stagedFiles, told map[string]string) error {
 }
 
 // foundPack returns the buildpack that detected the app.
-func foundPack(packs []chosen, told map[string]string) ([]chosen, error) {
-	n, err := strconv.Atoi(strings.TrimSpace(told["used"]))
+func foundPack(packs []chosen, results map[string]string) ([]chosen, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(results["used"]))
 	if err != nil || n < 0 || n >= len(packs) {
-		return nil, fmt.Errorf("cannot find the buildpack that detected the app: %q", told["used"])
+		return nil, fmt.Errorf("cannot find the buildpack that detected the app: %q", results["used"])
 	}
 	return packs[n : n+1], nil
 }

@@ -130,11 +130,11 @@ func (p *Packages) Sweep() error { return p.pool.Sweep(p.named) }
 func (p *Packages) Create(app string) (Package, error) {
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageBits, State: PackageAwaiting, CreatedAt: now, UpdatedAt: now}
-	return k, p.keepNew(k)
+	return k, p.storeNew(k)
 }
 
-// keepNew stores a new package, and deletes surplus packages of the app.
-func (p *Packages) keepNew(k Package) error {
+// storeNew stores a new package, and deletes surplus packages of the app.
+func (p *Packages) storeNew(k Package) error {
 	if err := p.packages.Put(k.GUID, k); err != nil {
 		return fmt.Errorf("cannot create package: %w", err)
 	}
@@ -231,8 +231,8 @@ func (p *Packages) now(k Package) Package {
 	return k
 }
 
-// Forget deletes the packages of an app.
-func (p *Packages) Forget(app string) error {
+// DeleteApp deletes the packages of an app.
+func (p *Packages) DeleteApp(app string) error {
 	all, err := p.OfApp(app)
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func list(t testing.TB, p *Packages, sha string) []string {
 
 // Uploads that differ only in order, times, missing folders and modes of folders give
 // one tree. It is sorted, and named after its bytes.
-func TestUploadMakesOneTreeOfEqualFiles(t *testing.T) {
+func TestUploadStoresEqualFilesOnce(t *testing.T) {
 	p := newPackages(t)
 	first := mustUpload(t, p, nil, zipOf(t,
 		member{name: "run.sh", text: "echo", mode: 0o755},
@@ -279,14 +279,14 @@ func TestUploadRefuses(t *testing.T) {
 			if !errors.As(err, &bad) || bad.Entry != tt.entry || !strings.Contains(bad.Reason, tt.reason) {
 				t.Fatalf("Upload = %v, %v, want an error about %q with %q", k, err, tt.entry, tt.reason)
 			}
-			checkNothingKept(t, p, name, bad.Error())
+			checkNothingStored(t, p, name, bad.Error())
 		})
 	}
 }
 
-// checkNothingKept checks the app's only package after a refused upload, and returns
+// checkNothingStored checks the app's only package after a refused upload, and returns
 // it.
-func checkNothingKept(t *testing.T, p *Packages, app, reason string) Package {
+func checkNothingStored(t *testing.T, p *Packages, app, reason string) Package {
 	t.Helper()
 	if got := files(t, p.o.Dir); len(got) != 0 {
 		t.Errorf("left over: %v", got)
@@ -547,7 +547,7 @@ func TestSurplusPackages(t *testing.T) {
 }
 
 // Old trees are removed, but not while a client uploads the rest of matched files.
-func TestTreesGoWithTheirPackages(t *testing.T) {
+func TestTreesAreRemovedWithPackages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPackages(t)
 		var all []Package
@@ -585,7 +585,7 @@ func TestTreesGoWithTheirPackages(t *testing.T) {
 		if _, err := os.Stat(p.pool.Tar(all[0].SHA256)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the tree of the oldest package is kept: %v", err)
 		}
-		if err := p.Forget("a"); err != nil {
+		if err := p.DeleteApp("a"); err != nil {
 			t.Fatal(err)
 		}
 		if got := files(t, p.o.Dir); len(got) != 0 {
@@ -603,7 +603,7 @@ func TestUploadRefusesToFillTheDisk(t *testing.T) {
 	}
 }
 
-func TestInBytes(t *testing.T) {
+func TestSize(t *testing.T) {
 	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1K", 1536: "1.5K", 1 << 30: "1G", 12_900_000: "12.3M", 1 << 60: "1048576T"} {
 		if got := archive.Size(n); got != want {
 			t.Errorf("inBytes(%d) = %s, want %s", n, got, want)
@@ -612,7 +612,7 @@ func TestInBytes(t *testing.T) {
 }
 
 // The directory of a zip can contain false values about an entry.
-func TestUploadRefusesLies(t *testing.T) {
+func TestUploadRefusesFalseHeaders(t *testing.T) {
 	const (
 		flags, method, crc, size = 8, 10, 16, 24 // offsets in a header of the directory
 	)
@@ -636,7 +636,7 @@ func TestUploadRefusesLies(t *testing.T) {
 			if !errors.As(err, &bad) || bad.Entry != "lie" || !strings.Contains(bad.Reason, tt.reason) {
 				t.Fatalf("error = %v, want one about the lie with %q", err, tt.reason)
 			}
-			k := checkNothingKept(t, p, "a", bad.Error())
+			k := checkNothingStored(t, p, "a", bad.Error())
 			// The upload to the same package can be repeated.
 			good := zipOf(t, member{name: "ok", text: "ok"})
 			k, err = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(good), int64(len(good)))

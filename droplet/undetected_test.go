@@ -27,7 +27,7 @@ func TestUndetected(t *testing.T) {
 		"hidden":  {[]member{{name: ".app.py"}, {name: "notes.txt"}}, "Found no go.mod, package.json, requirements.txt, Gemfile, Staticfile, index.html, PHP file or jar. " + as},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yardTest(t, func(t *testing.T, y *yard) {
+			testWithBuilds(t, func(t *testing.T, y *testBuilds) {
 				y.withBuilder(&fakeBuilder{code: codeNoApp})
 				y.run()
 				b := y.build(BuildRequest{Package: y.push("a", c.files...).GUID})

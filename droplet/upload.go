@@ -71,7 +71,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	if info.Buildpack != "" {
 		d.Buildpacks = []UsedBuildpack{{Name: info.Buildpack}}
 	}
-	return d, s.keep(d, func(tx *store.Tx) error {
+	return d, s.storeIn(d, func(tx *store.Tx) error {
 		now, err := s.droplets.With(tx).Get(guid) // it can be deleted by now
 		if err == nil && now.State != DropletAwaiting {
 			err = ErrHasImage // another caller was faster

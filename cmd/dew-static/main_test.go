@@ -197,7 +197,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("by http: %d %v", w.Code, w.Header())
 	}
 	var out bytes.Buffer
-	s.tell(&out)
+	s.printSettings(&out)
 	if diff := cmp.Diff("       Serving the files of public\n       Listing the files of folders without index.html\n       Redirecting clients to https\n       Staticfile: ssi is ignored\n", out.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -239,7 +239,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeServed(t *testing.T) {
+func TestInvalidSettings(t *testing.T) {
 	for want, files := range map[string]map[string]string{
 		"line 2: must have the form KEY: VALUE": {"Staticfile": "root: .\nwhat"},
 		"root must be a folder in the app":      {"Staticfile": "root: ../x"},

@@ -132,8 +132,8 @@ func readConfig(root *os.Root, name string) (string, error) {
 	return string(b), err
 }
 
-// tell prints the settings, for the staging log.
-func (s *site) tell(out io.Writer) {
+// printSettings prints the settings, for the staging log.
+func (s *site) printSettings(out io.Writer) {
 	say := func(yes bool, format string, args ...any) {
 		if yes {
 			fmt.Fprintf(out, "       "+format+"\n", args...)

@@ -17,8 +17,8 @@ import (
 
 // If the machine lacks a requirement, dewd prints one line that says what to do. It
 // exits with 9, and leaves no files.
-func TestWhatTheMachineLacks(t *testing.T) {
-	beside(t)
+func TestMissingRequirements(t *testing.T) {
+	runParallel(t)
 	tests := []struct {
 		name  string
 		ready func(t *testing.T, c *cell) // prepares the fault before dewd starts
@@ -98,7 +98,7 @@ func deadSocket(t *testing.T, c *cell) {
 // newerStore writes a store of a later dewd.
 func newerStore(t *testing.T, c *cell) {
 	t.Helper()
-	c.read(func(books) {})
+	c.read(func(diskState) {})
 	setFormat(t, c, storeFormat+1)
 	t.Cleanup(func() { setFormat(t, c, storeFormat) })
 }

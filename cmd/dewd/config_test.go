@@ -123,7 +123,7 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-func TestAllWrongValuesAreTold(t *testing.T) {
+func TestAllWrongValuesAreReported(t *testing.T) {
 	_, err := parse(t, "--app-uid", "0", "--log-format", "xml")
 	if err == nil || !strings.Contains(oneLine(err), "--app-uid: ") || !strings.Contains(oneLine(err), "; --log-format: ") {
 		t.Errorf("error = %v, want both flags on one line", err)
@@ -161,7 +161,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 // --help lists every exit code of dewd.
-func TestHelpTellsExitStatuses(t *testing.T) {
+func TestHelpListsExitStatuses(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(defaultConfig())
 	a.Writer = &out
@@ -176,7 +176,7 @@ func TestHelpTellsExitStatuses(t *testing.T) {
 }
 
 // The reference page has a row for every flag, with its default.
-func TestReferenceTellsFlags(t *testing.T) {
+func TestReferenceListsFlags(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "dewd.md"))
 	if err != nil {
 		t.Fatal(err)

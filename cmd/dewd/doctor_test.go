@@ -86,7 +86,7 @@ func TestCgroupRule(t *testing.T) {
 		{"torn", "31 23 - cgroup2\n", "", levelFail, "no cgroup hierarchy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := madeUp(t, map[string]string{
+			m := fakeMachine(t, map[string]string{
 				"proc/self/mountinfo":              tt.mounts,
 				"sys/fs/cgroup/cgroup.controllers": tt.controllers,
 			})
@@ -95,8 +95,8 @@ func TestCgroupRule(t *testing.T) {
 	}
 }
 
-// madeUp returns a machine with the given files and no programs.
-func madeUp(t *testing.T, files map[string]string) machine {
+// fakeMachine returns a machine with the given files and no programs.
+func fakeMachine(t *testing.T, files map[string]string) machine {
 	t.Helper()
 	m := machine{cfg: defaultConfig(), slash: t.TempDir(), program: func(context.Context, string, ...string) (string, error) {
 		return "", exec.ErrNotFound
@@ -129,7 +129,7 @@ func TestCheckContainerd(t *testing.T) {
 		return func(context.Context, string, ...string) (string, error) { return text, nil }
 	}
 	t.Run("no socket, no program", func(t *testing.T) {
-		m := madeUp(t, nil)
+		m := fakeMachine(t, nil)
 		m.cfg.Containerd = defaultConfig().Containerd
 		if _, err := os.Stat(m.cfg.Containerd); err == nil {
 			t.Skip("this machine has a containerd")
@@ -139,26 +139,26 @@ func TestCheckContainerd(t *testing.T) {
 		expect(t, checkContainerd(t.Context(), m), levelOK, "1.6, dewd starts it as private containerd")
 	})
 	t.Run("a socket asked for is not there", func(t *testing.T) {
-		m := madeUp(t, nil)
+		m := fakeMachine(t, nil)
 		m.program = prints("containerd 1.7.1")
 		expect(t, checkContainerd(t.Context(), m), levelFail, "the containerd socket "+m.cfg.Containerd+" does not exist")
 	})
 	t.Run("nobody behind the socket", func(t *testing.T) {
-		m := madeUp(t, map[string]string{"containerd.sock": ""})
+		m := fakeMachine(t, map[string]string{"containerd.sock": ""})
 		expect(t, checkContainerd(t.Context(), m), levelFail, "does not respond")
 	})
 	t.Run("the machine's answers", func(t *testing.T) {
-		m := madeUp(t, nil)
+		m := fakeMachine(t, nil)
 		serveVersion(t, m.cfg.Containerd, "v1.7.24")
 		expect(t, checkContainerd(t.Context(), m), levelOK, "1.7, at "+m.cfg.Containerd)
 	})
 	t.Run("this root's own answers", func(t *testing.T) {
-		m := madeUp(t, map[string]string{"root/containerd/x": "", "run/containerd/x": ""})
+		m := fakeMachine(t, map[string]string{"root/containerd/x": "", "run/containerd/x": ""})
 		serveVersion(t, filepath.Join(m.cfg.Run, "containerd", "containerd.sock"), "2.0.0")
 		expect(t, checkContainerd(t.Context(), m), levelOK, "2.0, at "+m.cfg.Run)
 	})
 	t.Run("this root's own is down", func(t *testing.T) {
-		m := madeUp(t, map[string]string{"root/containerd/x": ""})
+		m := fakeMachine(t, map[string]string{"root/containerd/x": ""})
 		m.program = prints("containerd 1.7.1")
 		expect(t, checkContainerd(t.Context(), m), levelOK, "1.7, dewd starts it as private containerd")
 	})
@@ -197,7 +197,7 @@ func TestRuncRule(t *testing.T) {
 	expect(t, runcRule("runc version 1.1.5+ds1\nspec: 1.0.2-dev"), levelOK, "1.1")
 	expect(t, runcRule("runc version 1.0.3"), levelFail, "older")
 	expect(t, runcRule("runc"), levelWarn, "unknown")
-	expect(t, checkRunc(t.Context(), madeUp(t, nil)), levelFail, "not found")
+	expect(t, checkRunc(t.Context(), fakeMachine(t, nil)), levelFail, "not found")
 }
 
 func TestCheckInit(t *testing.T) {
@@ -295,10 +295,10 @@ func TestDaemonRule(t *testing.T) {
 }
 
 // doctor checks the root of the daemon of --run.
-func TestDoctorMeets(t *testing.T) {
+func TestDoctorFindsDaemon(t *testing.T) {
 	run := testkit.ShortDir(t)
 	m := machine{cfg: config{Root: "/var/lib/dew", Run: run}}
-	m.meet(t.Context())
+	m.findDaemon(t.Context())
 	if m.others = nil; m.status != nil {
 		t.Fatalf("met %+v where none is", m.status)
 	}
@@ -312,7 +312,7 @@ func TestDoctorMeets(t *testing.T) {
 	})}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close() })
-	m.meet(t.Context())
+	m.findDaemon(t.Context())
 	if m.cfg.Root != "/elsewhere" || m.cfg.Domain != "apps.example.com" {
 		t.Errorf("the checks look at %s and %s", m.cfg.Root, m.cfg.Domain)
 	}
@@ -342,10 +342,10 @@ func TestNearest(t *testing.T) {
 
 // The checks leave no files, whether the file system supports punching holes or not.
 func TestTriesLeaveNothing(t *testing.T) {
-	m := madeUp(t, nil)
+	m := fakeMachine(t, nil)
 	m.cfg.Root = t.TempDir()
 	for _, c := range []check{{"punch", tryPunch}, {"overlay", tryOverlay}, {"disk", checkDisk}} {
-		if f := c.look(t.Context(), m); f.Level != levelOK && f.Do == "" {
+		if f := c.run(t.Context(), m); f.Level != levelOK && f.Do == "" {
 			t.Errorf("%s: %+v says nothing to do", c.name, f)
 		}
 	}

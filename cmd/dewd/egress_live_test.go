@@ -42,15 +42,15 @@ func spy(t *testing.T) (address string, met *atomic.Int32) {
 
 // developer is a user who is a developer in the space dev, and not an administrator.
 type developer struct {
-	*town
+	*routeTest
 	token, space string
 }
 
-func (w *town) developer() *developer {
+func (w *routeTest) developer() *developer {
 	w.t.Helper()
 	w.say("create-user", "dora", "secret word")
 	w.say("set-space-role", "dora", "local", "dev", "SpaceDeveloper")
-	d := &developer{town: w, space: w.guid("/v3/spaces?names=dev")}
+	d := &developer{routeTest: w, space: w.guid("/v3/spaces?names=dev")}
 	d.login()
 	return d
 }
@@ -138,17 +138,17 @@ func (d *developer) register(name, where string) (failure string) {
 // the machine, and reveal nothing about it. They can use routes of dew. URLs of an
 // older dewd, which did not store their owner, still work, and are reported.
 func TestURLsOfDevelopers(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	fake := httptest.NewServer(servicestest.New(fmt.Sprintf(smallCatalog, "old")))
 	t.Cleanup(fake.Close)
-	w := &town{cell: newCell(t), client: &http.Client{Timeout: patience}}
+	w := &routeTest{cell: newCell(t), client: &http.Client{Timeout: patience}}
 	secret, met := spy(t)
 	oldStore(t, w.root, strings.TrimPrefix(fake.URL, "http://"), secret, secret)
-	w.begin()
+	w.startDewd()
 	d := w.developer()
 	w.oldOnesWork(met)
 	w.push("shop", "")
-	w.until("shop", "/", "web 0")
+	w.awaitResponse("shop", "/", "web 0")
 
 	const refusal = "The service broker could not be reached: dew does not connect to a loopback address for users who are not administrators; an administrator can allow the host with dewd --allow-broker-hosts"
 	_, port, _ := net.SplitHostPort(secret)
@@ -175,7 +175,7 @@ func TestURLsOfDevelopers(t *testing.T) {
 		}
 	}
 	w.flags = append(w.flags, "--allow-broker-hosts", "127.0.0.0/8")
-	w.begin()
+	w.startDewd()
 	d.login()
 	again := httptest.NewServer(servicestest.New(fmt.Sprintf(smallCatalog, "new")))
 	t.Cleanup(again.Close)
@@ -186,10 +186,10 @@ func TestURLsOfDevelopers(t *testing.T) {
 
 // oldOnesWork checks that the old broker gets requests, and that the log and doctor
 // report it.
-func (w *town) oldOnesWork(met *atomic.Int32) {
+func (w *routeTest) oldOnesWork(met *atomic.Int32) {
 	w.t.Helper()
 	w.eventually("the old broker has a catalog", func() error {
-		if s := w.look("/v3/service_offerings?names=s-old"); !strings.Contains(s, `"s-old"`) {
+		if s := w.getBody("/v3/service_offerings?names=s-old"); !strings.Contains(s, `"s-old"`) {
 			return fmt.Errorf("%s", s)
 		}
 		return nil

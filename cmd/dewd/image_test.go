@@ -141,7 +141,7 @@ func (c *cell) answer(host string) (string, error) {
 // A tarball becomes a stack for an app without a shell, and cannot be removed while the
 // app exists.
 func TestImageAppAndTarballStack(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	c := newCell(t)
 	c.start()
 	layer := imageLayer(t)

@@ -26,7 +26,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		return infrastructure(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	d.leave = leave
+	d.stop = leave
 	if err := d.openAPI(ctx); err != nil {
 		return infrastructure(err)
 	}
@@ -66,7 +66,7 @@ func (t trigger) fire() {
 func (d *daemon) prune(ctx context.Context) error {
 	const every = 10 * time.Minute
 	has := func(sha string) bool {
-		f, err := d.shelf.OpenImage(sha)
+		f, err := d.droplets.OpenImage(sha)
 		if err == nil {
 			err = f.Close()
 		}

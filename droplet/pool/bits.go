@@ -125,7 +125,7 @@ func (r *bitsReader) addZip(src *source) error {
 	}
 	for _, f := range z.File {
 		if err := r.addFile(f); err != nil {
-			return src.because(err)
+			return src.uploadError(err)
 		}
 	}
 	return nil
@@ -416,9 +416,9 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// because returns the error of the upload itself, if there is one, instead of err,
+// uploadError returns the error of the upload itself, if there is one, instead of err,
 // which is only its consequence.
-func (s *source) because(err error) error {
+func (s *source) uploadError(err error) error {
 	if s != nil && s.err != nil {
 		return s.err
 	}

@@ -224,15 +224,15 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 		case files >= maxTreeFiles:
 			return facts, &archive.Error{Reason: fmt.Sprintf("has more than %d entries", maxTreeFiles)}
 		}
-		if err := facts.see(h, tr); err != nil {
+		if err := facts.scanEntry(h, tr); err != nil {
 			return facts, err
 		}
 	}
 }
 
-// see stores the facts of one entry, or refuses the entry. Unpacking a stack leaves out
+// scanEntry stores the facts of one entry, or refuses the entry. Unpacking a stack leaves out
 // devices, sockets and setuid bits: nothing in a stack can use them.
-func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
+func (l *layerFacts) scanEntry(h *tar.Header, r io.Reader) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	switch {
 	case slices.Contains(strings.Split(h.Name, "/"), ".."):

@@ -213,18 +213,18 @@ func (s *sources) openImage(image v1.Image) (Image, error) {
 }
 
 // takeImage stores the layers of an image that are not stored yet.
-func (s *sources) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
+func (s *sources) takeImage(ctx context.Context, i Image, say func(string)) (NewTree, error) {
 	m, _, err := s.TakeLayers(ctx, i, say)
 	return m, err
 }
 
 // TakeLayers stores the layers of an image, and also returns the users in the image.
-func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
+func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (NewTree, Users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
-		return Made{}, Users{}, err
+		return NewTree{}, Users{}, err
 	}
-	m := Made{kind: KindImage, source: i.source}
+	m := NewTree{kind: KindImage, source: i.source}
 	var pins []func()
 	m.Done = func() {
 		for _, done := range pins {
@@ -239,18 +239,18 @@ func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Ma
 		if err != nil {
 			m.Done()
 			if i.ref == "" {
-				return Made{}, who, err
+				return NewTree{}, who, err
 			}
 			ref, _ := parseRef(i.ref) // it was parsed before
-			return Made{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
+			return NewTree{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
 		}
 		pins = append(pins, done)
 		m.Tree = append(m.Tree, sha)
 		if m.Size += facts.Size; m.Size > maxTreeBytes {
 			m.Done()
-			return Made{}, who, &archive.Error{Reason: fmt.Sprintf("is larger than %s after unpacking", archive.Size(maxTreeBytes))}
+			return NewTree{}, who, &archive.Error{Reason: fmt.Sprintf("is larger than %s after unpacking", archive.Size(maxTreeBytes))}
 		}
-		who.lay(facts)
+		who.addLayer(facts)
 	}
 	return m, who, nil
 }

@@ -108,11 +108,11 @@ func (r *registry) push(repository string, image v1.Image, auth authn.Authentica
 }
 
 // pulled fetches an image with all its layers.
-func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, Made, error) {
+func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, NewTree, error) {
 	t.Helper()
 	i, err := s.Pull(t.Context(), from, func(string) {})
 	if err != nil {
-		return i, Made{}, err
+		return i, NewTree{}, err
 	}
 	m, err := s.takeImage(t.Context(), i, func(string) {})
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 // Users holds the users and groups of a tree.
 type Users struct{ passwd, group string }
 
-// lay adds the users and groups of one more layer.
-func (u *Users) lay(l layerFacts) {
+// addLayer adds the users and groups of one more layer.
+func (u *Users) addLayer(l layerFacts) {
 	if l.Passwd != nil {
 		u.passwd = *l.Passwd
 	}

@@ -365,16 +365,16 @@ func TestImageUsersByLayer(t *testing.T) {
 		return l
 	}
 	var u Users
-	u.lay(scan(tar.Header{Name: "etc/passwd", Linkname: "one"}))
-	u.lay(scan(tar.Header{Name: "bin/x", Linkname: "y"}))
+	u.addLayer(scan(tar.Header{Name: "etc/passwd", Linkname: "one"}))
+	u.addLayer(scan(tar.Header{Name: "bin/x", Linkname: "y"}))
 	if u.passwd != "one" {
 		t.Errorf("passwd = %q, want one", u.passwd)
 	}
-	u.lay(scan(tar.Header{Name: "etc/passwd", Linkname: "two"}, tar.Header{Name: "etc/.wh..wh..opq", Linkname: ""}))
+	u.addLayer(scan(tar.Header{Name: "etc/passwd", Linkname: "two"}, tar.Header{Name: "etc/.wh..wh..opq", Linkname: ""}))
 	if u.passwd != "two" {
 		t.Errorf("passwd = %q, want two", u.passwd)
 	}
-	u.lay(scan(tar.Header{Name: "etc/.wh.passwd", Linkname: ""}))
+	u.addLayer(scan(tar.Header{Name: "etc/.wh.passwd", Linkname: ""}))
 	if u.passwd != "" {
 		t.Errorf("passwd = %q, want none", u.passwd)
 	}

@@ -46,22 +46,22 @@ func Hold(ctx context.Context, root, run string, log *slog.Logger) (*Holder, err
 	// Only root needs access to the state; the sockets are for users.
 	h := &Holder{root: root, run: run}
 	var err error
-	if h.lock, err = h.take(ctx, root, 0o700, RootLock, log); err != nil {
+	if h.lock, err = h.lockFolder(ctx, root, 0o700, RootLock, log); err != nil {
 		err = errors.Join(err, h.Release())
 		if errors.Is(err, errHeld) {
 			return nil, fmt.Errorf("cannot use root %s: %w (stop that dewd, or choose other folders with --root and --run)", root, err)
 		}
 		return nil, fmt.Errorf("cannot use root: %w (choose another folder with --root)", err)
 	}
-	if h.pids, err = h.take(ctx, run, 0o755, pidFile, log); err != nil {
+	if h.pids, err = h.lockFolder(ctx, run, 0o755, pidFile, log); err != nil {
 		return nil, fmt.Errorf("cannot use run folder %s: %w (choose another folder with --run)", run, errors.Join(err, h.Release()))
 	}
 	return h, nil
 }
 
-// take creates a folder, if it does not exist, and locks a file in it. A daemon that is
+// lockFolder creates a folder, if it does not exist, and locks a file in it. A daemon that is
 // stopping can remove either at this moment.
-func (h *Holder) take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
+func (h *Holder) lockFolder(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := h.mkdir(dir, mode); err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ func TestHoldIsExclusive(t *testing.T) {
 	}
 	other := filepath.Join(dir, "other")
 	for _, tt := range []struct{ name, root, run, says string }{
-		{"same root", root, other, "dewd with pid " + pid + " has it (stop it"},
+		{"same root", root, other, "dewd with pid " + pid + " already uses it (stop that dewd"},
 		{"same run folder", other, run, "dewd with pid " + pid + " already uses it (choose another folder with --run)"},
 	} {
 		if _, err := Hold(t.Context(), tt.root, tt.run, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.says) {

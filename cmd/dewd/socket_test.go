@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// knock sends a request to a socket.
-func knock(t *testing.T, socket, method, path string) int {
+// requestStatus sends a request to a socket.
+func requestStatus(t *testing.T, socket, method, path string) int {
 	t.Helper()
 	tr := &http.Transport{
 		DisableKeepAlives: true,
@@ -34,7 +34,7 @@ func knock(t *testing.T, socket, method, path string) int {
 	return resp.StatusCode
 }
 
-func TestDoor(t *testing.T) {
+func TestSocket(t *testing.T) {
 	run := t.TempDir()
 	socket := filepath.Join(run, socketName)
 	// A daemon that was killed left its socket.
@@ -51,7 +51,7 @@ func TestDoor(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, l, &http.Server{Handler: http.NotFoundHandler()}, quiet) }()
-	if status := knock(t, socket, "GET", "/healthz"); status != 404 {
+	if status := requestStatus(t, socket, "GET", "/healthz"); status != 404 {
 		t.Errorf("answer = %d, want the handler's 404", status)
 	}
 	leave()
@@ -63,7 +63,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-func TestDoorFailureIsTold(t *testing.T) {
+func TestServeReportsFailure(t *testing.T) {
 	l, err := openSocket(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestDoorFailureIsTold(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseSocket(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestChoose(t *testing.T) {
 		{"another", map[string][]net.Listener{socketName: {l}, "http": {l}}, nil, `"http"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := choose(tt.passed)
+			got, err := chooseSocket(tt.passed)
 			if got != tt.want {
 				t.Errorf("listener = %v, want %v", got, tt.want)
 			}
