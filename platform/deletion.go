@@ -147,7 +147,7 @@ func (w Tx) recordEnd(a app.App) error {
 
 // ErrNotEmpty says that a resource was created in an org or space while it was being
 // emptied.
-var ErrNotEmpty = errors.New("a resource was created in it during the deletion")
+var ErrNotEmpty = errors.New("a resource was created in the org or space during its deletion")
 
 // DeleteOrg deletes an org and everything in it. If a resource cannot be deleted, its
 // space and the org stay; the other spaces are deleted. An org that no longer exists is
@@ -361,8 +361,8 @@ func (p *Platform) HandleDeletions() {
 	}
 }
 
-// ignoreNotFound returns nil if the resource that a job deletes no longer exists, because a job
-// can run twice.
+// ignoreNotFound returns nil if the resource that a job deletes no longer exists,
+// because a job can run twice.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
@@ -422,7 +422,8 @@ func (del Deletions) deleteDroplet(_ context.Context, guid string) error {
 	return nil
 }
 
-// CheckNotRunning refuses to delete a droplet that instances use, or will be started from.
+// CheckNotRunning refuses to delete a droplet that instances use, or will be started
+// from.
 func CheckNotRunning(reg *registry.Registry, guid string) error {
 	used, err := reg.DropletsInUse()
 	if err != nil {

@@ -41,7 +41,8 @@ func (w Tx) DeployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
 	return d, err
 }
 
-// CheckNotDeploying refuses to change the droplet of an app while a deployment is active.
+// CheckNotDeploying refuses to change the droplet of an app while a deployment is
+// active.
 func CheckNotDeploying(reg *registry.Registry, appGUID string) error {
 	d, _, err := reg.ActiveDeployment(appGUID)
 	if err == nil && d.GUID != "" && d.Progressing() {

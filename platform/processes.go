@@ -40,7 +40,8 @@ type Processes interface {
 	RestartInstance(process string, index int) error
 }
 
-// SSHEndpoint is the address of the SSH server of instances, and the fingerprint of its key.
+// SSHEndpoint is the address of the SSH server of instances, and the fingerprint of
+// its key.
 type SSHEndpoint struct {
 	Address     string // host:port
 	Fingerprint string // fingerprint of the host key, in the form that clients compare
@@ -55,8 +56,8 @@ const (
 // byManifest is the key that marks events caused by a manifest.
 const byManifest = "manifest_triggered"
 
-// CheckNoDeployment refuses to change a web process during a deployment. Otherwise the new
-// instances would start from another desired state than the deployed one.
+// CheckNoDeployment refuses to change a web process during a deployment. Otherwise
+// the new instances would start from another desired state than the deployed one.
 func CheckNoDeployment(reg *registry.Registry, p app.Process, refusal string) error {
 	if p.Type != app.Web {
 		return nil
@@ -138,7 +139,8 @@ func (w Tx) processIn(a app.App, kind string) (app.Process, error) {
 	return ps[i], nil
 }
 
-// checkNoDeployments refuses a manifest that changes a web process during its deployment.
+// checkNoDeployments refuses a manifest that changes a web process during its
+// deployment.
 func (w Tx) checkNoDeployments(space string, m app.Manifest) error {
 	for _, one := range m.Applications {
 		a, err := w.Registry.AppIn(space, one.Name)

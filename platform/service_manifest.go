@@ -80,7 +80,7 @@ func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Mani
 	return nil
 }
 
-var errBrokerTimeout = fmt.Errorf("the service broker has not answered within %s; dewd keeps polling it: try again later", brokerTimeout)
+var errBrokerTimeout = fmt.Errorf("the service broker has not responded within %s; dewd keeps polling it: try again later", brokerTimeout)
 
 // explained returns the reason why an app was not bound. If the daemon stops, it
 // returns err unchanged.
@@ -243,8 +243,9 @@ func (sb ServiceBindings) clear(ctx context.Context, space string) error {
 // maxRounds limits how often new operations can start while everything is deleted.
 const maxRounds = 10
 
-// deleteUntilNone starts deletions and waits for them, until nothing is left. An operation in
-// progress, such as a creation, must finish before its resource can be deleted.
+// deleteUntilNone starts deletions and waits for them, until nothing is left. An
+// operation in progress, such as a creation, must finish before its resource can be
+// deleted.
 func (sb ServiceBindings) deleteUntilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
 	for range maxRounds {
 		os, err := begin()

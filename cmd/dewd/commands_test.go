@@ -50,8 +50,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// runSteps runs a step. In its arguments, RULES is a file of rules, and APP a folder with
-// an app.
+// runSteps runs a step. In its arguments, RULES is a file of rules, and APP a folder
+// with an app.
 func (c *cell) runSteps(t *testing.T, s step) {
 	t.Helper()
 	dir := filepath.Dir(c.root)

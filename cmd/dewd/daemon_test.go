@@ -83,12 +83,12 @@ func buildPrograms(dir string) error {
 	return nil
 }
 
-// parallelSlots limits the number of tests that run at the same time on a machine with many
-// processors. The machine has subnets for 16 daemons.
+// parallelSlots limits the number of tests that run at the same time on a machine
+// with many processors. The machine has subnets for 16 daemons.
 var parallelSlots = make(chan struct{}, 4)
 
-// runParallel lets a test run in parallel with others: a cell shares nothing with another
-// one. Tests that measure time do not use it.
+// runParallel lets a test run in parallel with others: a cell shares nothing with
+// another one. Tests that measure time do not use it.
 func runParallel(t *testing.T) {
 	t.Helper()
 	t.Parallel()

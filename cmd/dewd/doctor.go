@@ -420,8 +420,8 @@ func inotifyRule(instances, watches string) finding {
 	return good("%d instances, %d watches", i, w)
 }
 
-// findDaemon requests the root from the daemon of --run, for the other checks. If there is
-// none, it looks for other daemons.
+// findDaemon requests the root from the daemon of --run, for the other checks. If
+// there is none, it looks for other daemons.
 func (m *machine) findDaemon(ctx context.Context) {
 	m.start = ": start dewd with systemctl start dew, make run in a checkout, or dewd"
 	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.cfg.Run })

@@ -59,8 +59,8 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 	}
 }
 
-// checkUnchanged fails if other processes run than before. It watches long enough to see a wrong
-// restart or a false crash.
+// checkUnchanged fails if other processes run than before. It watches long enough to
+// see a wrong restart or a false crash.
 func (c *cell) checkUnchanged(what string, before map[string]map[string][]int) {
 	c.t.Helper()
 	testkit.Stays(c.t, what, 300*time.Millisecond, func() error {
@@ -140,8 +140,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	c.read(func(b diskState) { checkRecords(t, b) })
 }
 
-// checkOneInstance counts the files and devices of instances in the run folder, the logs and the
-// network.
+// checkOneInstance counts the files and devices of instances in the run folder, the
+// logs and the network.
 func (c *cell) checkOneInstance() error {
 	for what, pattern := range map[string]string{
 		"folders": filepath.Join(c.run, "instances", "*"), "namespaces": filepath.Join(c.run, "netns", "*"),
@@ -171,8 +171,8 @@ func (c *cell) shims() []string {
 	return found
 }
 
-// firstExitTime returns the time of this machine from the start of dewd to the exit of a first
-// instance. Kills within it happen in every phase of both.
+// firstExitTime returns the time of this machine from the start of dewd to the exit
+// of a first instance. Kills within it happen in every phase of both.
 func (c *cell) firstExitTime() time.Duration {
 	c.t.Helper()
 	begun := time.Now()

@@ -54,8 +54,8 @@ func (s *Stacks) SetAccess(guid string, is Access) error {
 	return nil
 }
 
-// CheckStaging refuses to stage with a stack if its state does not allow that. staged means
-// that the app already has a droplet. The returned text is a warning.
+// CheckStaging refuses to stage with a stack if its state does not allow that. staged
+// means that the app already has a droplet. The returned text is a warning.
 func (is Access) CheckStaging(stack string, staged bool) (warning string, err error) {
 	because := ""
 	if is.Reason != "" {

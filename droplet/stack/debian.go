@@ -136,7 +136,8 @@ func (t *progressWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastLines returns the last errors in the output of a failed program, or its last lines.
+// lastLines returns the last errors in the output of a failed program, or its last
+// lines.
 func (t *progressWriter) lastLines() string {
 	var errs []string
 	for _, line := range t.last {

@@ -230,8 +230,8 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 	}
 }
 
-// scanEntry stores the facts of one entry, or refuses the entry. Unpacking a stack leaves out
-// devices, sockets and setuid bits: nothing in a stack can use them.
+// scanEntry stores the facts of one entry, or refuses the entry. Unpacking a stack
+// leaves out devices, sockets and setuid bits: nothing in a stack can use them.
 func (l *layerFacts) scanEntry(h *tar.Header, r io.Reader) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	switch {

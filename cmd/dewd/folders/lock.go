@@ -95,8 +95,8 @@ func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {
 	}
 }
 
-// IsRunning reports whether the process has the file open and is not being killed. The PID
-// alone is not enough, because another process can have got it since.
+// IsRunning reports whether the process has the file open and is not being killed.
+// The PID alone is not enough, because another process can have got it since.
 func IsRunning(pid string, f *os.File) bool {
 	proc := filepath.Join("/proc", pid)
 	mine, err := f.Stat()

@@ -59,8 +59,8 @@ func Hold(ctx context.Context, root, run string, log *slog.Logger) (*Holder, err
 	return h, nil
 }
 
-// lockFolder creates a folder, if it does not exist, and locks a file in it. A daemon that is
-// stopping can remove either at this moment.
+// lockFolder creates a folder, if it does not exist, and locks a file in it. A daemon
+// that is stopping can remove either at this moment.
 func (h *Holder) lockFolder(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := h.mkdir(dir, mode); err != nil {
