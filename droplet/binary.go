@@ -34,7 +34,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.S
 	if err != nil {
 		return Droplet{}, err
 	}
-	sayCommands(b.o.Say, w.App, commands)
+	logCommands(b.o.Say, w.App, commands)
 	bindings, err := b.currentBindings(w.App)
 	if err != nil {
 		return Droplet{}, err

@@ -220,9 +220,9 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, err
 	}
-	sayStaging(b.o.Say, w, k, st)
+	logStaging(b.o.Say, w, k, st)
 	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: using image %.12s again", d.Image))
-	b.tidy(w.App)
+	b.cleanUp(w.App)
 	return w, true, nil
 }
 
@@ -337,16 +337,16 @@ func (b *Builds) failed(w Build, why error) error {
 	return nil
 }
 
-// sayStaging logs what is staged, and which stack replaces a missing one.
-func sayStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
+// logStaging logs what is staged, and which stack replaces a missing one.
+func logStaging(say func(app, line string), w Build, k Package, st stack.Stack) {
 	say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
 		say(w.App, fmt.Sprintf("Stack '%s' does not exist here: using stack '%s'", w.Stack, st.Name))
 	}
 }
 
-// tidy collects after a build. An error in it does not fail the build.
-func (b *Builds) tidy(app string) {
+// cleanUp collects after a build. An error in it does not fail the build.
+func (b *Builds) cleanUp(app string) {
 	if err := b.collect(app); err != nil {
 		b.o.Logger.Warn("cannot remove old droplets", "app", app, "err", err)
 	}

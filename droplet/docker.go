@@ -41,7 +41,7 @@ func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, e
 	if err != nil {
 		return Droplet{}, imageError(ctx, err)
 	}
-	m, who, err := s.TakeLayers(ctx, i, say)
+	m, who, err := s.StoreLayers(ctx, i, say)
 	if err != nil {
 		return Droplet{}, imageError(ctx, err)
 	}

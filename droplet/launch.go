@@ -28,7 +28,7 @@ func describe(t stagedFiles, results map[string]string) error {
 	d, used := t.droplet, t.packs
 	var err error
 	if t.detect {
-		if used, err = foundPack(t.packs, results); err != nil {
+		if used, err = detectedPack(t.packs, results); err != nil {
 			return err
 		}
 	}
@@ -64,8 +64,8 @@ func describe(t stagedFiles, results map[string]string) error {
 	return nil
 }
 
-// foundPack returns the buildpack that detected the app.
-func foundPack(packs []chosen, results map[string]string) ([]chosen, error) {
+// detectedPack returns the buildpack that detected the app.
+func detectedPack(packs []chosen, results map[string]string) ([]chosen, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(results["used"]))
 	if err != nil || n < 0 || n >= len(packs) {
 		return nil, fmt.Errorf("cannot find the buildpack that detected the app: %q", results["used"])
@@ -191,9 +191,9 @@ func detectedOf(d Droplet) string {
 	return cmp.Or(last.Detected, last.Name)
 }
 
-// sayCommands reports the process types with commands in a droplet. A droplet without
+// logCommands reports the process types with commands in a droplet. A droplet without
 // commands is not an error, because the app can have its own.
-func sayCommands(say func(app, line string), app string, commands map[string]string) {
+func logCommands(say func(app, line string), app string, commands map[string]string) {
 	if len(commands) > 0 {
 		say(app, "Process types: "+strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}

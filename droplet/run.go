@@ -159,7 +159,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	} else {
 		b.droplets.releaseImage(d.Image)
 	}
-	defer b.tidy(w.App)
+	defer b.cleanUp(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) {
 		return b.deleteCache(w.App) // its app was deleted since
 	}
@@ -190,7 +190,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	if err != nil {
 		return Droplet{}, err
 	}
-	sayStaging(b.o.Say, w, k, st)
+	logStaging(b.o.Say, w, k, st)
 	if err := b.packages.Space(); err != nil {
 		return Droplet{}, err
 	}

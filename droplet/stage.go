@@ -137,7 +137,7 @@ func (b *Builds) createDroplet(ctx context.Context, t stagedFiles) error {
 	if err := describe(t, results); err != nil {
 		return err
 	}
-	sayCommands(b.o.Say, d.App, d.Commands)
+	logCommands(b.o.Say, d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)

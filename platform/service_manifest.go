@@ -73,7 +73,7 @@ func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Mani
 		}
 		for _, want := range ma.Services {
 			if err := sb.bindOne(ctx, a, want, args.Actor); err != nil {
-				return sb.explained(ctx, a.Name, want.Name, err)
+				return sb.explainError(ctx, a.Name, want.Name, err)
 			}
 		}
 	}
@@ -82,9 +82,9 @@ func (sb ServiceBindings) bind(ctx context.Context, args Application, m app.Mani
 
 var errBrokerTimeout = fmt.Errorf("the service broker has not responded within %s; dewd keeps polling it: try again later", brokerTimeout)
 
-// explained returns the reason why an app was not bound. If the daemon stops, it
+// explainError returns the reason why an app was not bound. If the daemon stops, it
 // returns err unchanged.
-func (sb ServiceBindings) explained(ctx context.Context, appName, service string, err error) error {
+func (sb ServiceBindings) explainError(ctx context.Context, appName, service string, err error) error {
 	why := context.Cause(ctx)
 	switch {
 	case errors.Is(why, errBrokerTimeout):

@@ -80,8 +80,8 @@ const (
 	OpClearAppCache   = "app.clear_buildpack_cache"
 )
 
-// StagingThing holds the arguments of these jobs.
-type StagingThing struct {
+// StagingTarget holds the arguments of these jobs.
+type StagingTarget struct {
 	GUID string `json:"guid"`
 }
 
@@ -96,7 +96,7 @@ func (p *Platform) stagingOperations() {
 		OpClearAppCache:   p.Builds.ClearCacheOf,
 	} {
 		p.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
-			var a StagingThing
+			var a StagingTarget
 			if err := json.Unmarshal(j.Args, &a); err != nil {
 				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 			}
@@ -144,15 +144,15 @@ func (p *Platform) CheckStart(reg *registry.Registry, a *app.App) error {
 			_, err = d.Command(process)
 		}
 		if err != nil {
-			p.sayError(a.GUID, err.Error())
+			p.logError(a.GUID, err.Error())
 			return Refuse("%v", err)
 		}
 	}
 	return nil
 }
 
-// sayError writes an error to the app's log.
-func (p *Platform) sayError(appGUID, text string) {
+// logError writes an error to the app's log.
+func (p *Platform) logError(appGUID, text string) {
 	l, err := p.Logs.App(appGUID)
 	if err == nil {
 		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Err, Text: []byte(text)})

@@ -178,7 +178,7 @@ func (h dropletHandlers) uploadDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpUploadDroplet, platform.StagingThing{GUID: guid})
+	return h.Present.StartJob(r.Context(), platform.OpUploadDroplet, platform.StagingTarget{GUID: guid})
 }
 
 // deleteDroplet removes a droplet that is not in use. An instance that runs it could

@@ -35,7 +35,7 @@ func TestDeploymentsUnderLoad(t *testing.T) {
 	if n := asked(); n < 100 {
 		t.Errorf("only %d requests were made", n)
 	}
-	t.Run("what was cancelled stays away", w.staysBack)
+	t.Run("what was cancelled stays away", w.keepsOldVersion)
 }
 
 // load sends requests all the time. The returned function stops that and returns their
@@ -92,14 +92,14 @@ func (w *routeTest) answer(req *http.Request) (string, error) {
 }
 
 func (w *routeTest) rolls(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "rolled")
+	w.dewOutput("set-env", "shop", "MARK", "rolled")
 	d := w.deploy(t, `"options":{"max_in_flight":2}`)
 	w.reaches(t, d, "FINALIZED", "DEPLOYED")
 	w.marks(t, 3, "rolled")
 }
 
 func (w *routeTest) canaries(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "canary")
+	w.dewOutput("set-env", "shop", "MARK", "canary")
 	d := w.deploy(t, `"strategy":"canary","options":{"canary":{"steps":[{"instance_weight":34},{"instance_weight":67}]}}`)
 	for step := 1; step <= 2; step++ {
 		w.reaches(t, d, "ACTIVE", "PAUSED")
@@ -107,7 +107,7 @@ func (w *routeTest) canaries(t *testing.T) {
 			t.Errorf("step %+v, want %d of 2", got.Status.Canary, step)
 		}
 		w.marks(t, 4, "canary", "rolled")
-		w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/continue")
+		w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/continue")
 	}
 	w.reaches(t, d, "FINALIZED", "DEPLOYED")
 	w.marks(t, 3, "canary")
@@ -116,7 +116,7 @@ func (w *routeTest) canaries(t *testing.T) {
 // cancels cancels a deployment after each of its steps. The earlier instances stay.
 func (w *routeTest) cancels(t *testing.T) {
 	for started := range rounds(2, 4) {
-		w.say("set-env", "shop", "MARK", "never")
+		w.dewOutput("set-env", "shop", "MARK", "never")
 		d := w.deploy(t, "")
 		w.eventually("new instances run", func() error {
 			st := w.deployment(t, d).Status
@@ -128,7 +128,7 @@ func (w *routeTest) cancels(t *testing.T) {
 		if w.cancelled(d) {
 			w.reaches(t, d, "FINALIZED", "CANCELED")
 		} else {
-			w.say("set-env", "shop", "MARK", "canary")
+			w.dewOutput("set-env", "shop", "MARK", "canary")
 			w.reaches(t, w.deploy(t, ""), "FINALIZED", "DEPLOYED")
 		}
 		w.marks(t, 3, "canary")
@@ -138,7 +138,7 @@ func (w *routeTest) cancels(t *testing.T) {
 // cancelled cancels a deployment, and reports whether it was still active.
 func (w *routeTest) cancelled(d string) bool {
 	w.t.Helper()
-	out := w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	out := w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
 	faster := strings.Contains(out, "Cannot cancel a deployment with status: FINALIZED and reason: DEPLOYED")
 	if !faster && strings.Contains(out, `"errors"`) {
 		w.t.Errorf("cancel: %s", out)
@@ -148,7 +148,7 @@ func (w *routeTest) cancelled(d string) bool {
 
 // survivesBadOnes checks that crashing new instances stop no old one.
 func (w *routeTest) survivesBadOnes(t *testing.T) {
-	w.say("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
+	w.dewOutput("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
 	d := w.deploy(t, "")
 	w.eventually("the new instance crashes", func() error {
 		if out := w.getBody("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) {
@@ -158,16 +158,16 @@ func (w *routeTest) survivesBadOnes(t *testing.T) {
 	})
 	w.marks(t, 3, "canary")
 	w.reaches(t, d, "ACTIVE", "DEPLOYING")
-	w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
 	w.reaches(t, d, "FINALIZED", "CANCELED")
 	w.marks(t, 3, "canary")
 }
 
 // After a cancel, an instance that exits restarts as it was, despite later changes.
-func (w *routeTest) staysBack(t *testing.T) {
-	w.say("set-env", "shop", "MARK", "never")
+func (w *routeTest) keepsOldVersion(t *testing.T) {
+	w.dewOutput("set-env", "shop", "MARK", "never")
 	d := w.deploy(t, "")
-	w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	w.dewOutput("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
 	w.reaches(t, d, "FINALIZED", "CANCELED")
 	w.dew("restart-app-instance", "shop", "0")
 	w.marks(t, 3, "rolled")
@@ -205,7 +205,7 @@ func (w *routeTest) deploy(t *testing.T, more string) string {
 		more += ","
 	}
 	var d deployment
-	out := w.say("curl", "-X", "POST", "/v3/deployments", "-d", `{`+more+`"relationships":{"app":{"data":{"guid":"`+w.appGUID("shop")+`"}}}}`)
+	out := w.dewOutput("curl", "-X", "POST", "/v3/deployments", "-d", `{`+more+`"relationships":{"app":{"data":{"guid":"`+w.appGUID("shop")+`"}}}}`)
 	if err := json.Unmarshal([]byte(out), &d); err != nil || d.GUID == "" {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -287,7 +287,7 @@ func TestDeploymentOutlivesDaemon(t *testing.T) {
 	before := "first"
 	for i := range rounds(2, 20) {
 		after := fmt.Sprintf("round-%d", i)
-		w.say("set-env", "shop", "MARK", after)
+		w.dewOutput("set-env", "shop", "MARK", after)
 		d := w.deploy(t, `"options":{"max_in_flight":1}`)
 		w.crashDaemon(2)
 		if i%2 == 1 && w.cancelled(d) {

@@ -48,8 +48,8 @@ type developer struct {
 
 func (w *routeTest) developer() *developer {
 	w.t.Helper()
-	w.say("create-user", "dora", "secret word")
-	w.say("set-space-role", "dora", "local", "dev", "SpaceDeveloper")
+	w.dewOutput("create-user", "dora", "secret word")
+	w.dewOutput("set-space-role", "dora", "local", "dev", "SpaceDeveloper")
 	d := &developer{routeTest: w, space: w.guid("/v3/spaces?names=dev")}
 	d.login()
 	return d
@@ -146,7 +146,7 @@ func TestURLsOfDevelopers(t *testing.T) {
 	oldStore(t, w.root, strings.TrimPrefix(fake.URL, "http://"), secret, secret)
 	w.startDewd()
 	d := w.developer()
-	w.oldOnesWork(met)
+	w.oldURLsWork(met)
 	w.push("shop", "")
 	w.awaitResponse("shop", "/", "web 0")
 
@@ -161,8 +161,8 @@ func TestURLsOfDevelopers(t *testing.T) {
 	if got := d.register("routed", "http://shop.dew.localhost:"+port); !strings.Contains(got, "The service broker returned an invalid response") {
 		t.Errorf("broker that is an app: %q", got)
 	}
-	d.drainsNowhere(secret)
-	d.guardedByNobody(secret)
+	d.refusesDrain(secret)
+	d.refusesRouteService(secret)
 	if n := met.Load(); n > 0 {
 		t.Errorf("%d connections to the port", n)
 	}
@@ -184,9 +184,9 @@ func TestURLsOfDevelopers(t *testing.T) {
 	}
 }
 
-// oldOnesWork checks that the old broker gets requests, and that the log and doctor
+// oldURLsWork checks that the old broker gets requests, and that the log and doctor
 // report it.
-func (w *routeTest) oldOnesWork(met *atomic.Int32) {
+func (w *routeTest) oldURLsWork(met *atomic.Int32) {
 	w.t.Helper()
 	w.eventually("the old broker has a catalog", func() error {
 		if s := w.getBody("/v3/service_offerings?names=s-old"); !strings.Contains(s, `"s-old"`) {
@@ -203,30 +203,30 @@ func (w *routeTest) oldOnesWork(met *atomic.Int32) {
 			w.t.Errorf("doctor does not name %s\n%s", name, out)
 		}
 	}
-	w.say("delete-service", "-f", "old-door")
+	w.dewOutput("delete-service", "-f", "old-door")
 	met.Store(0)
 }
 
-// drainsNowhere binds a drain of the developer, and checks that the app's log has the
+// refusesDrain binds a drain of the developer, and checks that the app's log has the
 // reason why nothing is sent.
-func (d *developer) drainsNowhere(secret string) {
+func (d *developer) refusesDrain(secret string) {
 	d.t.Helper()
 	d.provide("papers", `"syslog_drain_url":"syslog://`+secret+`"`)
-	d.say("bind-service", "shop", "papers")
+	d.dewOutput("bind-service", "shop", "papers")
 	d.eventually("the drain says why it sends nothing", func() error {
-		if log := d.say("logs", "shop", "--recent"); !strings.Contains(log, "drain papers: cannot send to syslog://"+secret+": dew does not connect to a loopback address") {
+		if log := d.dewOutput("logs", "shop", "--recent"); !strings.Contains(log, "drain papers: cannot send to syslog://"+secret+": dew does not connect to a loopback address") {
 			return fmt.Errorf("%s", log)
 		}
 		return nil
 	})
 }
 
-// guardedByNobody binds a route service of the developer. The route then refuses all
+// refusesRouteService binds a route service of the developer. The route then refuses all
 // requests.
-func (d *developer) guardedByNobody(secret string) {
+func (d *developer) refusesRouteService(secret string) {
 	d.t.Helper()
 	d.provide("door", `"route_service_url":"https://`+secret+`"`)
-	d.say("bind-route-service", "dew.localhost", "--hostname", "shop", "door")
+	d.dewOutput("bind-route-service", "dew.localhost", "--hostname", "shop", "door")
 	d.becomes(http.StatusBadGateway)
 	if _, body := d.get("shop", "/"); !strings.Contains(body, "The address of the Route Service is not allowed") {
 		d.t.Errorf("the route answers %q", body)

@@ -20,7 +20,7 @@ func TestInstancesStopGracefully(t *testing.T) {
 	w.marks(t, 2, "only")
 	asked := w.load(t)
 	for i := range rounds(4, 20) {
-		w.replaces(i % 2)
+		w.restartInstance(i % 2)
 	}
 	for range rounds(2, 10) {
 		for _, n := range []int{3, 1, 2} {
@@ -50,8 +50,8 @@ func (w *routeTest) instanceStates(name string) (out []instanceState) {
 	return stats.Resources
 }
 
-// replaces restarts an instance and waits for the next one.
-func (w *routeTest) replaces(index int) {
+// restartInstance restarts an instance and waits for the next one.
+func (w *routeTest) restartInstance(index int) {
 	w.t.Helper()
 	before := w.instanceStates("shop")[index].ID
 	w.dew("restart-app-instance", "shop", fmt.Sprint(index))
@@ -74,9 +74,9 @@ func TestReadinessControlsRoutes(t *testing.T) {
 	asked := w.load(t)
 	for range rounds(1, 5) {
 		w.dew("ssh", "shop", "-i", "1", "-c", "touch /tmp/unready")
-		w.steered(t, 1, false)
+		w.awaitReceivers(t, 1, false)
 		w.dew("ssh", "shop", "-i", "1", "-c", "rm /tmp/unready")
-		w.steered(t, 2, true)
+		w.awaitReceivers(t, 2, true)
 	}
 	if n := asked(); n < 100 {
 		t.Errorf("only %d requests were made", n)
@@ -88,7 +88,7 @@ func TestReadinessControlsRoutes(t *testing.T) {
 	}
 	var told []string
 	w.eventually("the last turn is told", func() error { // routes change before that
-		if told = w.turnsOf(); len(told) < 2+2*rounds(1, 5) {
+		if told = w.readinessEvents(); len(told) < 2+2*rounds(1, 5) {
 			return fmt.Errorf("%v", told)
 		}
 		return nil
@@ -98,8 +98,8 @@ func TestReadinessControlsRoutes(t *testing.T) {
 	var log []string
 	w.read(func(b diskState) { log = linesOf(t, b, guid) })
 	w.startDewd()
-	w.steered(t, 2, true)
-	if again := w.turnsOf(); !slices.Equal(again, told) {
+	w.awaitReceivers(t, 2, true)
+	if again := w.readinessEvents(); !slices.Equal(again, told) {
 		t.Errorf("the next daemon tells %v, after %v", again, told)
 	}
 	pair := []string{"audit.app.process.not-ready 1", "audit.app.process.ready 1"}
@@ -136,9 +136,9 @@ func linesOf(t *testing.T, b diskState, guid string) (out []string) {
 	return out
 }
 
-// steered waits until this number of instances get requests, and instance 1 is or is
+// awaitReceivers waits until this number of instances get requests, and instance 1 is or is
 // not one of them.
-func (w *routeTest) steered(t *testing.T, instances int, routable bool) {
+func (w *routeTest) awaitReceivers(t *testing.T, instances int, routable bool) {
 	t.Helper()
 	w.eventually("the routes follow", func() error {
 		if now := w.instanceStates("shop")[1]; now.State != "RUNNING" || now.Routable == nil || *now.Routable != routable {
@@ -149,8 +149,8 @@ func (w *routeTest) steered(t *testing.T, instances int, routable bool) {
 	w.marks(t, instances, "only")
 }
 
-// turnsOf returns the readiness events with their index, oldest first.
-func (w *routeTest) turnsOf() (out []string) {
+// readinessEvents returns the readiness events with their index, oldest first.
+func (w *routeTest) readinessEvents() (out []string) {
 	w.t.Helper()
 	var list struct {
 		Resources []struct {

@@ -20,18 +20,18 @@ func TestRouteServiceIsAnApp(t *testing.T) {
 	w.push("shop", "")
 	w.push("guard", "")
 	w.awaitResponse("shop", "/", "web 0")
-	w.say("create-user-provided-service", "door", "-r", "https://guard.dew.localhost/guard")
+	w.dewOutput("create-user-provided-service", "door", "-r", "https://guard.dew.localhost/guard")
 	bind := []string{"dew.localhost", "--hostname", "shop", "door"}
-	w.say(append([]string{"bind-route-service"}, bind...)...)
+	w.dewOutput(append([]string{"bind-route-service"}, bind...)...)
 	w.becomes(http.StatusUnauthorized)
 	w.through()
 	w.kill(syscall.SIGKILL)
 	w.startDewd()
 	w.becomes(http.StatusUnauthorized)
 	w.through()
-	w.say("stop", "guard")
+	w.dewOutput("stop", "guard")
 	w.becomes(http.StatusServiceUnavailable)
-	w.say(append([]string{"unbind-route-service", "-f"}, bind...)...)
+	w.dewOutput(append([]string{"unbind-route-service", "-f"}, bind...)...)
 	w.becomes(http.StatusOK)
 }
 

@@ -83,7 +83,7 @@ func TestTCPRoutes(t *testing.T) {
 	}
 	w.dew("map-route", "shop", "tcp.dew.localhost", "--port", strconv.Itoa(first+3))
 	w.eventually("dew routes tells", func() error {
-		if out := w.say("routes"); !strings.Contains(out, "address already in use") {
+		if out := w.dewOutput("routes"); !strings.Contains(out, "address already in use") {
 			return fmt.Errorf("routes:\n%s", out)
 		}
 		return nil

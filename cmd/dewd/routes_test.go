@@ -35,7 +35,7 @@ func TestRouteToSidecar(t *testing.T) {
 	w.push("shop", debugSidecars)
 	w.awaitResponse("shop", "/", "web 0")
 	clients := map[string]func(method, path, body string) string{
-		"dew curl": func(method, path, body string) string { return w.say("curl", "-X", method, path, "-d", body) },
+		"dew curl": func(method, path, body string) string { return w.dewOutput("curl", "-X", method, path, "-d", body) },
 	}
 	if bin := os.Getenv("CF_BIN"); bin != "" {
 		clients["cf curl"] = w.stockCurl(bin)
@@ -49,7 +49,7 @@ func TestRouteToSidecar(t *testing.T) {
 		if !isPending(t, answer) {
 			t.Fatalf("%s: not pending: %s", name, answer)
 		}
-		if out := w.say("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending until dew restart shop") {
+		if out := w.dewOutput("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending until dew restart shop") {
 			t.Errorf("dew routes:\n%s", out)
 		}
 		w.awaitResponse("shop", "/", "web 0")
@@ -61,7 +61,7 @@ func TestRouteToSidecar(t *testing.T) {
 		}
 		w.dew("restart", "shop")
 		w.awaitResponse("shop", "/threaddump", "side")
-		if isPending(t, curl("GET", path, "")) || strings.Contains(w.say("routes"), "pending") {
+		if isPending(t, curl("GET", path, "")) || strings.Contains(w.dewOutput("routes"), "pending") {
 			t.Errorf("%s: pending after the restart", name)
 		}
 		curl("PATCH", path, fmt.Sprintf(`{"destinations":[{"app":{"guid":%q}}]}`, w.appGUID("shop")))
@@ -69,7 +69,7 @@ func TestRouteToSidecar(t *testing.T) {
 		w.dew("restart", "shop")              // without the other port
 		w.awaitResponse("shop", "/", "web 0")
 	}
-	w.say("curl", "-X", "PATCH", path, "-d", body(9091))
+	w.dewOutput("curl", "-X", "PATCH", path, "-d", body(9091))
 	w.awaitResponse("shop", "/", "web 0")
 	w.dew("restart", "shop")
 	w.eventually("the hidden sidecar is not reached", func() error {
@@ -80,7 +80,7 @@ func TestRouteToSidecar(t *testing.T) {
 	})
 	const why = "[RTR/0] ERR cannot reach instance 0 of process web on port 9091: the app listens on 127.0.0.1:9091 only; the platform reaches an app on 0.0.0.0"
 	w.eventually("the log says why", func() error {
-		if out := w.say("logs", "shop", "--recent"); !strings.Contains(out, why) {
+		if out := w.dewOutput("logs", "shop", "--recent"); !strings.Contains(out, why) {
 			return fmt.Errorf("log:\n%s", out)
 		}
 		return nil
@@ -138,15 +138,15 @@ func TestRouterWithRealClients(t *testing.T) {
 	w.push("shop", "")
 	w.dew("map-route", "shop", "dew.localhost", "--hostname", "two", "--app-protocol", "http2")
 	w.awaitResponse("shop", "/", "web 0")
-	closed := w.dawdles(t) // they take as long as a header can take, and everything else runs in parallel
+	closed := w.refusesSlowHeaders(t) // they take as long as a header can take, and everything else runs in parallel
 	t.Run("curl", w.curls)
-	t.Run("TLS", func(t *testing.T) { w.secures(t, secure) })
-	t.Run("large bodies", w.carries)
+	t.Run("TLS", func(t *testing.T) { w.servesTLS(t, secure) })
+	t.Run("large bodies", w.carriesLargeBodies)
 	t.Run("web socket", w.upgrades)
-	t.Run("idle connections", w.idles)
+	t.Run("idle connections", w.servesIdleConns)
 	t.Run("hostile clients", w.refuses)
 	t.Run("inside", w.inside)
-	t.Run("load", w.bears)
+	t.Run("load", w.keepsServing)
 	t.Run("slow clients", closed)
 }
 
@@ -187,8 +187,8 @@ func (w *routeTest) curls(t *testing.T) {
 	}
 }
 
-// secures sends requests over TLS with a certificate of the daemon's own CA.
-func (w *routeTest) secures(t *testing.T, address string) {
+// servesTLS sends requests over TLS with a certificate of the daemon's own CA.
+func (w *routeTest) servesTLS(t *testing.T, address string) {
 	_, port, _ := strings.Cut(address, ":")
 	for flag, want := range map[string]string{"--http1.1": "web 0 HTTP/1.1 1.1", "--http2": "web 0 HTTP/1.1 2"} {
 		got := w.curl(t, flag, "--cacert", filepath.Join(w.root, "keys", "router-ca.pem"), "-w", " %{http_version}",
@@ -201,8 +201,8 @@ func (w *routeTest) secures(t *testing.T, address string) {
 
 func (w *routeTest) port() string { return w.front[strings.LastIndexByte(w.front, ':')+1:] }
 
-// carries uploads and downloads a large body, over both protocols.
-func (w *routeTest) carries(t *testing.T) {
+// carriesLargeBodies uploads and downloads a large body, over both protocols.
+func (w *routeTest) carriesLargeBodies(t *testing.T) {
 	size := int64(rounds(16<<20, 1<<30))
 	for _, flag := range []string{"--http1.1", "--http2-prior-knowledge"} {
 		for _, host := range []string{"shop", "two"} {
@@ -250,8 +250,8 @@ func (w *routeTest) upgrades(t *testing.T) {
 	}
 }
 
-// idles opens many idle connections. They and others are served.
-func (w *routeTest) idles(t *testing.T) {
+// servesIdleConns opens many idle connections. They and others are served.
+func (w *routeTest) servesIdleConns(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"
 	type conn struct {
 		io.ReadWriteCloser
@@ -321,13 +321,13 @@ func (w *routeTest) refuses(t *testing.T) {
 		}
 		conn.Close()
 	}
-	w.smuggles(t)
+	w.refusesSmuggling(t)
 }
 
-// smuggles hides a request in the body of another. A proxy that reads lengths
+// refusesSmuggling hides a request in the body of another. A proxy that reads lengths
 // differently from the app would treat it as a request. Ambiguous requests are refused,
 // and nothing after them is read.
-func (w *routeTest) smuggles(t *testing.T) {
+func (w *routeTest) refusesSmuggling(t *testing.T) {
 	conn, r := w.rawConn("POST /echo HTTP/1.1\r\nHost: shop.dew.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
 		"GET /smuggled HTTP/1.1\r\nHost: shop.dew.localhost\r\nConnection: close\r\n\r\n")
 	defer conn.Close()
@@ -343,9 +343,9 @@ func (w *routeTest) smuggles(t *testing.T) {
 	}
 }
 
-// dawdles opens many connections that never finish their header. Others are served at
+// refusesSlowHeaders opens many connections that never finish their header. Others are served at
 // once, and the slow ones are closed. The returned function waits for that.
-func (w *routeTest) dawdles(t *testing.T) (closed func(t *testing.T)) {
+func (w *routeTest) refusesSlowHeaders(t *testing.T) (closed func(t *testing.T)) {
 	t.Helper()
 	var slow []io.ReadCloser
 	for range 300 {
@@ -387,9 +387,9 @@ func (w *routeTest) inside(t *testing.T) {
 	}
 }
 
-// bears sends requests all the time while instances start, stop and crash. No request
+// keepsServing sends requests all the time while instances start, stop and crash. No request
 // fails.
-func (w *routeTest) bears(t *testing.T) {
+func (w *routeTest) keepsServing(t *testing.T) {
 	w.dew("scale", "shop", "-i", "3")
 	w.eventually("three instances answer", func() error {
 		seen := map[string]bool{}
@@ -490,7 +490,7 @@ func TestRoutesOfApps(t *testing.T) {
 			if got := app(c.host, mark); !strings.HasPrefix(got, "web 0") {
 				return fmt.Errorf("%q", got)
 			}
-			if out := w.say("logs", c.want, "--recent"); !strings.Contains(out, mark) {
+			if out := w.dewOutput("logs", c.want, "--recent"); !strings.Contains(out, mark) {
 				return fmt.Errorf("%s was not asked", c.want)
 			}
 			return nil
@@ -499,7 +499,7 @@ func TestRoutesOfApps(t *testing.T) {
 	for _, name := range []string{"one", "two"} { // from here on they alternate
 		w.eventually("the route of both leads to "+name, func() error {
 			app("both", "/first")
-			if !strings.Contains(w.say("logs", name, "--recent"), "GET /first") {
+			if !strings.Contains(w.dewOutput("logs", name, "--recent"), "GET /first") {
 				return fmt.Errorf("%s was not asked", name)
 			}
 			return nil
@@ -510,7 +510,7 @@ func TestRoutesOfApps(t *testing.T) {
 	}
 	for _, name := range []string{"one", "two"} {
 		w.eventually("both apps are asked", func() error {
-			if n := strings.Count(w.say("logs", name, "--recent"), "GET /both-"); n != 4 {
+			if n := strings.Count(w.dewOutput("logs", name, "--recent"), "GET /both-"); n != 4 {
 				return fmt.Errorf("%s was asked %d times of 8", name, n)
 			}
 			return nil

@@ -40,14 +40,14 @@ func newRouteTest(t testing.TB, flags ...string) *routeTest {
 func (w *routeTest) startDewd() {
 	w.t.Helper()
 	w.start()
-	if err := json.Unmarshal([]byte(w.say("status", "--json")), &w.status); err != nil {
+	if err := json.Unmarshal([]byte(w.dewOutput("status", "--json")), &w.status); err != nil {
 		w.t.Fatal(err)
 	}
 	w.front = strings.TrimPrefix(w.status.Router, "http://")
 }
 
-// say runs a command that must succeed and returns its stdout.
-func (w *routeTest) say(args ...string) string {
+// dewOutput runs a command that must succeed and returns its stdout.
+func (w *routeTest) dewOutput(args ...string) string {
 	w.t.Helper()
 	cmd := w.dewCommand(args...)
 	var talk strings.Builder

@@ -19,14 +19,14 @@ import (
 
 // run runs the daemon until a signal ends ctx, or a client requests its shutdown.
 func run(c *cli.Context, cfg config) (err error) {
-	ctx, leave := context.WithCancel(c.Context)
-	defer leave()
+	ctx, stop := context.WithCancel(c.Context)
+	defer stop()
 	d, err := open(ctx, cfg, cfg.logger())
 	if err != nil {
 		return infrastructure(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	d.stop = leave
+	d.stop = stop
 	if err := d.openAPI(ctx); err != nil {
 		return infrastructure(err)
 	}

@@ -48,13 +48,13 @@ func TestSocket(t *testing.T) {
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("mode = %v, %v, want 0660", info.Mode(), err)
 	}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, l, &http.Server{Handler: http.NotFoundHandler()}, quiet) }()
 	if status := requestStatus(t, socket, "GET", "/healthz"); status != 404 {
 		t.Errorf("answer = %d, want the handler's 404", status)
 	}
-	leave()
+	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("serve = %v, want nil after leaving", err)
 	}

@@ -83,7 +83,7 @@ func (l *layers) open(sha string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open layer: %w", err)
 	}
-	r, err := plain(f)
+	r, err := decompress(f)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -98,8 +98,8 @@ type decompressedFile struct {
 
 func (b *decompressedFile) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
 
-// plain decompresses gzip and zstd, which it detects by their first bytes.
-func plain(r io.Reader) (io.ReadCloser, error) {
+// decompress decompresses gzip and zstd, which it detects by their first bytes.
+func decompress(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 128<<10)
 	head, err := b.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -203,7 +203,7 @@ func (s *spaceReader) Read(p []byte) (int, error) {
 // scanLayer reads a tar to its end and refuses a tar that cannot be part of a stack.
 func scanLayer(r io.Reader) (layerFacts, error) {
 	var facts layerFacts
-	p, err := plain(r)
+	p, err := decompress(r)
 	if err != nil {
 		return facts, err
 	}

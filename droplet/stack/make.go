@@ -313,7 +313,7 @@ func (s *Stacks) create(ctx context.Context, k Record, say func(string)) (NewTre
 	if err != nil {
 		return NewTree{}, err
 	}
-	return s.takeImage(ctx, i, say)
+	return s.storeImage(ctx, i, say)
 }
 
 // setProgress sets the newest progress line of a stack. An empty line removes it.

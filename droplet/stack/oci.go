@@ -212,14 +212,14 @@ func (s *sources) openImage(image v1.Image) (Image, error) {
 	return i, nil
 }
 
-// takeImage stores the layers of an image that are not stored yet.
-func (s *sources) takeImage(ctx context.Context, i Image, say func(string)) (NewTree, error) {
-	m, _, err := s.TakeLayers(ctx, i, say)
+// storeImage stores the layers of an image that are not stored yet.
+func (s *sources) storeImage(ctx context.Context, i Image, say func(string)) (NewTree, error) {
+	m, _, err := s.StoreLayers(ctx, i, say)
 	return m, err
 }
 
-// TakeLayers stores the layers of an image, and also returns the users in the image.
-func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (NewTree, Users, error) {
+// StoreLayers stores the layers of an image, and also returns the users in the image.
+func (s *sources) StoreLayers(ctx context.Context, i Image, say func(string)) (NewTree, Users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
 		return NewTree{}, Users{}, err
@@ -233,7 +233,7 @@ func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Ne
 	}
 	var who Users
 	for n, l := range all {
-		sha, facts, done, err := s.takeLayer(ctx, l, func(size int64) {
+		sha, facts, done, err := s.storeLayer(ctx, l, func(size int64) {
 			say(fmt.Sprintf("Layer %d of %d, %s", n+1, len(all), archive.Size(size)))
 		})
 		if err != nil {
@@ -255,8 +255,8 @@ func (s *sources) TakeLayers(ctx context.Context, i Image, say func(string)) (Ne
 	return m, who, nil
 }
 
-// takeLayer stores one layer, and retries if the connection breaks.
-func (s *sources) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
+// storeLayer stores one layer, and retries if the connection breaks.
+func (s *sources) storeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
 	want, err := l.Digest()
 	if err != nil {
 		return "", facts, nil, err

@@ -40,7 +40,7 @@ func (s *sources) readFile(ctx context.Context, f *os.File) (NewTree, error) {
 		if err != nil {
 			return NewTree{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 		}
-		return s.takeFile(ctx, image, quiet)
+		return s.storeImageFile(ctx, image, quiet)
 	case layoutMark:
 		return s.readLayout(ctx, f)
 	}
@@ -56,7 +56,9 @@ func (s *sources) readFile(ctx context.Context, f *os.File) (NewTree, error) {
 
 // fromStart reads the file from its start and decompresses it. Several readers can be
 // used at the same time.
-func fromStart(f *os.File) (io.ReadCloser, error) { return plain(io.NewSectionReader(f, 0, 1<<62)) }
+func fromStart(f *os.File) (io.ReadCloser, error) {
+	return decompress(io.NewSectionReader(f, 0, 1<<62))
+}
 
 // archiveKind distinguishes images from root file systems by the files at the top.
 func archiveKind(f *os.File) (string, error) {
@@ -84,8 +86,8 @@ func archiveKind(f *os.File) (string, error) {
 	return kind, nil
 }
 
-// takeFile stores the layers of an image from a file.
-func (s *sources) takeFile(ctx context.Context, image v1.Image, say func(string)) (NewTree, error) {
+// storeImageFile stores the layers of an image from a file.
+func (s *sources) storeImageFile(ctx context.Context, image v1.Image, say func(string)) (NewTree, error) {
 	i, err := s.openImage(image)
 	if bad := (*archive.Error)(nil); err != nil && !errors.As(err, &bad) {
 		err = &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
@@ -94,7 +96,7 @@ func (s *sources) takeFile(ctx context.Context, image v1.Image, say func(string)
 		return NewTree{}, err
 	}
 	i.source = i.Digest.String()
-	return s.takeImage(ctx, i, say)
+	return s.storeImage(ctx, i, say)
 }
 
 // layoutFile matches the files of an OCI layout.
@@ -121,7 +123,7 @@ func (s *sources) readLayout(ctx context.Context, f *os.File) (NewTree, error) {
 	if err != nil {
 		return NewTree{}, err
 	}
-	return s.takeFile(ctx, image, func(string) {})
+	return s.storeImageFile(ctx, image, func(string) {})
 }
 
 func (s *sources) unpackLayout(ctx context.Context, dir string, f *os.File) error {

@@ -114,7 +114,7 @@ func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, NewTree, error) {
 	if err != nil {
 		return i, NewTree{}, err
 	}
-	m, err := s.takeImage(t.Context(), i, func(string) {})
+	m, err := s.storeImage(t.Context(), i, func(string) {})
 	if err == nil {
 		m.Done()
 	}

@@ -320,7 +320,7 @@ func TestRunConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, who, err := s.TakeLayers(t.Context(), i, func(string) {})
+	m, who, err := s.StoreLayers(t.Context(), i, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,8 +114,8 @@ func (f *remotePlatform) client(id string, authorities ...string) {
 	})
 }
 
-// startAlone runs dewd notify until the end of the test, and returns its URL.
-func startAlone(t *testing.T, f *remotePlatform, smtp string) (base string, cmd *exec.Cmd, said *bytes.Buffer) {
+// startStandalone runs dewd notify until the end of the test, and returns its URL.
+func startStandalone(t *testing.T, f *remotePlatform, smtp string) (base string, cmd *exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
 	listen := freeAddress(t)
 	host, port, _ := strings.Cut(smtp, ":")
@@ -155,7 +155,7 @@ func startAlone(t *testing.T, f *remotePlatform, smtp string) (base string, cmd 
 
 // The standalone service, in its own process, uses another dewd as Cloud Foundry.
 // Tokens, users, roles and scopes come from there, and mails arrive.
-func TestNotifyAlone(t *testing.T) {
+func TestNotifyStandalone(t *testing.T) {
 	runParallel(t)
 	f, smtpServer := newRemotePlatform(t), newMailServer(t)
 	org := f.first("/v3/organizations?names=local")
@@ -170,7 +170,7 @@ func TestNotifyAlone(t *testing.T) {
 	f.client("mailer", "notifications.manage", "notifications.write", "emails.write")
 	f.client("powerless", "uaa.none")
 
-	base, cmd, said := startAlone(t, f, smtpServer.address)
+	base, cmd, said := startStandalone(t, f, smtpServer.address)
 	c := clientToken(t, f.base, "mailer", "mailer-secret")
 	c.base = base
 	c.do(204, "PUT", "/notifications", `{"source_name":"Mailer","notifications":{"news":{"description":"News"}}}`)

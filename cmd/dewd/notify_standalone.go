@@ -23,17 +23,17 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// aloneCommand returns the command dewd notify, which runs only the notification
+// notifyCommand returns the command dewd notify, which runs only the notification
 // service, for another Cloud Foundry installation.
-func aloneCommand() *cli.Command {
-	a := newAlone()
+func notifyCommand() *cli.Command {
+	a := newNotifyConfig()
 	return &cli.Command{
 		Name: "notify", Usage: "Run only the notification service, for a Cloud Foundry on other machines", Description: a.help(),
 		Flags: a.flags(), Before: a.read, Action: command(&a.config, a.run), OnUsageError: usageError,
 	}
 }
 
-func (a *alone) run(c *cli.Context, cfg config) (err error) {
+func (a *notifyConfig) run(c *cli.Context, cfg config) (err error) {
 	log := cfg.logger()
 	if len(a.idle) > 0 {
 		log.Info("these environment variables have no effect", "names", strings.Join(a.idle, " "))
@@ -61,7 +61,7 @@ type standaloneService struct {
 
 // open opens all parts. The authorization server must respond, because the service is
 // useless if it cannot verify tokens. The mail server need not respond yet.
-func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *standaloneService, err error) {
+func (a *notifyConfig) open(ctx context.Context, log *slog.Logger) (_ *standaloneService, err error) {
 	s := &standaloneService{log: log}
 	defer func() {
 		if err != nil {
@@ -87,7 +87,7 @@ func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *standaloneServic
 }
 
 // trust returns the TLS configuration for the API and the authorization server.
-func (a *alone) trust() *tls.Config {
+func (a *notifyConfig) trust() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.Unverified}
 }
 
@@ -107,7 +107,7 @@ func openOwnStore(root string) (*store.DB, error) {
 }
 
 // connect creates the parts that depend on the store.
-func (a *alone) connect(ctx context.Context, s *standaloneService) error {
+func (a *notifyConfig) connect(ctx context.Context, s *standaloneService) error {
 	people, err := directory.NewRemote(directory.RemoteConfig{API: a.API, UAA: a.UAA, ClientID: a.ClientID, ClientSecret: a.Secret, Trust: a.trust()})
 	if err != nil {
 		return err
