@@ -54,8 +54,8 @@ func TestBuildpackChanges(t *testing.T) {
 	path := "/v3/buildpacks/" + b.GUID
 	for body, want := range map[string]string{
 		`{"name":"perl"}`:                 "unique name and stack combination",
-		`{"name":"a/b"}`:                  "name: must be a word without slashes",
-		`{"name":"x","stack":"windows"}`:  "there is no stack 'windows'",
+		`{"name":"a/b"}`:                  "name: must have 1 to 255 characters, without slashes",
+		`{"name":"x","stack":"windows"}`:  "stack 'windows' does not exist",
 		`{"name":"x","position":0}`:       "position must be at least 1",
 		`{"name":"x","lifecycle":"cnb"}`:  "lifecycle must be buildpack",
 		`{"name":"x","colour":"blue"}`:    "Unknown field",

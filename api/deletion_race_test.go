@@ -57,7 +57,7 @@ func (w *world) lateComer(place string) (guid, pkg string) {
 func TestRefusedJob(t *testing.T) {
 	t.Parallel()
 	p := &platform.Platform{Explain: rest.ToError}
-	always := platform.UntilEmpty(func() error { return platform.ErrInhabited })
+	always := platform.UntilEmpty(func() error { return platform.ErrNotEmpty })
 	for err, want := range map[error]app.JobError{
 		always: {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "New apps or spaces keep appearing. Try again once nothing is being created"},
 		fmt.Errorf("db: %w", &services.Refused{Status: 409, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"}): {Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"},

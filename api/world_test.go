@@ -79,7 +79,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (stack.Stack, error) { return stack.Stack{}, nil }, Logger: log,
-		Kept: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
+		StackStore: must(stack.Open(db, stack.Options{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	jobs := registry.NewJobs(db, log)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)

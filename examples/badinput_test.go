@@ -237,10 +237,10 @@ func TestBadUploads(t *testing.T) {
 	}{
 		"zip slip":                 {zipped(t, "../../evil.txt", 0o644, "evil"), 0, 422, []string{"../../evil.txt", ".."}},
 		"absolute path":            {zipped(t, "/etc/evil.txt", 0o644, "evil"), 0, 422, []string{"/etc/evil.txt"}},
-		"link out of the tree":     {zipped(t, "link", fs.ModeSymlink|0o777, "../../../etc/passwd"), 0, 422, []string{"link", "../../../etc/passwd", "out of the app"}},
-		"absolute link":            {zipped(t, "link", fs.ModeSymlink|0o777, "/etc/passwd"), 0, 422, []string{"link", "/etc/passwd", "out of the app"}},
-		"no zip":                   {[]byte("PK, or not"), 0, 422, []string{"not a whole zip"}},
-		"half a zip":               {zipped(t, "second.txt", 0o644, "second")[:60], 0, 422, []string{"not a whole zip"}},
+		"link out of the tree":     {zipped(t, "link", fs.ModeSymlink|0o777, "../../../etc/passwd"), 0, 422, []string{"link", "../../../etc/passwd", "outside the app"}},
+		"absolute link":            {zipped(t, "link", fs.ModeSymlink|0o777, "/etc/passwd"), 0, 422, []string{"link", "/etc/passwd", "outside the app"}},
+		"no zip":                   {[]byte("PK, or not"), 0, 422, []string{"not a complete zip"}},
+		"half a zip":               {zipped(t, "second.txt", 0o644, "second")[:60], 0, 422, []string{"not a complete zip"}},
 		"form without its end":     {zipped(t, "second.txt", 0o644, "second"), 20, 400, []string{"the request body is incomplete"}},
 		"form cut within its file": {zipped(t, "second.txt", 0o644, "second"), 200, 400, []string{"the request body is incomplete"}},
 	} {
@@ -348,7 +348,7 @@ func TestBadPushes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "slip.zip"), zipped(t, "../../evil.txt", 0o644, "evil"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"linked": `"../../secret", out of the app`, "slip.zip": `"../../evil.txt"`, "nowhere": "nowhere"} {
+	for path, want := range map[string]string{"linked": `"../../secret", which is outside the app`, "slip.zip": `"../../evil.txt"`, "nowhere": "nowhere"} {
 		r := dewd.dew(dir, "push", name, "--no-manifest", "--no-route", "-p", path)
 		if r.code != statusFailed || !strings.Contains(r.err, want) {
 			t.Errorf("dew push -p %s: status %d, %q; want status %d and %q", path, r.code, r.err, statusFailed, want)

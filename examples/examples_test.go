@@ -477,10 +477,10 @@ func TestUnchangedPush(t *testing.T) {
 	}
 
 	talk, first := push()
-	says(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Made image " + first[:12]}, []string{"used again"})
+	says(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Created image " + first[:12]}, []string{"Nothing has changed"})
 
 	talk, second := push()
-	says(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "image " + first[:12] + " is used again"}, []string{"Uploading", "Made image"})
+	says(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "using image " + first[:12] + " again"}, []string{"Uploading", "Created image"})
 	if second != first {
 		t.Errorf("the image of the same files is %s, was %s", second, first)
 	}
@@ -497,7 +497,7 @@ func TestUnchangedPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	talk, third := push()
-	says(talk, []string{fmt.Sprintf("Uploading 1 of %d files", count), "Made image " + third[:12]}, []string{"used again"})
+	says(talk, []string{fmt.Sprintf("Uploading 1 of %d files", count), "Created image " + third[:12]}, []string{"Nothing has changed"})
 	if third == first {
 		t.Errorf("the image of other files is %s too", first)
 	}

@@ -111,7 +111,7 @@ func TestDeletedWhileStaging(t *testing.T) {
 	c.cmd = nil // it has exited
 	<-ended
 	b, err := os.ReadFile(c.log)
-	if err != nil || !strings.Contains(string(b), "leaving, all apps have ended") || strings.Contains(string(b), "apps stay") {
+	if err != nil || !strings.Contains(string(b), "exiting; all apps are stopped") || strings.Contains(string(b), "apps keep running") {
 		t.Errorf("%v, it says otherwise what it did:\n%s", err, b)
 	}
 }
@@ -138,7 +138,7 @@ func TestHostileBuildpacks(t *testing.T) {
 			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: the limit for staging is 256M`},
 			"holes":   {`truncate -s 100G "$1/hole"`, `cannot stage \S+: its files are larger than 256M together`},
 			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `cannot stage \S+: /tmp/app is no folder any more`},
-			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile ended with status 3`},
+			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile exited with status 3`},
 			"devices": {`mkfifo "$1/fifo" && mknod "$1/dev" c 1 3`, `cannot stage \S+: mknod: .*Operation not permitted`},
 			"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `cannot stage \S+: its files are larger than 1M together`},
 		})
@@ -212,7 +212,7 @@ func TestHostilePackages(t *testing.T) {
 		fill func(z *zip.Writer) error
 		want string
 	}{
-		"zip slip":      {func(z *zip.Writer) error { _, err := z.Create("../../etc/passwd"); return err }, `must not have \.\.|outside|\.\.`},
+		"zip slip":      {func(z *zip.Writer) error { _, err := z.Create("../../etc/passwd"); return err }, `must not contain \.\.|outside|\.\.`},
 		"device":        {entryMode("null", fs.ModeDevice|fs.ModeCharDevice|0o666), `neither a file|device`},
 		"setuid folder": {entryMode("d/../../x", 0o4755), `\.\.`},
 		"many files": {func(z *zip.Writer) error {
@@ -359,7 +359,7 @@ func TestGitBuildpack(t *testing.T) {
 		}
 	}
 	r := push(strings.Replace(url, "pack.git", "nothing.git", 1))
-	if r.code != 3 || !strings.Contains(r.err, "git clone ended with status") || strings.Contains(r.err, "secret") {
+	if r.code != 3 || !strings.Contains(r.err, "git clone exited with status") || strings.Contains(r.err, "secret") {
 		t.Errorf("nothing there: status %d\n%s", r.code, tail(r.err))
 	}
 	c.must(t, "delete", "-f", "git")
@@ -403,8 +403,8 @@ func TestZipBuildpack(t *testing.T) {
 		want string
 	}{
 		{"/pack.zip?sig=hush", 0, "fetched as a zip"},
-		{"/nothing.zip?sig=hush", 3, "cannot stage .*: .*the download ended with status"},
-		{"/bad.zip?sig=hush", 3, "cannot stage .*: .*it is no zip"},
+		{"/nothing.zip?sig=hush", 3, "cannot stage .*: .*the download exited with status"},
+		{"/bad.zip?sig=hush", 3, "cannot stage .*: .*the file is not a zip archive"},
 	} {
 		r := c.dew("", "push", "zip", "-p", dir, "-b", "http://me:secret@"+address+p.path, "-u", "process", "--no-route", "-m", "32M")
 		if r.code != p.code || !regexp.MustCompile(p.want).MatchString(r.err) || strings.Contains(r.err, "secret") || strings.Contains(r.err, "hush") {
@@ -446,7 +446,7 @@ func TestStagingSurvivesTheDaemon(t *testing.T) {
 	}
 	eventually(t, "a second attempt to its end", func() error {
 		text := logs()
-		if strings.Count(text, "attempt ") != 2 || strings.Count(text, "end of ") < 1 || !strings.Contains(text, "Made image") {
+		if strings.Count(text, "attempt ") != 2 || strings.Count(text, "end of ") < 1 || !strings.Contains(text, "Created image") {
 			return fmt.Errorf("log:\n%s", text)
 		}
 		return nil

@@ -311,20 +311,20 @@ func TestBuildpackLife(t *testing.T) {
 	wantLine(t, staged(t, name), `^built 1 times before`)
 
 	change("compile", "echo broken; exit 9")
-	fails("BuildpackCompileFailed", `buildpack .*: bin/compile ended with status 9`)
+	fails("BuildpackCompileFailed", `buildpack .*: bin/compile exited with status 9`)
 	wantLine(t, staged(t, name), `^broken$`)
 	change("compile", "exit 0")
 	change("release", "exit 8")
-	fails("BuildpackReleaseFailed", `buildpack .*: bin/release ended with status 8`)
+	fails("BuildpackReleaseFailed", `buildpack .*: bin/release exited with status 8`)
 	change("release", "echo '{'")
-	fails("BuildpackReleaseFailed", `what bin/release printed cannot be read: .*is not YAML`)
+	fails("BuildpackReleaseFailed", `cannot parse the output of bin/release: .*is not YAML`)
 	dew(t, "", "update-buildpack", pack, "--disable")
 	fails("NoAppDetectedError", `Found no go.mod`)
 	dew(t, "", "delete-buildpack", pack, "-f")
 	if out := dew(t, "", "buildpacks").out; strings.Contains(out, pack) {
 		t.Errorf("it is still there:\n%s", out)
 	}
-	if r := dewd.dew("", append(slices.Clone(push), "-b", pack)...); r.code == 0 || !strings.Contains(r.err, "there is no such buildpack") {
+	if r := dewd.dew("", append(slices.Clone(push), "-b", pack)...); r.code == 0 || !strings.Contains(r.err, "because it does not exist") {
 		t.Errorf("a deleted buildpack was used: status %d\n%s", r.code, r.err)
 	}
 }

@@ -223,7 +223,7 @@ func withoutVariables(body v3.CreateApp) map[string]any {
 func (h appHandlers) startApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.start", "Starting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
-		if err := h.Platform.MayStart(w.Registry, a); err != nil {
+		if err := h.Platform.CheckStart(w.Registry, a); err != nil {
 			return err
 		}
 		return h.Platform.Revise(w, *a)
@@ -240,7 +240,7 @@ func (h appHandlers) stopApp(r *http.Request) (any, error) {
 func (h appHandlers) restartApp(r *http.Request) (any, error) {
 	return h.setState(r, "audit.app.restart", "Restarting app with guid ", func(w platform.Tx, a *app.App) error {
 		a.State = app.Started
-		if err := h.Platform.MayStart(w.Registry, a); err != nil {
+		if err := h.Platform.CheckStart(w.Registry, a); err != nil {
 			return err
 		}
 		if err := h.Platform.Revise(w, *a); err != nil {

@@ -157,7 +157,7 @@ func (h deploymentHandlers) recordDeployment(w platform.Tx, d app.Deployment, re
 	if err != nil {
 		return err
 	}
-	if err := h.Platform.MayStart(w.Registry, &a); err != nil {
+	if err := h.Platform.CheckStart(w.Registry, &a); err != nil {
 		return err
 	}
 	if d.Droplet != d.PreviousDroplet {

@@ -263,7 +263,7 @@ func (h processHandlers) changeProcess(r *http.Request, what string, request any
 		if p, err = findProcess(w.Registry, r); err != nil {
 			return err
 		}
-		if err := platform.Unmoved(w.Registry, p, map[string]string{"update": platform.NoUpdateNow, "scale": platform.NoScaleNow}[what]); err != nil {
+		if err := platform.CheckNoDeployment(w.Registry, p, map[string]string{"update": platform.NoUpdateNow, "scale": platform.NoScaleNow}[what]); err != nil {
 			return err
 		}
 		if p, err = w.Registry.UpdateProcess(p.GUID, fn); err != nil {

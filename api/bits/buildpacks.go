@@ -185,7 +185,7 @@ func (h buildpackHandlers) uploadFolder(r *http.Request) (any, error) {
 }
 
 func (h buildpackHandlers) clearCache(r *http.Request) (any, error) {
-	return h.Present.StartJob(r.Context(), platform.OpClearCache, platform.StagingThing{})
+	return h.Present.StartJob(r.Context(), platform.OpClearCache, platform.StagingTarget{})
 }
 
 func (h buildpackHandlers) clearAppCache(r *http.Request) (any, error) {
@@ -193,7 +193,7 @@ func (h buildpackHandlers) clearAppCache(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpClearAppCache, platform.StagingThing{GUID: a.GUID})
+	return h.Present.StartJob(r.Context(), platform.OpClearAppCache, platform.StagingTarget{GUID: a.GUID})
 }
 
 func (h buildpackHandlers) createBuildpack(r *http.Request) (any, error) {
@@ -306,7 +306,7 @@ func (h buildpackHandlers) deleteBuildpack(r *http.Request) (any, error) {
 	if err := h.recordBuildpack(r, "delete", b, nil); err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpDeleteBuildpack, platform.StagingThing{GUID: b.GUID})
+	return h.Present.StartJob(r.Context(), platform.OpDeleteBuildpack, platform.StagingTarget{GUID: b.GUID})
 }
 
 func (h buildpackHandlers) uploadBuildpack(r *http.Request) (any, error) {
@@ -329,5 +329,5 @@ func (h buildpackHandlers) uploadBuildpack(r *http.Request) (any, error) {
 	if err := h.recordBuildpack(r, "upload", b, map[string]any{"request": map[string]any{"bits_name": name}}); err != nil {
 		return nil, err
 	}
-	return h.Present.StartJob(r.Context(), platform.OpUploadBuildpack, platform.StagingThing{GUID: b.GUID})
+	return h.Present.StartJob(r.Context(), platform.OpUploadBuildpack, platform.StagingTarget{GUID: b.GUID})
 }

@@ -59,7 +59,7 @@ func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	if err := h.Present.SetLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
-	told, err := h.Platform.MayStage(a)
+	told, err := h.Platform.CheckStack(a)
 	if err != nil {
 		return nil, err
 	}

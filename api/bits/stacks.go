@@ -53,7 +53,7 @@ func (h stackHandlers) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := h.Platform.Usable()
+	some, err := h.Platform.UsableStacks()
 	if err != nil {
 		return nil, err
 	}

@@ -126,15 +126,15 @@ func (h roleHandlers) createRole(r *http.Request) (any, error) {
 	}
 	role.User = p.GUID
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) (err error) {
-		at, err := w.PlaceOf(role)
+		at, err := w.RoleTarget(role)
 		if err != nil {
 			return err
 		}
-		if role.Space != "" && !w.Belongs(p.GUID, at.Org.GUID) {
+		if role.Space != "" && !w.HasOrgRole(p.GUID, at.Org.GUID) {
 			return rest.Unprocessable(noOrgRole)
 		}
 		if role, err = w.Roles.Put(role); errors.Is(err, auth.ErrTaken) {
-			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.Called(), role.Type, at)
+			return rest.Unprocessable("User '%s' already has '%s' role in %s.", p.DisplayName(), role.Type, at)
 		}
 		if err != nil {
 			return err
@@ -248,12 +248,12 @@ func (h roleHandlers) deleteRole(r *http.Request) (any, error) {
 		return nil, err
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
-		at, err := w.PlaceOf(role)
+		at, err := w.RoleTarget(role)
 		if err != nil {
 			return err
 		}
 		if role.Type == auth.OrgUser {
-			if err := w.MayLeave(role); err != nil {
+			if err := w.CheckLeaveOrg(role); err != nil {
 				return err
 			}
 		}

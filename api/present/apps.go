@@ -240,6 +240,6 @@ func (p *Presenter) AppInBody(ctx context.Context, n access.Need, guid string) (
 
 // Stack returns the stack that the path names.
 func (p *Presenter) Stack(r *http.Request) (stack.Record, error) {
-	k, err := p.Platform.Stacks().Kept(r.PathValue("guid"))
+	k, err := p.Platform.Stacks().ByGUID(r.PathValue("guid"))
 	return k, rest.Missing("Stack", err)
 }

@@ -337,7 +337,7 @@ func (h domainHandlers) unshareDomain(r *http.Request) (any, error) {
 		return nil, access.ErrOrgSuspended
 	}
 	err = h.Platform.Change(r.Context(), func(w platform.Tx) error {
-		if err := platform.Unused(w.Registry, d.GUID, org); err != nil {
+		if err := platform.CheckUnused(w.Registry, d.GUID, org); err != nil {
 			return err
 		}
 		_, err := w.Registry.UpdateDomain(d.GUID, func(d *app.Domain) error {

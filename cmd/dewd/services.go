@@ -54,7 +54,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 	made := serviceStacks{d.stacks}
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: made.get, Unneeded: made.abandon, Changed: d.databaseChanged, Say: d.appLogs.sayService,
+		Stacks: made.get, Unneeded: made.abandon, Changed: d.databaseChanged, Say: d.appLogs.writeServiceLine,
 	})
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s serviceStacks) get(ctx context.Context, packages []string, progress func
 			continue
 		}
 		tried = true
-		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "begun"))
+		progress("creating stack " + name + ": " + cmp.Or(k.Progress, "started"))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

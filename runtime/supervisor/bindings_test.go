@@ -72,7 +72,7 @@ func TestInstancesSeeLiveServices(t *testing.T) {
 		}
 		live = `["no services"]`
 		w.stopAndStart(process)
-		if got := w.logs.matching("is no JSON object"); len(got) == 0 {
+		if got := w.logs.matching("is not a JSON object"); len(got) == 0 {
 			t.Errorf("nobody was told: %v", w.logs.lines())
 		}
 	})
