@@ -18,7 +18,7 @@ import (
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	const n = rest.MaxPerPage + 3
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.local = w.s.Local() // other tests compare responses with the description
 	err := w.c.DB.Update(func(tx *store.Tx) error {
 		events := w.c.Events.With(tx)
@@ -58,7 +58,7 @@ func TestLongLists(t *testing.T) {
 }
 
 // wantPages reads a list page by page as clients do, and expects every item once.
-func (w *world) wantPages(t *testing.T, path string, total, pages int) {
+func (w *testServer) wantPages(t *testing.T, path string, total, pages int) {
 	t.Helper()
 	seen, last, asked := map[string]bool{}, "", 0
 	descending := strings.Contains(path, "order_by=-")

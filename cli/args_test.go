@@ -72,7 +72,7 @@ func FuzzReorder(f *testing.F) {
 	a := newApp("dev", quiet()).app
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"dew"}, strings.Fields(line)...)
-		if asksHelp(in, &cli.Command{}) {
+		if requestsHelp(in, &cli.Command{}) {
 			return
 		}
 		if last := in[len(in)-1]; strings.HasPrefix(last, "-") && find(last, everyFlag(a)) != nil {
@@ -117,7 +117,7 @@ func TestUsage(t *testing.T) {
 		d.dew(strings.Fields(args)...).must(t, status, text)
 	}
 	d.dew("app", "").must(t, 2, "an argument is empty")
-	d.dew("--help").must(t, 0, "EXIT STATUS:", "6  cannot reach the daemon")
+	d.dew("--help").must(t, 0, "EXIT STATUS:", "6  cannot connect to the daemon")
 	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
 	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
 	d.dew("completion", "fish").must(t, 0, "restart-app-instance")
@@ -126,8 +126,8 @@ func TestUsage(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
-	r.must(t, 6, "cannot reach dewd at")
+	r.must(t, 6, "cannot connect to dewd at")
 	if strings.Count(command.Explain(r.err), "dew.sock") != 1 {
-		t.Errorf("the door is named more than once: %s", command.Explain(r.err))
+		t.Errorf("the address is named more than once: %s", command.Explain(r.err))
 	}
 }

@@ -110,12 +110,12 @@ func TestInboxCommand(t *testing.T) {
 		{"list by name", []string{"inbox", "list", "--json"}, 0, []string{`"id": "m-1"`}, ""},
 		{"show", []string{"inbox", "show", "m-2"}, 0, []string{"subject:", "line 1\nline ", "kind:     reset"}, ""},
 		{"show by number", []string{"inbox", "show", "2"}, 0, []string{"subject:", "kind:     reset"}, ""},
-		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "there is no mail 99"},
+		{"show a number that is not there", []string{"inbox", "show", "99"}, 1, nil, "the inbox has no mail 99"},
 		{"show html", []string{"inbox", "show", "m-2", "--html"}, 0, []string{"<p>"}, ""},
 		{"show what has no text", []string{"inbox", "show", "m-1"}, 0, []string{"<b>only html"}, ""},
 		{"show as JSON", []string{"inbox", "show", "m-2", "--json"}, 0, []string{`"text": "line 1`}, ""},
 		{"show nothing", []string{"inbox", "show"}, 2, nil, "needs the number or the ID"},
-		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "there is no mail m-9"},
+		{"show what is not there", []string{"inbox", "show", "m-9"}, 1, nil, "the inbox has no mail m-9"},
 		{"wait", []string{"inbox", "wait", "--kind", "reset", "--to", "jo@example.com", "--subject", "Re"}, 0, []string{"m-2"}, ""},
 		{"wait for nothing", []string{"inbox", "wait", "--kind", "none", "--timeout", "30ms"}, 5, nil, "no matching mail arrived within 30ms"},
 		{"wait no time", []string{"inbox", "wait", "--timeout", "0s"}, 2, nil, "--timeout"},
@@ -146,7 +146,7 @@ func TestInboxCommand(t *testing.T) {
 	}
 }
 
-func TestInboxAsksWhatWasSaid(t *testing.T) {
+func TestInboxQuery(t *testing.T) {
 	d := newMailDaemon(t)
 	d.dew(t, "inbox", "--to", "a@b", "--kind", "k", "--subject", "s s", "--after", "7", "-n", "3")
 	if got, want := d.asked[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {

@@ -69,11 +69,11 @@ func TestPushBuildFails(t *testing.T) {
 func TestSmokePushWithoutTheResult(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: 'true'"})
-	ask, err := client.New(client.Options{Run: d.run})
+	api, err := client.New(client.Options{Run: d.run})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &smoketest.Verbs{Client: ask, Out: quiet()}
+	v := &smoketest.Verbs{Client: api, Out: quiet()}
 	err = v.Push(t.Context(), smoke.Push{Manifest: filepath.Join(root, "manifest.yml"), Dir: root})
 	if err == nil || !strings.Contains(err.Error(), "the build did not create out") {
 		t.Errorf("push = %v", err)
@@ -94,7 +94,7 @@ func TestPushBuildWatch(t *testing.T) {
 	d := newDaemon(t)
 	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: mkdir -p out; grep -v bad source > out/a", "source": "one"})
 	ctx, stop := context.WithCancel(t.Context())
-	talk := &told{said: make(chan string, 1000)}
+	talk := &channelWriter{said: make(chan string, 1000)}
 	ended := make(chan error, 1)
 	go func() {
 		c := &console.Console{Out: io.Discard, Err: talk, In: strings.NewReader("")}

@@ -17,7 +17,7 @@ func TestPushInStartOrder(t *testing.T) {
 	r := d.dew("push", "-f", root, "-p", root)
 	r.must(t, 2, "these flags are for one app")
 	t.Chdir(root)
-	d.dew("push").must(t, 1, `there is no app "db"`, "manifest.yml, line 4: depends-on: shop was not pushed, because it depends on db")
+	d.dew("push").must(t, 1, `app "db" does not exist`, "manifest.yml, line 4: depends-on: shop was not pushed, because it depends on db")
 	if d.count("POST /v3/packages") > 0 {
 		t.Errorf("shop was pushed before db: %v", d.asked)
 	}

@@ -247,7 +247,7 @@ func TestPushNeedsAName(t *testing.T) {
 	d.dew("push", "c", "-f", two).must(t, 2, `no app "c"; its apps: a, b`)
 	d.dew("push", "-f", two, "-m", "64M").must(t, 2, "has 2")
 	d.dew("push", "-f", filepath.Join(two, "none.yml")).must(t, 2, "cannot find the manifest")
-	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, "there is no manifest.yml in")
+	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, " has no manifest.yml")
 }
 
 // The command line can set the name of the only app of a manifest, as in cf.

@@ -45,9 +45,9 @@ func TestJavaArchives(t *testing.T) {
 	deleteLater(t, name)
 	for _, path := range []string{"folder/app.war", "exploded", "folder"} {
 		dew(t, "", "push", name, "-p", filepath.Join(dir, path), "-m", "256M")
-		page200(t, name, "/", "hello from WEB-INF\n")
+		waitForPage(t, name, "/", "hello from WEB-INF\n")
 	}
-	lines := staged(t, name)
+	lines := stagingLines(t, name)
 	wantLine(t, lines, `Main class Launcher`)
 	wantLine(t, lines, `Main class of app.war`)
 	write(t, filepath.Join(dir, "plain", "WEB-INF", "page.txt"), "x", 0o644)
@@ -62,9 +62,9 @@ func TestVendoredModules(t *testing.T) {
 		t.Helper()
 		deleteLater(t, name)
 		dew(t, "", "push", name, "-p", dir, "-m", "128M")
-		page200(t, name, "/", want)
+		waitForPage(t, name, "/", want)
 		for _, pattern := range says {
-			wantLine(t, staged(t, name), pattern)
+			wantLine(t, stagingLines(t, name), pattern)
 		}
 	}
 	t.Run("node", func(t *testing.T) {

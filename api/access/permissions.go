@@ -12,7 +12,7 @@ import (
 // domain. A private domain is visible to managers, auditors and users with a space role
 // in one of its orgs.
 func (perms Permissions) SeesDomain(d app.Domain) bool {
-	return perms.All || d.Org == "" || perms.memberOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.memberOrgs[org] })
+	return perms.All || d.Org == "" || perms.workingOrgs[d.Org] || slices.ContainsFunc(d.SharedWith, func(org string) bool { return perms.workingOrgs[org] })
 }
 
 // EventReaders are the space roles that can read the audit events of the space. Managers

@@ -422,7 +422,7 @@ func (h processHandlers) presentProcess(p app.Process, open bool) v3.Process {
 		},
 	}
 	if p.Command != "" {
-		text := present.Concealed(p.Command, open)
+		text := present.HideSecret(p.Command, open)
 		out.Command = &text
 	}
 	if p.Started != nil && p.Started.Revision != "" {

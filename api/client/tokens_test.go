@@ -20,8 +20,8 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// counted returns the tokens t1, t2, …; each renewal returns the next one.
-type counted struct {
+// countedTokens returns the tokens t1, t2, …; each renewal returns the next one.
+type countedTokens struct {
 	mu      sync.Mutex
 	n       int
 	last    int // last token, 0 for no limit
@@ -29,13 +29,13 @@ type counted struct {
 	err     error // error of a renewal
 }
 
-func (c *counted) Token(context.Context) (string, error) {
+func (c *countedTokens) Token(context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("t%d", c.n), nil
 }
 
-func (c *counted) Renew(_ context.Context, refused string) (string, error) {
+func (c *countedTokens) Renew(_ context.Context, refused string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = append(c.refused, refused)
@@ -72,7 +72,7 @@ func askWith(t *testing.T, tokens Tokens, want string) (*Client, *[]string) {
 
 // A refused token is renewed once, and the same body is sent again.
 func TestRenew(t *testing.T) {
-	tokens := &counted{}
+	tokens := &countedTokens{}
 	c, bodies := askWith(t, tokens, "t1")
 	if err := c.Apps().UpdateEnv(t.Context(), "a", map[string]*string{"x": nil}); err != nil {
 		t.Fatal(err)
@@ -89,19 +89,19 @@ func TestRenew(t *testing.T) {
 }
 
 func TestRenewRefused(t *testing.T) {
-	c, bodies := askWith(t, &counted{last: -1}, "x") // never returns another one
+	c, bodies := askWith(t, &countedTokens{last: -1}, "x") // never returns another one
 	_, err := c.Daemon().Root(t.Context())
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Status != 401 || len(*bodies) != 1 {
 		t.Errorf("got %v after %v", err, *bodies)
 	}
 	broken := errors.New("log in again")
-	c, _ = askWith(t, &counted{err: broken}, "x")
+	c, _ = askWith(t, &countedTokens{err: broken}, "x")
 	if _, err := c.Daemon().Root(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	// A body that can be read only once is not sent again, because a part of it is
 	// already consumed.
-	tokens := &counted{}
+	tokens := &countedTokens{}
 	c, bodies = askWith(t, tokens, "t1")
 	resp, err := c.Send(t.Context(), Request{Method: http.MethodPost, Path: "/x", Body: io.LimitReader(strings.NewReader("body"), 4)})
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || len(*bodies) != 1 || len(tokens.refused) != 0 {
@@ -114,7 +114,7 @@ func TestRenewRefused(t *testing.T) {
 
 // Many concurrent requests all succeed with one new token.
 func TestRenewTogether(t *testing.T) {
-	c, _ := askWith(t, &counted{last: 1}, "t1")
+	c, _ := askWith(t, &countedTokens{last: 1}, "t1")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -128,7 +128,7 @@ func TestRenewTogether(t *testing.T) {
 
 // A log stream whose token is refused continues with another.
 func TestStreamRenews(t *testing.T) {
-	tokens := &counted{}
+	tokens := &countedTokens{}
 	var mu sync.Mutex
 	served := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +176,7 @@ func TestLogin(t *testing.T) {
 		{Grant{Refresh: "r"}, "Basic Y2Y6", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"r"}}},
 		{Grant{Client: "ci", Secret: "s"}, "", url.Values{"grant_type": {"client_credentials"}, "client_id": {"ci"}, "client_secret": {"s"}}},
 	} {
-		ask, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+		ask, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 			if err := r.ParseForm(); err != nil {
 				t.Error(err)
 			}
@@ -189,7 +189,7 @@ func TestLogin(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	ask, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+	ask, _ := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"error":"unauthorized","error_description":"Bad credentials"}`)
 	})
@@ -233,7 +233,7 @@ func TestSpace(t *testing.T) {
 
 func TestUsersInBatches(t *testing.T) {
 	var asked []int
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, len(strings.Split(r.URL.Query().Get("guids"), ",")))
 		fmt.Fprint(w, `{"resources":[{"guid":"u"}]}`)
 	})

@@ -52,13 +52,13 @@ const (
 // creation and change, pages and orders.
 func ReadQuery(r *http.Request) (Query, error) {
 	shape := shapeOf(r.Context())
-	filters, orders := shape.Asks, shape.Orders
+	filters, orders := shape.Params, shape.Orders
 	if len(orders) == 0 {
 		orders = defaultOrders
 	}
 	q := Query{Page: 1, PerPage: DefaultPerPage, Filters: map[string][]string{}}
 	values := r.URL.Query()
-	if err := allKnown(values, filters); err != nil {
+	if err := checkParams(values, filters); err != nil {
 		return q, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -76,8 +76,8 @@ func ReadQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// allKnown refuses the parameters that the list does not have, all at once.
-func allKnown(values url.Values, filters []string) error {
+// checkParams refuses the parameters that the list does not have, all at once.
+func checkParams(values url.Values, filters []string) error {
 	known := append(slices.Clone(filters), "page", "per_page", "order_by", ParamCreated, ParamUpdated)
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -182,14 +182,14 @@ func (q Query) MatchesTimes(k Key) bool {
 // Includes returns the related resources that the query requests, and refuses those
 // that are not known.
 func (q Query) Includes(known ...string) (map[string]bool, error) {
-	asked := map[string]bool{}
+	requested := map[string]bool{}
 	for _, name := range q.Filters["include"] {
 		if !slices.Contains(known, name) {
 			return nil, BadQuery("Invalid included resource: '%s'. Valid included resources are: '%s'", name, strings.Join(known, "', '"))
 		}
-		asked[name] = true
+		requested[name] = true
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // ReadInclude reads the include parameter of a request for a single resource.

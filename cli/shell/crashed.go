@@ -46,12 +46,12 @@ func crashedOf(c *cli.Context) (crashedChoice, error) {
 }
 
 // crashedLogin is the SSH user name for the files of a crashed instance.
-func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string, error) {
-	a, err := command.FindApp(ctx, ask, in.App)
+func crashedLogin(ctx context.Context, in Location, api *client.Client) (string, error) {
+	a, err := command.FindApp(ctx, api, in.App)
 	if err != nil {
 		return "", err
 	}
-	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
+	crashes, err := api.Processes().Crashes(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// stand responds on the socket of a sidecar with its name and the request.
-func stand(t *testing.T, folder, name string) {
+// fakeSidecar responds on the socket of a sidecar with its name and the request.
+func fakeSidecar(t *testing.T, folder, name string) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(folder, name+".sock"))
 	if err != nil {
@@ -29,8 +29,8 @@ func stand(t *testing.T, folder, name string) {
 
 func TestEveryPathHasItsSidecar(t *testing.T) {
 	folder := t.TempDir()
-	stand(t, folder, "clock")
-	stand(t, folder, "cache")
+	fakeSidecar(t, folder, "clock")
+	fakeSidecar(t, folder, "cache")
 	h := handler(folder)
 	for _, c := range []struct {
 		method, path, body string
@@ -64,7 +64,7 @@ func TestSidecarComesLater(t *testing.T) {
 	if w := ask(); w.Code != http.StatusBadGateway || w.Body.String() != "the clock does not answer\n" {
 		t.Errorf("without a clock: %d %q", w.Code, w.Body)
 	}
-	stand(t, folder, "clock")
+	fakeSidecar(t, folder, "clock")
 	if w := ask(); w.Code != http.StatusOK {
 		t.Errorf("with a clock: %d %q", w.Code, w.Body)
 	}
