@@ -92,7 +92,7 @@ func TestUsage(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for args, text := range map[string]string{
 		"psuh":                         `did you mean "push"?`,
-		"frobnicate":                   `no command "frobnicate"`,
+		"frobnicate":                   `command "frobnicate" does not exist`,
 		"app":                          "app needs APP",
 		"apps x":                       "takes no arguments",
 		"app shop x":                   "takes only APP, but got \"x\" as well",
@@ -100,8 +100,8 @@ func TestUsage(t *testing.T) {
 		"restart-app-instance shop x":  "not an instance index",
 		"scale shop -i -2":             "less than 0",
 		"scale shop -m 1x":             "not a valid amount",
-		"kill shop --signal NOPE":      "no signal",
-		"kill shop --signal 99":        "no signal 99",
+		"kill shop --signal NOPE":      `signal "NOPE" does not exist`,
+		"kill shop --signal 99":        "signal 99 does not exist",
 		"kill shop --instance -1":      "less than 0",
 		"logs shop -n -1":              "less than 0",
 		"curl /x -H nonsense":          "not a header",

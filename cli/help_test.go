@@ -94,7 +94,7 @@ func TestUsageLine(t *testing.T) {
 		"p -X":                    {"push has no flag -X", "usage: dew push [APP] [flags]"},
 		"app":                     {"app needs APP (APP is the name of an app: dew apps lists them)\n     usage: dew app APP [flags]"},
 		"rename a b c":            {"usage: dew rename APP NEW_NAME"},
-		"kill shop --signal NOPE": {"no signal", "usage: dew kill APP [flags]"},
+		"kill shop --signal NOPE": {`signal "NOPE" does not exist`, "usage: dew kill APP [flags]"},
 		"completion tcsh":         {"usage: dew completion bash|zsh|fish"},
 		"--foo":                   {"usage: dew [--run folder | --api URL] command", "To list all commands: dew help"},
 		"--api x apps":            {"--run and --api cannot be used together", "usage: dew [--run"},

@@ -217,7 +217,7 @@ func TestShareService(t *testing.T) {
 	const shared = " /v3/service_instances/s-kv/relationships/shared_spaces"
 	d.dew("share-service", "kv").must(t, 2, "share-service needs -s")
 	d.dew("share-service", "kv", "-s", "guest").must(t, 1, "guest")
-	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
+	d.dew("share-service", "kv", "-s", "guests", "-o", "nowhere").must(t, 1, `org "nowhere" does not exist`)
 	d.dew("share-service", "kv", "-s", "guests").must(t, 0, "Shared kv with space guests")
 	d.wantBody("POST"+shared, `{"data":[{"guid":"space-2"}]}`)
 	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there")
@@ -237,7 +237,7 @@ func TestRouteServices(t *testing.T) {
 	d.dew(append(bind, "-c", `{"a":1}`)...).must(t, 0, "Bound route shop.dew.localhost to limiter")
 	d.wantBody("POST /v3/service_route_bindings", `{"parameters":{"a":1},"relationships":{"route":{"data":{"guid":"r-1"}},"service_instance":{"data":{"guid":"s-limiter"}}}}`)
 	d.dew(append([]string{"brs"}, bind[1:]...)...).must(t, 0, "is already bound to limiter")
-	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `no route "shap.dew.localhost"`, "To list the routes: dew routes")
+	d.dew("brs", "dew.localhost", "limiter", "-n", "shap").must(t, 1, `route "shap.dew.localhost" does not exist`, "To list the routes: dew routes")
 	d.dew("brs", "dew.localhost", "limitr", "-n", "shop").must(t, 1, `did you mean "limiter"?`)
 	unbind := append([]string{"urs"}, bind[1:]...)
 	d.dew(unbind...).must(t, 2, "pass -f to unbind route shop.dew.localhost from limiter")
@@ -305,7 +305,7 @@ func TestServiceAccess(t *testing.T) {
 		t.Errorf("got %s, %v", r.out, err)
 	}
 	d.dew("service-access", "-e", "nothing").must(t, 1, "no matching service offering found")
-	d.dew("service-access", "-o", "nowhere").must(t, 1, `no org "nowhere"`)
+	d.dew("service-access", "-o", "nowhere").must(t, 1, `org "nowhere" does not exist`)
 
 	d.dew("enable-service-access", "redis", "-p", "large", "-o", "local").must(t, 0, "Enabled access to redis")
 	d.wantBody("POST "+large, `{"type":"organization","organizations":[{"guid":"org-1"}]}`)
@@ -316,7 +316,7 @@ func TestServiceAccess(t *testing.T) {
 	if slices.ContainsFunc(d.asked[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
 		t.Errorf("what everybody has was given to an org: %v", d.asked[before:])
 	}
-	d.dew("enable-service-access", "reddis").must(t, 1, `no service offering "reddis"`, "To list the service offerings: dew service-access")
+	d.dew("enable-service-access", "reddis").must(t, 1, `service offering "reddis" does not exist`, "To list the service offerings: dew service-access")
 	d.dew("enable-service-access", "redis", "-p", "tiny").must(t, 1, `no plan "tiny"`, "Its plans are: small, large")
 
 	d.dew("disable-service-access", "redis", "-o", "local", "-p", "small").must(t, 0, "Disabled access to redis")

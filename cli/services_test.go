@@ -74,7 +74,7 @@ func TestCreateService(t *testing.T) {
 	}
 	d.dew("cs", "redis", "small", "kv").must(t, 0, "Service instance kv already exists")
 	d.dew("cs", "redis", "tiny", "x").must(t, 1, `service offering redis has no plan "tiny"`, "Its plans are: small, large")
-	d.dew("cs", "reddis", "small", "x").must(t, 1, `no service offering "reddis"`)
+	d.dew("cs", "reddis", "small", "x").must(t, 1, `service offering "reddis" does not exist`)
 	d.dew("cs", "redis", "small", "x", "-b", "nobody").must(t, 1, `of service broker "nobody"`)
 	d.dew("cs", "redis", "small").must(t, 2, "needs OFFERING PLAN SERVICE_INSTANCE")
 	d.services.brokers = append(d.services.brokers, v3.ServiceBroker{GUID: "b-2", Name: "other"})
@@ -174,7 +174,7 @@ func TestUpdateService(t *testing.T) {
 	d.dew("update-service", "kv").must(t, 2, "needs -p, -c or -t")
 	d.dew("update-service", "kv", "-p", "huge").must(t, 1, `no plan "huge"`, "Its plans are: small, large")
 	d.dew("update-service", "mail", "-p", "large").must(t, 2, "user-provided", "update-user-provided-service")
-	d.dew("update-service", "kw", "-t", "x").must(t, 1, `no service instance "kw"`, `did you mean "kv"?`)
+	d.dew("update-service", "kw", "-t", "x").must(t, 1, `service instance "kw" does not exist`, `did you mean "kv"?`)
 	d.dew("update-service", "kv", "-p", "large", "-t", "", "-c", `{"a":1}`).must(t, 0, "Updated service instance kv")
 	d.wantBody(patch, `{"tags":[],"parameters":{"a":1},"relationships":{"service_plan":{"data":{"guid":"p-b-1-redis-large"}}}}`)
 	d.dew("rename-service", "kv", "kv9").must(t, 0, "Renamed service instance kv to kv9")
@@ -205,7 +205,7 @@ func TestDeleteService(t *testing.T) {
 	d.services.instance("old", v3.ServiceManaged)
 	d.dew("purge-service-instance", "old").must(t, 2, "without contacting its broker")
 	d.dew("purge-service-instance", "old", "-f").must(t, 0, "Purged service instance old")
-	d.dew("purge-service-instance", "old", "-f").must(t, 1, `no service instance "old"`, "To list the service instances: dew services")
+	d.dew("purge-service-instance", "old", "-f").must(t, 1, `service instance "old" does not exist`, "To list the service instances: dew services")
 	if r := runDewWithInput(t.Context(), "n\n", "--run", d.run, "delete-service", "x"); r.status != 0 || !strings.Contains(r.talk, "[yN]") {
 		t.Errorf("got %d, %s", r.status, r.talk)
 	}
@@ -274,7 +274,7 @@ func TestUserProvided(t *testing.T) {
 	d.services.instance("kv", v3.ServiceManaged)
 	d.dew("update-user-provided-service", "mail").must(t, 2, "needs -p, -l, -r or -t")
 	d.dew("uups", "kv", "-t", "x").must(t, 2, "kv is not user-provided: use dew update-service")
-	d.dew("uups", "nothing", "-t", "x").must(t, 1, `no service instance "nothing"`)
+	d.dew("uups", "nothing", "-t", "x").must(t, 1, `service instance "nothing" does not exist`)
 	d.dew("uups", "mail", "-l", "", "-p", "{}").must(t, 0, "Updated service instance mail", "dew restage")
 	d.wantBody("PATCH /v3/service_instances/s-mail", `{"credentials":{},"syslog_drain_url":""}`)
 }

@@ -153,7 +153,7 @@ func TestServicesBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"create-service", "nonesuch", "small", "x"}, `no service offering "nonesuch"`},
+		{[]string{"create-service", "nonesuch", "small", "x"}, `service offering "nonesuch" does not exist`},
 		{[]string{"create-service", "redis", "nonesuch", "x"}, `no plan "nonesuch"`},
 		{[]string{"create-service", "redis", "small", "x", "-c", "{"}, "-c must be a JSON object"},
 		{[]string{"create-service", "redis", "small", "x", "-c", `{"nonesuch":1}`}, "nonesuch"},
