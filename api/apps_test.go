@@ -71,11 +71,11 @@ func TestApp(t *testing.T) {
 	if diff := cmp.Diff(eventTypes(events.Resources), want); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
-	var said []string
+	var logLines []string
 	for _, e := range must(w.log(a.GUID).Newest(t.Context(), 10))(t) {
-		said = append(said, fmt.Sprintf("[%s/%d] %s %s", e.Source.Type, e.Source.Index, e.Stream, strings.ReplaceAll(string(e.Text), a.GUID, "G")))
+		logLines = append(logLines, fmt.Sprintf("[%s/%d] %s %s", e.Source.Type, e.Source.Index, e.Stream, strings.ReplaceAll(string(e.Text), a.GUID, "G")))
 	}
-	if diff := cmp.Diff(said, []string{
+	if diff := cmp.Diff(logLines, []string{
 		"[API/0] OUT Created app with guid G", "[API/0] OUT Creating revision for app with guid G", "[API/0] OUT Starting app with guid G", "[API/0] OUT Restarting app with guid G",
 		"[API/0] OUT Stopping app with guid G", "[API/0] OUT Restarting app with guid G", "[API/0] OUT Updated app with guid G",
 	}); diff != "" {

@@ -56,8 +56,8 @@ func TestDeletionContinues(t *testing.T) {
 	w.release()
 	w.complete(deletion)
 
-	if asked := w.broker.wasAsked(); !slices.Contains(asked, "delete instance db") {
-		t.Errorf("the broker was asked %v, want to delete db", asked)
+	if requests := w.broker.requestLog(); !slices.Contains(requests, "delete instance db") {
+		t.Errorf("the broker was asked %v, want to delete db", requests)
 	}
 	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {
 		t.Errorf("the service is left: %v", err)

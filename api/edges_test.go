@@ -51,11 +51,11 @@ func TestDestinationsRevealNoApps(t *testing.T) {
 		}
 		foreign := must(h.c.Registry.PutApp(app.App{Name: "secret", Space: sp.GUID}))(t)
 		for _, method := range []string{"POST", "PATCH"} {
-			ask := func(guid string) string {
+			requestApp := func(guid string) string {
 				got := h.as(h.tokens["space_developer"], method, "/v3/routes/"+h.guids["Route"]+"/destinations", `{"destinations":[{"app":{"guid":"`+guid+`"}}]}`)
 				return got.Result().Status + strings.ReplaceAll(got.Body.String(), guid, "GUID")
 			}
-			if there, gone := ask(foreign.GUID), ask(nowhere); there != gone || !strings.HasPrefix(gone, "422") {
+			if there, gone := requestApp(foreign.GUID), requestApp(nowhere); there != gone || !strings.HasPrefix(gone, "422") {
 				t.Errorf("%s of an app of %s = %s, but of none %s", method, sp.Name, there, gone)
 			}
 		}

@@ -214,32 +214,32 @@ func mustRead(t *testing.T, raw []byte, into any) {
 type param struct{ name, value string }
 
 // wants requests the list with some parameters and compares the result.
-func (l listCase) wants(t *testing.T, asked ...param) {
+func (l listCase) wants(t *testing.T, params ...param) {
 	t.Helper()
 	q := url.Values{}
-	for _, a := range asked {
+	for _, a := range params {
 		q.Set(a.name, a.value)
 	}
 	got := texts(l.page(t, l.address(q)).Resources)
 	var want []string
-	for i, in := range l.chosen(t, asked...) {
+	for i, in := range l.chosen(t, params...) {
 		if in {
 			want = append(want, l.all[i].raw)
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s with %v has %d of %d, want %d (-got +want):\n%.1500s", l.pattern, asked, len(got), len(l.all), len(want), cmp.Diff(got, want))
+		t.Errorf("%s with %v has %d of %d, want %d (-got +want):\n%.1500s", l.pattern, params, len(got), len(l.all), len(want), cmp.Diff(got, want))
 	}
 }
 
 // chosen reports for each item whether it passes the simple filters.
-func (l listCase) chosen(t *testing.T, asked ...param) []bool {
+func (l listCase) chosen(t *testing.T, params ...param) []bool {
 	t.Helper()
 	out := make([]bool, len(l.all))
 	for i := range out {
 		out[i] = true
 	}
-	for _, a := range asked {
+	for _, a := range params {
 		one, known := l.known[a]
 		if !known {
 			for _, i := range l.all {

@@ -62,24 +62,24 @@ func (l listCase) checkIncludes(t *testing.T) {
 
 func (l listCase) includes(t *testing.T) {
 	t.Helper()
-	told := validIncludes.FindStringSubmatch(l.request("GET", l.path+"?include=surprise", "").Body.String())
-	if told == nil {
+	listed := validIncludes.FindStringSubmatch(l.request("GET", l.path+"?include=surprise", "").Body.String())
+	if listed == nil {
 		t.Fatalf("%s does not say what it can include", l.pattern)
 	}
-	names := strings.Split(told[1], "', '")
+	names := strings.Split(listed[1], "', '")
 	if diff := cmp.Diff(sorted(names), sortedKeys(includesByKind[l.kind])); diff != "" {
 		t.Errorf("%s includes other things (-told +known):\n%s", l.pattern, diff)
 	}
-	for _, asked := range append(names, strings.Join(names, ",")) {
+	for _, include := range append(names, strings.Join(names, ",")) {
 		want := map[string][]string{}
-		for _, name := range strings.Split(asked, ",") {
+		for _, name := range strings.Split(include, ",") {
 			s := includesByKind[l.kind][name]
 			want[s.noun] = l.leadTo(s.trail)
 			if l.kind == "ServicePlan" && name == "space.organization" {
 				want["spaces"] = l.leadTo(inSpace)
 			}
 		}
-		l.wantIncludes(t, url.Values{"include": {asked}}, want)
+		l.wantIncludes(t, url.Values{"include": {include}}, want)
 	}
 }
 

@@ -64,10 +64,10 @@ func checkDescription(t testing.TB, handler http.Handler) http.Handler {
 				io.Closer
 			}{io.TeeReader(r.Body, &sent), r.Body}
 		}
-		asked := r.Clone(r.Context())
+		clone := r.Clone(r.Context())
 		handler.ServeHTTP(w, r)
-		if err := v.compare(asked, sent.Bytes(), got); err != nil {
-			t.Errorf("%s %s is not as described: %v\n%.2000s", asked.Method, asked.URL, err, got.Body)
+		if err := v.compare(clone, sent.Bytes(), got); err != nil {
+			t.Errorf("%s %s is not as described: %v\n%.2000s", clone.Method, clone.URL, err, got.Body)
 		}
 	})
 }

@@ -171,12 +171,12 @@ func TestDescribedParameters(t *testing.T) {
 			}
 			continue
 		}
-		told := validParameters.FindStringSubmatch(e.Errors[0].Detail)
-		if told == nil {
+		listed := validParameters.FindStringSubmatch(e.Errors[0].Detail)
+		if listed == nil {
 			continue
 		}
 		compared++
-		names := strings.Split(told[1], "', '")
+		names := strings.Split(listed[1], "', '")
 		own := slices.DeleteFunc(names, func(name string) bool { return name == "order_by" || slices.Contains(rest.OfLists, name) })
 		if diff := cmp.Diff(sorted(own), sorted(o.Params)); diff != "" {
 			t.Errorf("%s knows other parameters than are described (-known +described):\n%s", pattern, diff)

@@ -22,8 +22,8 @@ func TestDeletionWaitsForRunningRequests(t *testing.T) {
 	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {
 		t.Errorf("the service is left: %v", err)
 	}
-	if asked := w.broker.wasAsked(); !slices.Contains(asked, "delete instance db") {
-		t.Errorf("the broker was asked %v", asked)
+	if requests := w.broker.requestLog(); !slices.Contains(requests, "delete instance db") {
+		t.Errorf("the broker was asked %v", requests)
 	}
 }
 

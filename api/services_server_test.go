@@ -26,10 +26,10 @@ type fakeBroker struct {
 
 // fakeData is the state that the brokers of one test server share.
 type fakeData struct {
-	mu     sync.Mutex
-	held   map[string]bool            // GUIDs whose operations are in progress
-	asked  []string                   // such as "create instance db"
-	params map[string]json.RawMessage // by guid
+	mu       sync.Mutex
+	held     map[string]bool            // GUIDs whose operations are in progress
+	requests []string                   // such as "create instance db"
+	params   map[string]json.RawMessage // by guid
 }
 
 func newFakeBroker() *fakeBroker {
@@ -71,7 +71,7 @@ func (f *fakeBroker) Catalog(context.Context) ([]services.CatalogOffering, error
 func (f *fakeBroker) note(what, guid string, parameters json.RawMessage) (services.Progress, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, what)
+	f.requests = append(f.requests, what)
 	if parameters != nil {
 		f.params[guid] = parameters
 	}
@@ -163,10 +163,10 @@ func (w *testServer) release() {
 	}
 }
 
-func (f *fakeBroker) wasAsked() []string {
+func (f *fakeBroker) requestLog() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.asked)
+	return slices.Clone(f.requests)
 }
 
 // secretPassword is in the credentials of every binding, and must not occur elsewhere.

@@ -286,10 +286,10 @@ func TestDeletionDeletesServices(t *testing.T) {
 	if w.want(200, "GET", "/v3/service_instances", "", &page); len(page.Resources) > 0 {
 		t.Errorf("services are left: %s", page.Resources)
 	}
-	asked := w.broker.wasAsked()
+	requests := w.broker.requestLog()
 	for _, want := range []string{"delete binding", "delete instance db"} {
-		if !slices.Contains(asked, want) {
-			t.Errorf("the broker was asked %v, want %q", asked, want)
+		if !slices.Contains(requests, want) {
+			t.Errorf("the broker was asked %v, want %q", requests, want)
 		}
 	}
 }

@@ -174,7 +174,7 @@ func TestMatchedResourcesHaveModes(t *testing.T) {
 	g := newSpacePlatform(t)
 	a := g.app("site", "")
 	const known = `{"path":"hello.txt","mode":"644","checksum":{"value":"f572d396fae9206628714fb2ce00f72e94f2258f"},"size_in_bytes":6}`
-	ask := func() []any {
+	matchResources := func() []any {
 		t.Helper()
 		answer, _ := g.dora.want(http.StatusCreated, "POST", "/v3/resource_matches", `{"resources":[`+known+`]}`)
 		list, ok := answer["resources"].([]any)
@@ -183,11 +183,11 @@ func TestMatchedResourcesHaveModes(t *testing.T) {
 		}
 		return list
 	}
-	if n := len(ask()); n != 0 {
+	if n := len(matchResources()); n != 0 {
 		t.Errorf("%d matches before anything was pushed", n)
 	}
 	g.packaged(a)
-	list := ask()
+	list := matchResources()
 	if len(list) != 1 {
 		t.Fatalf("matches = %v, want hello.txt", list)
 	}

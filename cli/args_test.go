@@ -58,8 +58,8 @@ func TestFlagWithoutValue(t *testing.T) {
 	d.dew("run-task", "shop", "-c").must(t, 2, "flag needs an argument: -c")
 	d.dew("scale", "shop", "-m").must(t, 2, "flag needs an argument: -m")
 	d.dew("tasks", "shop", "--run").must(t, 2, "flag needs an argument: -run")
-	if len(d.asked) != 0 {
-		t.Errorf("asked %v, want nothing", d.asked)
+	if len(d.requests) != 0 {
+		t.Errorf("asked %v, want nothing", d.requests)
 	}
 }
 

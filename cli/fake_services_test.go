@@ -13,21 +13,21 @@ import (
 // fakeServices holds the brokers, offerings, service instances and bindings of the fake
 // daemon.
 type fakeServices struct {
-	brokers   []v3.ServiceBroker
-	offerings []v3.ServiceOffering
-	plans     []v3.ServicePlan
-	visible   map[string]v3.PlanVisibility // by plan
-	instances []v3.ServiceInstance
-	bindings  []v3.ServiceCredentialBinding
-	routes    []v3.ServiceRouteBinding
-	shared    []v3.NamedGUID // spaces that share an instance
-	copies    []v3.ServiceSnapshot
-	jobs      map[string]*servicesJob
-	told      []v3.AppBinding
+	brokers     []v3.ServiceBroker
+	offerings   []v3.ServiceOffering
+	plans       []v3.ServicePlan
+	visible     map[string]v3.PlanVisibility // by plan
+	instances   []v3.ServiceInstance
+	bindings    []v3.ServiceCredentialBinding
+	routes      []v3.ServiceRouteBinding
+	shared      []v3.NamedGUID // spaces that share an instance
+	copies      []v3.ServiceSnapshot
+	jobs        map[string]*servicesJob
+	appBindings []v3.AppBinding
 
 	credentials string   // credentials of every binding
 	late        bool     // operations are in progress until the last message
-	sentences   []string // messages of operations, one for each request
+	messages    []string // messages of operations, one for each request
 	ends        string   // final state of an operation without a job
 	fails       string   // error of the next operation
 	count       int
@@ -40,8 +40,8 @@ type servicesJob struct {
 	done  func()
 }
 
-// located is a response that names a job of the services.
-type located string
+// jobLocation is a response that names a job of the services.
+type jobLocation string
 
 func newFakeServices() *fakeServices {
 	s := &fakeServices{
@@ -104,12 +104,12 @@ func (s *fakeServices) find(guid string) *v3.ServiceInstance {
 }
 
 // begin starts an operation with a job.
-func (s *fakeServices) begin(done func()) located {
+func (s *fakeServices) begin(done func()) jobLocation {
 	s.count++
 	guid := fmt.Sprintf("service-%d", s.count)
 	s.jobs[guid] = &servicesJob{fails: s.fails, done: done}
 	s.fails = ""
-	return located(guid)
+	return jobLocation(guid)
 }
 
 // job returns the state of a job.
@@ -118,7 +118,7 @@ func (s *fakeServices) job(guid string) any {
 	switch {
 	case j == nil:
 		return notFound("Job not found")
-	case s.late && (len(s.sentences) > 0 || j.looks < 2):
+	case s.late && (len(s.messages) > 0 || j.looks < 2):
 		j.looks++
 		return v3.Job{GUID: guid, State: v3.JobPolling}
 	case j.fails != "":
@@ -225,8 +225,8 @@ func (s *fakeServices) instanceAnswers(d *fakeDaemon, handle func(string, func(*
 		}
 		for i := range s.instances {
 			last := &s.instances[i].LastOperation
-			if last.State == "in progress" && len(s.sentences) > 0 {
-				last.Description, s.sentences = s.sentences[0], s.sentences[1:]
+			if last.State == "in progress" && len(s.messages) > 0 {
+				last.Description, s.messages = s.messages[0], s.messages[1:]
 			} else if last.State == "in progress" && s.ends != "" {
 				last.State = s.ends
 			}
@@ -329,7 +329,7 @@ func (s *fakeServices) bindingAnswers(d *fakeDaemon, handle func(string, func(*h
 
 // ownAnswers handles the requests that cf does not send.
 func (s *fakeServices) ownAnswers(handle func(string, func(*http.Request, []byte) any)) {
-	handle("GET /dew/v1/apps/app-1/bindings", func(*http.Request, []byte) any { return v3.AppBindings{Bindings: s.told} })
+	handle("GET /dew/v1/apps/app-1/bindings", func(*http.Request, []byte) any { return v3.AppBindings{Bindings: s.appBindings} })
 	const at = " /dew/v1/service_instances/{guid}/snapshots"
 	handle("GET"+at, func(*http.Request, []byte) any { return v3.ServiceSnapshots{Snapshots: s.copies} })
 	handle("POST"+at, func(*http.Request, []byte) any {

@@ -44,7 +44,7 @@ type fakeDaemon struct {
 	run string // folder of the socket
 
 	mu          sync.Mutex
-	asked       []string // such as "POST /v3/builds"
+	requests    []string // such as "POST /v3/builds"
 	bodies      map[string]string
 	queries     map[string]url.Values
 	app         *v3.App
@@ -168,7 +168,7 @@ func (d *fakeDaemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := r.Method + " " + r.URL.Path
-	d.asked = append(d.asked, key)
+	d.requests = append(d.requests, key)
 	d.bodies[key], d.queries[key] = string(body), r.URL.Query()
 	if d.gone {
 		panic(http.ErrAbortHandler)
@@ -190,7 +190,7 @@ func (d *fakeDaemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http
 	case job:
 		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/job-1")
 		w.WriteHeader(http.StatusAccepted)
-	case located:
+	case jobLocation:
 		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/"+string(v))
 		w.WriteHeader(http.StatusAccepted)
 	case rawText:
@@ -287,10 +287,10 @@ func (d *fakeDaemon) pushRoutes(handle func(string, func(*http.Request, []byte) 
 		return job{}
 	})
 	handle("POST /v3/resource_matches", func(_ *http.Request, body []byte) any {
-		var asked, have v3.ResourceMatches
-		d.decode(body, &asked)
+		var requests, have v3.ResourceMatches
+		d.decode(body, &requests)
 		have.Resources = []v3.Resource{}
-		for _, r := range asked.Resources {
+		for _, r := range requests.Resources {
 			if size, ok := d.pool[r.Checksum.Value]; ok && size == r.Size {
 				have.Resources = append(have.Resources, r)
 			}
@@ -477,7 +477,7 @@ func (d *fakeDaemon) count(key string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
-	for _, a := range d.asked {
+	for _, a := range d.requests {
 		if a == key {
 			n++
 		}

@@ -95,7 +95,7 @@ func TestPushForTasks(t *testing.T) {
 		}
 	}
 	if d.count("PATCH /v3/apps/app-1/relationships/current_droplet") != 1 || d.count("POST /v3/apps/app-1/actions/restart") != 0 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.dew("push", "shop", "--task", "--strategy", "rolling").must(t, 2, "--task cannot be used with")
 }
@@ -108,7 +108,7 @@ func TestPushDroplet(t *testing.T) {
 	}
 	d.dew("push", "shop", "--droplet", "shop.tgz").must(t, 0, "Uploading droplet shop.tgz", "Starting app shop")
 	if !strings.Contains(d.body("POST /v3/droplets/droplet-9/upload"), "a droplet") || d.count("POST /v3/builds") != 0 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.changed("PATCH /v3/apps/app-1/relationships/current_droplet", `{"data":{"guid":"droplet-9"}}`)
 	d.dew("push", "shop", "--droplet", "none.tgz").must(t, 2, "--droplet: ")

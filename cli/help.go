@@ -72,16 +72,16 @@ func helpCommands(g *command.Set) []*cli.Command {
 
 // noSuchCommand is the error for an unknown command. It suggests the nearest name, but
 // never a command that deletes or stops something.
-func noSuchCommand(a *cli.App, asked string) error {
+func noSuchCommand(a *cli.App, given string) error {
 	var names []string
 	for _, cmd := range a.VisibleCommands() {
 		if !isDestructive(cmd.Name) {
 			names = append(names, cmd.Names()...)
 		}
 	}
-	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("command %q does not exist", asked), Advice: "To list the basic commands: dew. To list all commands: dew help"}
-	if near := command.Nearest(asked, names); near != "" {
-		f.Err = fmt.Errorf("command %q does not exist: did you mean %q?", asked, near)
+	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("command %q does not exist", given), Advice: "To list the basic commands: dew. To list all commands: dew help"}
+	if near := command.Nearest(given, names); near != "" {
+		f.Err = fmt.Errorf("command %q does not exist: did you mean %q?", given, near)
 	}
 	return f
 }

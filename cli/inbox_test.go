@@ -19,10 +19,10 @@ import (
 type mailDaemon struct {
 	run string
 
-	mu    sync.Mutex
-	mails []v3.Mail
-	asked []string
-	on    bool
+	mu      sync.Mutex
+	mails   []v3.Mail
+	queries []string
+	on      bool
 }
 
 func newMailDaemon(t *testing.T) *mailDaemon {
@@ -40,7 +40,7 @@ func newMailDaemon(t *testing.T) *mailDaemon {
 	answer := func(pattern string, fn func(r *http.Request) any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			d.mu.Lock()
-			d.asked = append(d.asked, r.Method+" "+r.URL.RequestURI())
+			d.queries = append(d.queries, r.Method+" "+r.URL.RequestURI())
 			v := fn(r)
 			d.mu.Unlock()
 			if v == nil {
@@ -127,12 +127,12 @@ func TestInboxCommand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := d.dew(t, tt.args...)
-			said := got.talk
+			output := got.talk
 			if got.err != nil {
-				said += got.err.Error()
+				output += got.err.Error()
 			}
-			if got.status != tt.status || !strings.Contains(said, tt.talk) {
-				t.Errorf("status %d, said %q; want %d, %q", got.status, said, tt.status, tt.talk)
+			if got.status != tt.status || !strings.Contains(output, tt.talk) {
+				t.Errorf("status %d, said %q; want %d, %q", got.status, output, tt.status, tt.talk)
 			}
 			for _, want := range tt.out {
 				if !strings.Contains(got.out, want) {
@@ -149,7 +149,7 @@ func TestInboxCommand(t *testing.T) {
 func TestInboxQuery(t *testing.T) {
 	d := newMailDaemon(t)
 	d.dew(t, "inbox", "--to", "a@b", "--kind", "k", "--subject", "s s", "--after", "7", "-n", "3")
-	if got, want := d.asked[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {
+	if got, want := d.queries[0], "GET /dew/v1/inbox?after=7&kind=k&limit=3&subject=s+s&to=a%40b"; got != want {
 		t.Errorf("asked = %s, want %s", got, want)
 	}
 }

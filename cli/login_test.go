@@ -69,7 +69,7 @@ func TestLogin(t *testing.T) {
 	d.remote("login", "-u", "admin", "--client-credentials", "--password-stdin").must(t, 1, "cannot read the answer")
 	d.remote("logout").must(t, 0, "Logged out of "+url)
 	if d.count("DELETE /uaa/oauth/token/revoke/jti-1") != 1 {
-		t.Errorf("the token was not revoked: %v", d.asked)
+		t.Errorf("the token was not revoked: %v", d.requests)
 	}
 	d.remote("logout").must(t, 0, "Not logged in")
 	d.remote("api").must(t, 0, filepath.Join(d.run, "dew.sock"), "no login is needed")

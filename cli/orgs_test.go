@@ -123,7 +123,7 @@ func TestUsersAndRoles(t *testing.T) {
 	d.dew("delete-user", "ada", "-f").must(t, 0, "Deleted user ada")
 	d.dew("delete-user", "ada", "-f").must(t, 0, "User ada does not exist")
 	if d.count("DELETE /v3/users/user-ada") != 1 || d.count("DELETE /uaa/Users/user-ada") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestPush(t *testing.T) {
 		"POST /v3/spaces/space-1/manifest_diff", "POST /v3/spaces/space-1/actions/apply_manifest", "POST /v3/resource_matches", "POST /v3/packages",
 		"POST /v3/packages/package-1/upload", "POST /v3/builds", "PATCH /v3/apps/app-1/relationships/current_droplet", "POST /v3/apps/app-1/actions/restart",
 	}
-	changes := slices.DeleteFunc(slices.Clone(d.asked), func(a string) bool { return strings.HasPrefix(a, "GET") })
+	changes := slices.DeleteFunc(slices.Clone(d.requests), func(a string) bool { return strings.HasPrefix(a, "GET") })
 	if diff := cmp.Diff(order, changes); diff != "" {
 		t.Errorf("other calls (-want +got):\n%s", diff)
 	}
@@ -136,7 +136,7 @@ func TestPushNoStart(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("push", "shop", "--no-manifest", "--no-start", "-p", folder(t, map[string]string{"a": "a"})).must(t, 0)
 	if d.count("POST /v3/builds") != 0 || d.count("POST /v3/apps/app-1/actions/stop") != 1 {
-		t.Errorf("it staged or did not stop: %v", d.asked)
+		t.Errorf("it staged or did not stop: %v", d.requests)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestUnbindService(t *testing.T) {
 	d.dew("us", "shop", "kv", "--guid", "c-99").must(t, 1, `no binding to kv with guid "c-99"`, "To show the guids of its bindings: dew service kv --json")
 	d.dew("us", "shop", "kv", "--guid", two).must(t, 0, "Unbound shop from kv")
 	if d.count("DELETE /v3/service_credential_bindings/"+one) != 0 || d.count("DELETE /v3/service_credential_bindings/"+two) != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.services.late = true
 	d.dew("us", "shop", "kv").must(t, 0, "Unbinding shop from kv is in progress")
@@ -223,7 +223,7 @@ func TestShareService(t *testing.T) {
 	d.dew("unshare-service", "kv", "-s", "guests").must(t, 2, "and delete its bindings there")
 	d.dew("unshare-service", "kv", "-s", "guests", "-o", "local", "-f").must(t, 0, "Stopped sharing kv with space guests")
 	if d.count("DELETE"+shared+"/space-2") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.refuses("POST"+shared, "A service instance called kv already exists in guests.")
 	d.dew("share-service", "kv", "-s", "guests").must(t, 1, "cannot share kv with space guests: A service instance called kv already exists")
@@ -311,17 +311,17 @@ func TestServiceAccess(t *testing.T) {
 	d.wantBody("POST "+large, `{"type":"organization","organizations":[{"guid":"org-1"}]}`)
 	d.dew("enable-service-access", "redis").must(t, 0, "Enabled access to redis")
 	d.wantBody("POST "+small, `{"type":"public"}`)
-	before := len(d.asked)
+	before := len(d.requests)
 	d.dew("enable-service-access", "postgres", "-o", "local").must(t, 0, "Enabled")
-	if slices.ContainsFunc(d.asked[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
-		t.Errorf("what everybody has was given to an org: %v", d.asked[before:])
+	if slices.ContainsFunc(d.requests[before:], func(a string) bool { return strings.HasPrefix(a, "POST") }) {
+		t.Errorf("what everybody has was given to an org: %v", d.requests[before:])
 	}
 	d.dew("enable-service-access", "reddis").must(t, 1, `service offering "reddis" does not exist`, "To list the service offerings: dew service-access")
 	d.dew("enable-service-access", "redis", "-p", "tiny").must(t, 1, `no plan "tiny"`, "Its plans are: small, large")
 
 	d.dew("disable-service-access", "redis", "-o", "local", "-p", "small").must(t, 0, "Disabled access to redis")
 	if d.count("DELETE "+small+"/org-1") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.dew("disable-service-access", "redis").must(t, 0, "Disabled")
 	d.wantBody("PATCH "+large, `{"type":"admin"}`)
@@ -334,7 +334,7 @@ func TestServiceAccess(t *testing.T) {
 	d.dew("enable-service-access", "redis").must(t, 2, "several service brokers offer redis: choose one with -b")
 	d.dew("purge-service-offering", "redis", "-b", "other", "-f").must(t, 0, "Purged")
 	if d.count("DELETE /v3/service_offerings/o-b-2-redis") != 1 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 }
 

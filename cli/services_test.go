@@ -125,21 +125,21 @@ func TestBadParameters(t *testing.T) {
 	d.dew("create-service-key", "kv", "k", "-c", "{").must(t, 2, "-c must be")
 	d.dew("bind-route-service", "dew.localhost", "kv", "-c", "{").must(t, 2, "-c must be")
 	d.dew("create-user-provided-service", "x", "-p", "{").must(t, 2, "-p must be")
-	if len(d.asked) > 0 {
-		t.Errorf("the daemon was asked: %v", d.asked)
+	if len(d.requests) > 0 {
+		t.Errorf("the daemon was asked: %v", d.requests)
 	}
 }
 
 // With --wait, dew prints each message of the broker once, in order, and nothing more.
 func TestWaitTellsProgress(t *testing.T) {
 	d := newDaemon(t)
-	d.services.late, d.services.sentences = true, []string{"creating", "creating", "building \x1b[2Jstack", "starting", "starting"}
+	d.services.late, d.services.messages = true, []string{"creating", "creating", "building \x1b[2Jstack", "starting", "starting"}
 	r := d.dew("create-service", "redis", "small", "kv", "--wait")
 	r.must(t, 0)
 	if want := "Creating service instance kv ...\n   creating\n   building ^[[2Jstack\n   starting\nCreated service instance kv\n"; r.talk != want {
 		t.Errorf("said\n%s\nwant\n%s", r.talk, want)
 	}
-	d.services.sentences = []string{"no", "look"}
+	d.services.messages = []string{"no", "look"}
 	d.dew("update-service", "kv", "-p", "large").must(t, 0, "Update in progress. To check its status: dew service kv")
 	d.dew("services").must(t, 0, "update in progress", "no")
 }
@@ -159,9 +159,9 @@ func TestCreateServiceTwiceWaits(t *testing.T) {
 	d := newDaemon(t)
 	d.services.instance("kv", v3.ServiceManaged).LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "broken"}
 	i := d.services.find("s-kv")
-	i.LastOperation.State, d.services.sentences = "in progress", []string{"one", "two"}
+	i.LastOperation.State, d.services.messages = "in progress", []string{"one", "two"}
 	d.dew("create-service", "redis", "small", "kv").must(t, 0, "kv already exists")
-	d.services.sentences = []string{"one", "two", "three"}
+	d.services.messages = []string{"one", "two", "three"}
 	d.services.ends = "failed"
 	d.dew("create-service", "redis", "small", "kv", "--wait").must(t, 1, "kv already exists (create in progress)", "   two\n   three\n", "its creation failed: three")
 }
@@ -293,10 +293,10 @@ func TestServiceLogs(t *testing.T) {
 
 func TestAppBoundSinceStaging(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.services.told = []v3.AppBinding{{Name: "kv"}, {Name: "db", SinceStaging: true}}
+	d.services.appBindings = []v3.AppBinding{{Name: "kv"}, {Name: "db", SinceStaging: true}}
 	d.dew("app", "shop").must(t, 0, "services:    kv, db", "bound since staging: db. To pass the credentials to the app: dew restage shop")
 	d.dew("app", "shop", "--json").must(t, 0, "\"bound_since_staging\": [\n    \"db\"\n  ]")
-	d.services.told = d.services.told[:1]
+	d.services.appBindings = d.services.appBindings[:1]
 	if r := d.dew("app", "shop"); strings.Contains(r.out, "since staging") {
 		t.Errorf("got %s", r.out)
 	}

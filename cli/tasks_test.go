@@ -97,10 +97,10 @@ func TestRunTaskOutput(t *testing.T) {
 	shop := d.withOther("shop")
 	shop.print(1, "before")
 	run := func(args ...string) result {
-		looks := 0
+		reads := 0
 		d.changeTask = func(task v3.Task) v3.Task {
 			source := "APP/TASK/" + task.Name
-			switch looks++; looks {
+			switch reads++; reads {
 			case 1:
 				shop.printAs(source, "OUT", "one")
 				shop.printAs("APP/PROC/WEB", "OUT", "another")
@@ -138,7 +138,7 @@ func TestRunRefused(t *testing.T) {
 	d.sshDisabled = "Disabled for app"
 	d.dew("run", "shop", "ls").must(t, 1, "cannot run a command for app shop: ssh is disabled: Disabled for app")
 	if d.count("POST /v3/apps/app-1/tasks") != 0 {
-		t.Errorf("asked %v", d.asked)
+		t.Errorf("asked %v", d.requests)
 	}
 	d.sshDisabled = ""
 	why := "APP/TASK/n: cannot start: no such image"
@@ -151,13 +151,13 @@ func TestRunRefused(t *testing.T) {
 		t.Errorf("body = %s, want %s", got, want)
 	}
 	d.changeTask = func(task v3.Task) v3.Task {
-		if slices.Contains(d.asked, "POST /v3/tasks/task-1/actions/cancel") {
+		if slices.Contains(d.requests, "POST /v3/tasks/task-1/actions/cancel") {
 			task.State = v3.TaskFailed
 		}
 		return task
 	}
 	d.dew("run", "shop").must(t, console.StatusUnreachable, "cannot reach the SSH server of dewd")
 	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"attach":true}`; got != want || d.count("POST /v3/tasks/task-1/actions/cancel") != 1 {
-		t.Errorf("body = %s, want %s; asked %v", got, want, d.asked)
+		t.Errorf("body = %s, want %s; asked %v", got, want, d.requests)
 	}
 }

@@ -127,9 +127,9 @@ func TestBadManifests(t *testing.T) {
 				if r.code != statusFailed {
 					t.Errorf("dew %s: status %d, want %d\n%s", args, r.code, statusFailed, r.err)
 				}
-				told := fileLine.ReplaceAllString(r.err, "in the file, line $1:") // the daemon's form of the message
+				message := fileLine.ReplaceAllString(r.err, "in the file, line $1:") // the daemon's form of the message
 				for _, w := range append(tt.want, "in the file") {
-					if !strings.Contains(told, w) {
+					if !strings.Contains(message, w) {
 						t.Errorf("dew %s says %q, want %q in it", args, r.err, w)
 					}
 				}

@@ -50,9 +50,9 @@ func (s *cfClient) cf(status int, args ...string) string {
 // outputMatches waits until the output of a command matches.
 func (s *cfClient) outputMatches(pattern string, args ...string) {
 	s.t.Helper()
-	wanted := regexp.MustCompile(pattern)
+	expression := regexp.MustCompile(pattern)
 	eventually(s.t, "cf "+strings.Join(args, " "), func() error {
-		if out := s.cf(0, args...); !wanted.MatchString(out) {
+		if out := s.cf(0, args...); !expression.MatchString(out) {
 			return fmt.Errorf("nothing matches %s:\n%s", pattern, out)
 		}
 		return nil
@@ -130,11 +130,11 @@ func TestCFDebugSidecar(t *testing.T) {
 // generatedPassword returns the password that the sidecar logged last.
 func (s *cfClient) generatedPassword(app string) string {
 	s.t.Helper()
-	told := regexp.MustCompile(`user debug has the password (\S+)`).FindAllStringSubmatch(s.cf(0, "logs", app, "--recent"), -1)
-	if len(told) == 0 {
+	matches := regexp.MustCompile(`user debug has the password (\S+)`).FindAllStringSubmatch(s.cf(0, "logs", app, "--recent"), -1)
+	if len(matches) == 0 {
 		s.t.Fatal("the log does not tell the password")
 	}
-	return told[len(told)-1][1]
+	return matches[len(matches)-1][1]
 }
 
 // getAs requests a path of an app from the router, with a user and a password.

@@ -422,13 +422,13 @@ func waitForBothInstances(t *testing.T, app string) {
 	ids := running(t, app, "web", 2)
 	eventually(t, "both instances answer", func() error {
 		waitForConfig(t, app)
-		asked := map[string]bool{}
+		responded := map[string]bool{}
 		for _, l := range logsOf(t, app) {
 			if l.Source == "APP/PROC/WEB/SIDECAR/CONFIG SERVER" && l.Text == "GET /config/" {
-				asked[l.Instance] = true
+				responded[l.Instance] = true
 			}
 		}
-		if !asked[ids[0]] || !asked[ids[1]] {
+		if !responded[ids[0]] || !responded[ids[1]] {
 			return errors.New("only one was asked")
 		}
 		return nil
@@ -462,7 +462,7 @@ func TestUnchangedPush(t *testing.T) {
 		d := read[struct{ Checksum struct{ Value string } }](t, "curl", "/v3/apps/"+guidOf(t, name)+"/droplets/current")
 		return r.err, d.Checksum.Value
 	}
-	says := func(talk string, want, not []string) {
+	wantOutput := func(talk string, want, not []string) {
 		t.Helper()
 		for _, w := range want {
 			if !strings.Contains(talk, w) {
@@ -477,10 +477,10 @@ func TestUnchangedPush(t *testing.T) {
 	}
 
 	talk, first := push()
-	says(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Made image " + first[:12]}, []string{"used again"})
+	wantOutput(talk, []string{fmt.Sprintf("Uploading %d of %d files", count, count), "Made image " + first[:12]}, []string{"used again"})
 
 	talk, second := push()
-	says(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "image " + first[:12] + " is used again"}, []string{"Uploading", "Made image"})
+	wantOutput(talk, []string{fmt.Sprintf("Nothing to upload: dewd already has all %d files", count), "image " + first[:12] + " is used again"}, []string{"Uploading", "Made image"})
 	if second != first {
 		t.Errorf("the image of the same files is %s, was %s", second, first)
 	}
@@ -497,7 +497,7 @@ func TestUnchangedPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	talk, third := push()
-	says(talk, []string{fmt.Sprintf("Uploading 1 of %d files", count), "Made image " + third[:12]}, []string{"used again"})
+	wantOutput(talk, []string{fmt.Sprintf("Uploading 1 of %d files", count), "Made image " + third[:12]}, []string{"used again"})
 	if third == first {
 		t.Errorf("the image of other files is %s too", first)
 	}

@@ -211,17 +211,17 @@ func TestSidecarMustHaveMemory(t *testing.T) {
 	if r.code != 4 || !strings.Contains(r.err, want) {
 		t.Errorf("status %d, want 4 and the rule:\n%s", r.code, r.err)
 	}
-	said := 0
+	count := 0
 	for _, l := range logsOf(t, name) {
 		if l.Source == "API" && l.Stream == "ERR" && strings.Contains(l.Text, want) {
-			said++
+			count++
 		}
 		if l.Source == "CELL" {
 			t.Errorf("a container was made: %s", l.Text)
 		}
 	}
-	if said != 1 {
-		t.Errorf("%d lines in the log say so, want one", said)
+	if count != 1 {
+		t.Errorf("%d lines in the log say so, want one", count)
 	}
 	if r := dewd.dew("", "start", name); r.code != 4 {
 		t.Errorf("start: status %d, want 4\n%s", r.code, r.err)

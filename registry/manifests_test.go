@@ -163,15 +163,15 @@ func TestApplyManifestTwice(t *testing.T) {
 			t.Errorf("differences of new apps = %v, want some\n%s", before, text)
 		}
 		state := dumpRegistry(t, r)
-		told := []string{}
-		r.Listen(func(p string) { told = append(told, p) })
-		r.ListenRoutes(func(rt string) { told = append(told, rt) })
+		notified := []string{}
+		r.Listen(func(p string) { notified = append(notified, p) })
+		r.ListenRoutes(func(rt string) { notified = append(notified, rt) })
 		second := one[[]app.App](t)(r.ApplyManifest(s.GUID, m))
 		if diff := cmp.Diff(dumpRegistry(t, r), state); diff != "" {
 			t.Errorf("applied twice (-second +first):\n%s\n%s", diff, text)
 		}
-		if len(told) > 0 || !cmp.Equal(first, second) {
-			t.Errorf("told %v, want nobody; apps %v and %v\n%s", told, first, second, text)
+		if len(notified) > 0 || !cmp.Equal(first, second) {
+			t.Errorf("told %v, want nobody; apps %v and %v\n%s", notified, first, second, text)
 		}
 		if diffs := one[[]app.Difference](t)(r.DiffManifest(s.GUID, m)); len(diffs) > 0 {
 			t.Errorf("differences after applying = %+v, want none\n%s", diffs, text)

@@ -23,8 +23,8 @@ var EventReaders = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.
 // decides. Events of an org are only for its auditors, because they name people and
 // spaces that a member must not know.
 func (perms Permissions) SeesEvent(e app.Event) bool {
-	heard := func(r auth.RoleType) bool { return slices.Contains(EventReaders, r) }
-	return perms.All || slices.ContainsFunc(perms.Roles[e.Space], heard) || slices.Contains(perms.Roles[e.Org], auth.OrgAuditor)
+	canReadEvents := func(r auth.RoleType) bool { return slices.Contains(EventReaders, r) }
+	return perms.All || slices.ContainsFunc(perms.Roles[e.Space], canReadEvents) || slices.Contains(perms.Roles[e.Org], auth.OrgAuditor)
 }
 
 // SeesSegment reports whether the caller can see a segment: one of the caller's orgs

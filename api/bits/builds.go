@@ -59,7 +59,7 @@ func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	if err := h.Present.SetLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
-	told, err := h.Platform.MayStage(a)
+	warning, err := h.Platform.MayStage(a)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (h buildHandlers) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusCreated, Warnings: told, Body: h.presentBuild(b)}, nil
+	return rest.Answer{Status: http.StatusCreated, Warnings: warning, Body: h.presentBuild(b)}, nil
 }
 
 // packageError returns Cloud Foundry's error for a package that does not exist or cannot

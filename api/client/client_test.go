@@ -149,24 +149,24 @@ func TestAppByName(t *testing.T) {
 
 func TestJobs(t *testing.T) {
 	states := []string{v3.JobProcessing, v3.JobProcessing, v3.JobFailed}
-	asked := 0
+	requests := 0
 	h := func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			w.Header().Set("Location", "http://elsewhere:1/v3/jobs/j")
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		j := v3.Job{State: states[asked], Errors: []v3.Error{{Code: 1, Detail: "one"}, {Detail: "two"}}, Warnings: []v3.Warning{{Detail: "careful"}}}
-		asked++
+		j := v3.Job{State: states[requests], Errors: []v3.Error{{Code: 1, Detail: "one"}, {Detail: "two"}}, Warnings: []v3.Warning{{Detail: "careful"}}}
+		requests++
 		if err := json.NewEncoder(w).Encode(j); err != nil {
 			t.Error(err)
 		}
 	}
 	c, _ := newTestClient(t, h)
-	if err := c.Apps().Delete(t.Context(), "a"); err == nil || err.Error() != "one\ntwo" || asked != 3 {
-		t.Errorf("got %v after %d looks", err, asked)
+	if err := c.Apps().Delete(t.Context(), "a"); err == nil || err.Error() != "one\ntwo" || requests != 3 {
+		t.Errorf("got %v after %d looks", err, requests)
 	}
-	asked, states = 0, []string{v3.JobComplete}
+	requests, states = 0, []string{v3.JobComplete}
 	c, warned := newTestClient(t, h)
 	if err := c.Apps().Delete(t.Context(), "a"); err != nil || len(*warned) != 1 {
 		t.Errorf("got %v, warned %q", err, *warned)
@@ -178,8 +178,8 @@ func TestJobs(t *testing.T) {
 
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, asked := time.Now(), 0
-		err := Poll(t.Context(), func() (bool, error) { asked++; return asked == 8, nil })
+		began, requests := time.Now(), 0
+		err := Poll(t.Context(), func() (bool, error) { requests++; return requests == 8, nil })
 		if d := time.Since(began); err != nil || d != 270*time.Millisecond { // 10 20 40 50 50 50 50
 			t.Errorf("it took %s, %v", d, err)
 		}

@@ -90,16 +90,16 @@ var forms = map[string]struct {
 func TestLogsResume(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
-			var asked []string
+			var queries []string
 			c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
-				from := map[int]uint64{1: 1, 2: 0, 3: 2}[len(asked)] // the third time a line is sent again
+				queries = append(queries, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
+				from := map[int]uint64{1: 1, 2: 0, 3: 2}[len(queries)] // the third time a line is sent again
 				if from == 0 {
 					w.WriteHeader(http.StatusBadGateway)
 					return
 				}
 				w.Header().Set("Content-Type", form.kind)
-				w.Write(form.beat(map[int]uint64{1: 0, 3: 2}[len(asked)])) //nolint:errcheck // the reader is there
+				w.Write(form.beat(map[int]uint64{1: 0, 3: 2}[len(queries)])) //nolint:errcheck // the reader is there
 				for seq := from; seq < from+2; seq++ {
 					w.Write(form.line(v3.Line{Seq: seq, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(seq, 10))})) //nolint:errcheck // the reader is there
 				}
@@ -111,8 +111,8 @@ func TestLogsResume(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []string{"newest=5&process=web&since_last_start=true ", "process=web 2", "process=web 2"}
-			if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(asked, want) {
-				t.Errorf("got %q, asked %q", got, asked)
+			if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(queries, want) {
+				t.Errorf("got %q, asked %q", got, queries)
 			}
 			if len(notices) != 2 || !strings.Contains(notices[0], "lost the connection to dewd") || notices[1] != "connected to dewd again" {
 				t.Errorf("notices = %q", notices)
@@ -126,19 +126,19 @@ func TestLogsResume(t *testing.T) {
 func TestLogsPlace(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
-			var asked []string
+			var queries []string
 			c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
+				queries = append(queries, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
 				w.Header().Set("Content-Type", form.kind)
-				at := []uint64{40, 40, 20}[len(asked)-1]
+				at := []uint64{40, 40, 20}[len(queries)-1]
 				w.Write(form.beat(at)) //nolint:errcheck // the reader is there
-				if len(asked) > 1 {
+				if len(queries) > 1 {
 					w.Write(form.line(v3.Line{Seq: at + 1, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(at+1, 10))})) //nolint:errcheck // the reader is there
 				}
 			})
 			got, err := logsOf(t.Context(), c, "a", LogQuery{Newest: 0, Follow: true}, 2)
-			if err != nil || !slices.Equal(got, []string{"41", "21"}) || !slices.Equal(asked, []string{"newest=0 ", " 40", " 41"}) {
-				t.Errorf("got %q, %v, asked %q", got, err, asked)
+			if err != nil || !slices.Equal(got, []string{"41", "21"}) || !slices.Equal(queries, []string{"newest=0 ", " 40", " 41"}) {
+				t.Errorf("got %q, %v, asked %q", got, err, queries)
 			}
 		})
 	}

@@ -176,7 +176,7 @@ func TestLogin(t *testing.T) {
 		{Grant{Refresh: "r"}, "Basic Y2Y6", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"r"}}},
 		{Grant{Client: "ci", Secret: "s"}, "", url.Values{"grant_type": {"client_credentials"}, "client_id": {"ci"}, "client_secret": {"s"}}},
 	} {
-		ask, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+		api, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
 			if err := r.ParseForm(); err != nil {
 				t.Error(err)
 			}
@@ -185,15 +185,15 @@ func TestLogin(t *testing.T) {
 			}
 			fmt.Fprint(w, `{"access_token":"a","refresh_token":"b","token_type":"bearer","expires_in":600}`)
 		})
-		if got, err := ask.Users().Login(t.Context(), c.grant); err != nil || got != (Token{"a", "b", "bearer"}) {
+		if got, err := api.Users().Login(t.Context(), c.grant); err != nil || got != (Token{"a", "b", "bearer"}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	ask, _ := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
+	api, _ := newTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"error":"unauthorized","error_description":"Bad credentials"}`)
 	})
-	_, err := ask.Users().Login(t.Context(), Grant{User: "x"})
+	_, err := api.Users().Login(t.Context(), Grant{User: "x"})
 	if e := (*Error)(nil); !errors.As(err, &e) || *e != (Error{Status: 401, Title: "unauthorized", Detail: "Bad credentials"}) {
 		t.Errorf("got %+v", err)
 	}
@@ -232,9 +232,9 @@ func TestSpace(t *testing.T) {
 }
 
 func TestUsersInBatches(t *testing.T) {
-	var asked []int
+	var batchSizes []int
 	c, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, len(strings.Split(r.URL.Query().Get("guids"), ",")))
+		batchSizes = append(batchSizes, len(strings.Split(r.URL.Query().Get("guids"), ",")))
 		fmt.Fprint(w, `{"resources":[{"guid":"u"}]}`)
 	})
 	guids := make([]string, 450)
@@ -242,8 +242,8 @@ func TestUsersInBatches(t *testing.T) {
 		guids[i] = fmt.Sprint(i)
 	}
 	users, err := c.Users().ByGUID(t.Context(), guids...)
-	if err != nil || len(users) != 3 || !slices.Equal(asked, []int{200, 200, 50}) {
-		t.Errorf("got %d users, %v, asked %v", len(users), err, asked)
+	if err != nil || len(users) != 3 || !slices.Equal(batchSizes, []int{200, 200, 50}) {
+		t.Errorf("got %d users, %v, asked %v", len(users), err, batchSizes)
 	}
 }
 
@@ -255,11 +255,11 @@ func TestTrust(t *testing.T) {
 		trust *tls.Config
 		ok    bool
 	}{{nil, false}, {&tls.Config{InsecureSkipVerify: true}, true}, {s.Client().Transport.(*http.Transport).TLSClientConfig, true}} {
-		ask, err := New(Options{URL: s.URL, TLS: c.trust})
+		api, err := New(Options{URL: s.URL, TLS: c.trust})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ask.Daemon().Root(t.Context())
+		_, err = api.Daemon().Root(t.Context())
 		if u := (*Unreachable)(nil); (err == nil) != c.ok || err != nil && !errors.As(err, &u) {
 			t.Errorf("%v: %v", c.trust, err)
 		}

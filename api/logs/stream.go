@@ -152,16 +152,16 @@ const looks = 4
 // Run writes lines as they arrive. It reports lines that the retention dropped before
 // they were read as a gap.
 func (f openStream) Run(ctx context.Context, c *logstream.Cursor) error {
-	sent, asked := time.Time{}, time.Now()
+	sent, checked := time.Time{}, time.Now()
 	for {
 		if err := waitForPause(ctx, sent); err != nil {
 			return err
 		}
-		if time.Since(asked) >= looks*f.Beat {
+		if time.Since(checked) >= looks*f.Beat {
 			if err := f.CheckAccess(); err != nil {
 				return err
 			}
-			asked = time.Now()
+			checked = time.Now()
 		}
 		bounded, cancel := context.WithTimeout(ctx, f.Beat)
 		es, err := c.Next(bounded)

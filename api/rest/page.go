@@ -248,12 +248,12 @@ type Key struct {
 }
 
 // List returns the page of all that the query requests. It modifies all.
-func List[T, V any](l Links, r *http.Request, q Query, all []T, look View[T, V]) v3.List[V] {
+func List[T, V any](l Links, r *http.Request, q Query, all []T, view View[T, V]) v3.List[V] {
 	all = slices.DeleteFunc(all, func(v T) bool {
-		return !q.MatchesTimes(look.Key(v)) || q.selector != nil && (look.Labels == nil || !q.selector.Matches(look.Labels(v)))
+		return !q.MatchesTimes(view.Key(v)) || q.selector != nil && (view.Labels == nil || !q.selector.Matches(view.Labels(v)))
 	})
 	slices.SortStableFunc(all, func(a, b T) int {
-		n := q.compare(look.Key(a), look.Key(b))
+		n := q.compare(view.Key(a), view.Key(b))
 		if q.Descending {
 			return -n
 		}
@@ -263,7 +263,7 @@ func List[T, V any](l Links, r *http.Request, q Query, all []T, look View[T, V])
 	from := min((q.Page-1)*q.PerPage, total)
 	out := v3.List[V]{Pagination: l.pagination(r, q, total), Resources: []V{}}
 	for _, v := range all[from:min(from+q.PerPage, total)] {
-		out.Resources = append(out.Resources, look.Present(v))
+		out.Resources = append(out.Resources, view.Present(v))
 	}
 	return out
 }

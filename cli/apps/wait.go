@@ -59,7 +59,7 @@ func WaitRunning(ctx context.Context, a v3.App, api *client.Client, out *console
 	}
 	wait := out.Wait("Starting app %s", a.Name)
 	defer wait.End()
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	err = client.Poll(ctx, func() (bool, error) {
 		for len(ps) > 0 {
 			stats, err := api.Processes().Stats(ctx, ps[0].GUID)
@@ -67,8 +67,8 @@ func WaitRunning(ctx context.Context, a v3.App, api *client.Client, out *console
 				return false, err
 			}
 			for _, s := range stats {
-				if s.Details != nil && *s.Details != "" && !told[*s.Details] {
-					told[*s.Details] = true
+				if s.Details != nil && *s.Details != "" && !reported[*s.Details] {
+					reported[*s.Details] = true
 					out.Say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
 				}
 			}

@@ -19,7 +19,7 @@ type DeleteOptions struct {
 }
 
 // Nearest is the candidate that is most similar to asked; empty if none is similar.
-func Nearest(asked string, candidates []string) string { return spelling.Nearest(asked, candidates) }
+func Nearest(given string, candidates []string) string { return spelling.Nearest(given, candidates) }
 
 // FindApp finds an app by name. The error suggests the nearest name.
 func FindApp(ctx context.Context, api *client.Client, name string) (v3.App, error) {
@@ -56,11 +56,11 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	if name == "" && w.Target.OrgGUID != "" {
 		return v3.Organization{GUID: w.Target.OrgGUID, Name: w.Target.Org}, nil
 	}
-	asked := name
-	if asked == "" {
-		asked = firstOrg
+	given := name
+	if given == "" {
+		given = firstOrg
 	}
-	o, err := w.Client.Orgs().ByName(ctx, asked)
+	o, err := w.Client.Orgs().ByName(ctx, given)
 	switch {
 	case !IsMissing(err):
 		return o, err

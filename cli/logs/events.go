@@ -39,8 +39,8 @@ var described = []string{
 
 // describe writes the data of an event on one line. For a change it shows the request.
 func describe(data map[string]any) string {
-	if asked, ok := data["request"].(map[string]any); ok {
-		data = asked
+	if request, ok := data["request"].(map[string]any); ok {
+		data = request
 	}
 	var out []string
 	for _, key := range described {

@@ -102,7 +102,7 @@ func withLines(m app.Manifest, file string, err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	told := *e
+	located := *e
 	var lines []string
 	for text := range strings.SplitSeq(e.Detail, "\n") {
 		line, rest := m.Locate(text)
@@ -111,8 +111,8 @@ func withLines(m app.Manifest, file string, err error) error {
 		}
 		lines = append(lines, rest)
 	}
-	told.Detail = strings.Join(lines, "\n")
-	return &told
+	located.Detail = strings.Join(lines, "\n")
+	return &located
 }
 
 // manifestFile finds the manifest: the path of -f, or the manifest in that folder. Without

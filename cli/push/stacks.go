@@ -279,15 +279,15 @@ func followStack(ctx context.Context, body v3.MakeStack, api *client.Client, out
 	}
 	wait := out.Wait("Creating stack %s", s.Name)
 	defer wait.End()
-	told := ""
+	progress := ""
 	err = client.Poll(ctx, func() (bool, error) {
 		if s.State != v3.StackProcessing {
 			return true, nil
 		}
-		if s.Progress != "" && s.Progress != told {
-			told = s.Progress
-			wait.Note("%s", told)
-			out.Say("   %s", console.AppendPrintable(nil, []byte(told), out.Color))
+		if s.Progress != "" && s.Progress != progress {
+			progress = s.Progress
+			wait.Note("%s", progress)
+			out.Say("   %s", console.AppendPrintable(nil, []byte(progress), out.Color))
 		}
 		next, err := api.Bits().StackDetail(ctx, s.GUID)
 		if err == nil {

@@ -33,7 +33,7 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 		if o.Location, err = locationOf(c, o.App); err != nil {
 			return err
 		}
-		if o.crashed.asked && o.upload {
+		if o.crashed.requested && o.upload {
 			return console.UsageError("cannot copy into a crashed instance: only a temporary copy of its files is open")
 		}
 		o.recursive = c.Bool("r")

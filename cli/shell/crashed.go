@@ -22,14 +22,14 @@ func crashedFlags() []cli.Flag {
 
 // crashedChoice is the value of these flags.
 type crashedChoice struct {
-	asked   bool
-	number  int    // 1 is the newest, 0 the newest one with stored files
-	process string // type, or empty for any
-	index   int    // -1 for any
+	requested bool
+	number    int    // 1 is the newest, 0 the newest one with stored files
+	process   string // type, or empty for any
+	index     int    // -1 for any
 }
 
 func crashedOf(c *cli.Context) (crashedChoice, error) {
-	w := crashedChoice{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
+	w := crashedChoice{requested: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
 	if c.IsSet("crash") && w.number < 1 {
 		return w, console.UsageError("--crash: %d is less than 1", w.number)
 	}
@@ -39,7 +39,7 @@ func crashedOf(c *cli.Context) (crashedChoice, error) {
 	if c.IsSet("i") {
 		w.index = c.Int("i")
 	}
-	if w.asked && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
+	if w.requested && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
 		return w, console.UsageError("cannot forward ports to a crashed instance: none of its processes run")
 	}
 	return w, nil

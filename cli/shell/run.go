@@ -125,13 +125,13 @@ const concludeLimit = 15 * time.Second
 func concludeRun(ctx context.Context, task v3.Task, ended error, api *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
 	defer cancel()
-	told := ended != nil && ended.Error() != ""
-	if told {
+	reported := ended != nil && ended.Error() != ""
+	if reported {
 		_, _ = api.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can already be finished
 	}
 	task, err := waitTask(ctx, task, api, v3.TaskSucceeded, v3.TaskFailed)
 	why := task.Result.FailureReason
-	if err != nil || told || ended != nil && (why == nil || exitedWith.MatchString(*why)) {
+	if err != nil || reported || ended != nil && (why == nil || exitedWith.MatchString(*why)) {
 		return nil
 	}
 	return failedTask(task)

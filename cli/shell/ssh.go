@@ -270,7 +270,7 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 
 // loginOf is the SSH user name for an instance.
 func loginOf(ctx context.Context, in Location, api *client.Client) (string, error) {
-	if in.crashed.asked {
+	if in.crashed.requested {
 		return crashedLogin(ctx, in, api)
 	}
 	if in.Index < 0 {

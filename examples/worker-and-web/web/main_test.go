@@ -56,16 +56,16 @@ func TestEveryPathHasItsSidecar(t *testing.T) {
 func TestSidecarComesLater(t *testing.T) {
 	folder := t.TempDir()
 	h := handler(folder)
-	ask := func() *httptest.ResponseRecorder {
+	request := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/time", http.NoBody))
 		return w
 	}
-	if w := ask(); w.Code != http.StatusBadGateway || w.Body.String() != "the clock does not answer\n" {
+	if w := request(); w.Code != http.StatusBadGateway || w.Body.String() != "the clock does not answer\n" {
 		t.Errorf("without a clock: %d %q", w.Code, w.Body)
 	}
 	fakeSidecar(t, folder, "clock")
-	if w := ask(); w.Code != http.StatusOK {
+	if w := request(); w.Code != http.StatusOK {
 		t.Errorf("with a clock: %d %q", w.Code, w.Body)
 	}
 }
