@@ -29,7 +29,7 @@ func smokeFolder(t *testing.T, spec string) {
 
 // Mistakes are reported before dew connects to a daemon.
 func TestSmokeMistakes(t *testing.T) {
-	forget(t)
+	clearHome(t)
 	smokeFolder(t, "chekcs: []\n")
 	for _, tt := range []struct {
 		args []string
@@ -51,7 +51,7 @@ func TestSmokeMistakes(t *testing.T) {
 	r := runDew(t.Context(), "smoke", "init", "--force")
 	r.must(t, 0, "Wrote smoke.yml")
 	r = runDew(t.Context(), "--run", t.TempDir(), "smoke")
-	r.must(t, console.StatusUnreachable, "cannot reach dewd")
+	r.must(t, console.StatusUnreachable, "cannot connect to dewd")
 }
 
 // A folder is pushed with the code of dew push, into its own org and space.
@@ -60,11 +60,11 @@ func TestSmokeVerbs(t *testing.T) {
 	smokeFolder(t, "")
 	out := quiet()
 	g := &command.Set{Run: d.run, Out: out, Local: true}
-	door, err := smoketest.Open(t.Context(), g, smoketest.Options{Quiet: true})
-	if err != nil || door.Private != nil {
-		t.Fatalf("door = %+v, %v", door, err)
+	verbs, err := smoketest.Open(t.Context(), g, smoketest.Options{Quiet: true})
+	if err != nil || verbs.Private != nil {
+		t.Fatalf("verbs = %+v, %v", verbs, err)
 	}
-	in, err := door.Enter(t.Context(), smoke.TestSpace{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
+	in, err := verbs.Connect(t.Context(), smoke.TestSpace{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -367,7 +367,7 @@ checks:
 `
 	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": spec})
 	code, out, talk := b.run(t, "smoke", "shop")
-	if code != 6 || !strings.Contains(talk, "cannot reach dewd") {
+	if code != 6 || !strings.Contains(talk, "cannot connect to dewd") {
 		t.Errorf("status %d, want 6\n%s\n%s", code, out, talk)
 	}
 	b.nothingLeft(t)
@@ -531,7 +531,7 @@ func TestSmokeMistakes(t *testing.T) {
 		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force needs dew smoke init"},
 		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml already exists"},
 		{[]string{"smoke", "init", "bad", "--force"}, 0, "Wrote bad/smoke.yml"},
-		{[]string{"--run", "nowhere", "smoke", "bad"}, 6, "cannot reach dewd"},
+		{[]string{"--run", "nowhere", "smoke", "bad"}, 6, "cannot connect to dewd"},
 		{[]string{"smoke", "bad", "--dewd", "/nowhere/dewd"}, 9, "cannot start /nowhere/dewd"},
 	} {
 		if code, _, talk := b.run(t, tt.args...); code != tt.code || !strings.Contains(talk, tt.want) {

@@ -426,7 +426,7 @@ func (h dropletHandlers) presentDroplet(d droplet.Droplet, open bool) v3.Droplet
 		out.Links["package"] = v3.Link{Href: h.Links.Href("v3", "packages", d.Package)}
 	}
 	for kind, command := range d.Commands {
-		out.ProcessTypes[kind] = present.Concealed(command, open)
+		out.ProcessTypes[kind] = present.HideSecret(command, open)
 	}
 	if d.Run != nil {
 		present.ShowDocker(&out, *d.Run)

@@ -139,7 +139,7 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.TestSpace) (smoke.SpaceClien
 	target := command.Target{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
 	inside := d.endpoint
 	inside.Target = target
-	ask, err := d.g.Client(inside)
+	api, err := d.g.Client(inside)
 	if err != nil {
 		return smoke.SpaceClient{}, err
 	}
@@ -174,12 +174,12 @@ func (d *Daemon) Enter(ctx context.Context, p smoke.TestSpace) (smoke.SpaceClien
 	if d.o.Quiet {
 		out.Err, out.ErrTerminal = io.Discard, false
 	}
-	status, err := ask.Daemon().Status(ctx)
+	status, err := api.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
 		return smoke.SpaceClient{}, errors.Join(err, os.RemoveAll(home))
 	}
 	return smoke.SpaceClient{
-		Client: ask, Commands: &Verbs{o: d.o, Client: ask, Out: &out}, Env: d.env(home, p, status.Domain),
+		Client: api, Commands: &Verbs{o: d.o, Client: api, Out: &out}, Env: d.env(home, p, status.Domain),
 		Close: func() { _ = os.RemoveAll(home) }, // the folder is temporary
 	}, nil
 }
@@ -242,7 +242,7 @@ func (v *Verbs) Push(ctx context.Context, p smoke.Push) error {
 }
 
 // routeElsewhere is the error of the daemon for a route of another space.
-const routeElsewhere = "default-route: another space has this route"
+const routeElsewhere = "default-route: the route belongs to another space"
 
 // failed converts an error of a command into one of package smoke.
 func (v *Verbs) failed(err error, otherwise int) error {
