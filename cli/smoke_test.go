@@ -64,7 +64,7 @@ func TestSmokeVerbs(t *testing.T) {
 	if err != nil || verbs.Private != nil {
 		t.Fatalf("verbs = %+v, %v", verbs, err)
 	}
-	in, err := verbs.Connect(t.Context(), smoke.TestSpace{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
+	in, err := verbs.Enter(t.Context(), smoke.TestSpace{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
