@@ -68,7 +68,7 @@ func TestBuildpackChanges(t *testing.T) {
 	if r := w.sendFile(path+"/upload", []byte("no zip")); r.Code != 422 {
 		t.Errorf("no zip: %d %s", r.Code, r.Body)
 	}
-	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"README": "x"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is no buildpack") {
+	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"README": "x"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is not a buildpack") {
 		t.Errorf("no scripts: %d %s", r.Code, r.Body)
 	}
 	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"bin/detect": "#!/bin/sh\n"})); r.Code != 202 {

@@ -35,7 +35,7 @@ func TestUploadFolder(t *testing.T) {
 		t.Fatalf("upload = %d %s", got.Code, got.Body)
 	}
 	wantError(t, send("", map[string]string{"bin/detect": "x"}), "CF-UnprocessableEntity", "letters, digits")
-	wantError(t, send("?name=x", map[string]string{"detect": "x"}), "CF-UnprocessableEntity", "is no buildpack")
+	wantError(t, send("?name=x", map[string]string{"detect": "x"}), "CF-UnprocessableEntity", "is not a buildpack")
 
 	app := `{"name":%q,"lifecycle":{"type":"buildpack","data":{"buildpacks":[%q]}},"relationships":{"space":{"data":{"guid":%q}}}}`
 	if got := w.as(token, "POST", "/v3/apps", fmt.Sprintf(app, "shop", f.Name, w.space.GUID)); got.Code != 201 {

@@ -246,7 +246,7 @@ func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file == nil {
-		return nil, fmt.Errorf("cannot finish %s: %w", t.path, ErrClosed)
+		return nil, fmt.Errorf("cannot read the rest of %s: %w", t.path, ErrClosed)
 	}
 	if t.frozen != notFrozen {
 		t.freeze(notFrozen, pressure{})
@@ -262,7 +262,7 @@ func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot finish %s: %w", t.path, err)
+			return nil, fmt.Errorf("cannot read the rest of %s: %w", t.path, err)
 		}
 		t.stop()
 		return last, nil

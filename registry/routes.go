@@ -225,7 +225,7 @@ func checkPlace(ps *app.Violations, d app.Domain, rt app.Route) {
 // checkInternal refuses internal routes that DNS names cannot tell apart.
 func checkInternal(ps *app.Violations, d app.Domain, rt app.Route) {
 	if rt.Host == app.AnyHost || rt.Host == "" {
-		ps.Add("host", "must be one name without wildcard in the internal domain %s", d.Name)
+		ps.Add("host", "must be a single name without wildcard (*) in the internal domain %s", d.Name)
 	}
 	if rt.Path != "" {
 		ps.Add("path", "must be empty in the internal domain %s: apps reach each other there without the router", d.Name)

@@ -105,7 +105,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.Domain, "domain", "Default `domain` of app routes: http://APP.domain"),
 		text(&c.PublicURL, "public-url", "API `URL` that apps get in VCAP_APPLICATION (default: http:// and --listen)"),
 		value(&c.LogReserve, "log-reserve", "Free `bytes` to keep on the disk of --root: with less free space, dewd pauses apps that print a lot"),
-		value(&c.LogBacklog, "log-backlog", "Maximum `bytes` of output of one process that dewd has not stored yet: above it, dewd pauses the process"),
+		value(&c.LogBacklog, "log-backlog", "Pause a process while more than this number of `bytes` of its output are not stored yet"),
 		value(&c.LogRetention, "log-retention", "Maximum `bytes` of log lines to keep per app"),
 		duration(&c.LogAge, "log-age", "Delete log lines that are older than this `time`; with 0, only --log-retention limits them"),
 		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "Copy the log lines of apps to the systemd journal"},

@@ -414,7 +414,7 @@ func inotifyRule(instances, watches string) finding {
 		return warn("cannot read the inotify limits", "check that fs.inotify.max_user_watches is large enough for many apps")
 	}
 	if i < instancesNeeded || w < watchesNeeded {
-		return warn(fmt.Sprintf("%d instances, %d watches are few", i, w),
+		return warn(fmt.Sprintf("the limits are low: %d instances, %d watches", i, w),
 			fmt.Sprintf("sysctl fs.inotify.max_user_instances=128 fs.inotify.max_user_watches=%d", 8*watchesNeeded))
 	}
 	return good("%d instances, %d watches", i, w)

@@ -36,7 +36,7 @@ func clearTree(dir string) error {
 	}
 	path, err := filepath.EvalSymlinks(dir) // the path as the kernel lists it
 	if err != nil {
-		return fmt.Errorf("cannot resolve the folder to remove: %w", err)
+		return fmt.Errorf("cannot find the real path of the folder to remove: %w", err)
 	}
 	if err := errors.Join(killBuild(build{path: path, tmp: dir}), unmountBelow(path)); err != nil {
 		return err

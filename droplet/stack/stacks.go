@@ -49,7 +49,7 @@ const (
 // Errors that callers can check for.
 var (
 	ErrTaken = errors.New("a stack with this name already exists")
-	ErrOwn   = errors.New("the stack '" + Default + "' is the system of this machine and cannot be removed or replaced")
+	ErrOwn   = errors.New("the stack '" + Default + "' is the operating system of this machine: it cannot be removed or replaced")
 	ErrBusy  = errors.New("the stack is still being created")
 	// ErrRefused says that the request for a stack is not valid.
 	ErrRefused = errors.New("cannot add stack")

@@ -140,7 +140,7 @@ func (q *Queue) Sweep(before time.Time) error {
 	for {
 		n, err := q.sweepSome(before)
 		if err != nil {
-			return fmt.Errorf("cannot delete old messages: %w", err)
+			return fmt.Errorf("cannot delete old notification messages: %w", err)
 		}
 		if n < sweepBatch {
 			return nil

@@ -156,7 +156,7 @@ func (r *runState) step(ctx context.Context, sweep <-chan time.Time) {
 		r.checkDue, r.waiting = true, false
 	case <-sweep:
 		if err := r.c.Queue.Sweep(time.Now().Add(-EndedRetention)); err != nil {
-			r.c.Logger.Error("cannot delete old messages", "err", err)
+			r.c.Logger.Error("cannot delete old notification messages", "err", err)
 		}
 	case <-ctx.Done():
 	}

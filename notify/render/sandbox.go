@@ -45,7 +45,7 @@ func (b *budget) step(actions int) (string, error) {
 		return "", fmt.Errorf("%w: it has more than %d loop iterations and template calls", errExpensive, maxSteps)
 	}
 	if b.work += actions; b.work > maxWork {
-		return "", fmt.Errorf("%w: it runs too many actions in %d loop iterations and template calls", errExpensive, b.steps)
+		return "", fmt.Errorf("%w: it runs more than %d actions", errExpensive, maxWork)
 	}
 	return "", nil
 }
