@@ -194,7 +194,7 @@ func (e *Engine) wait(ctx context.Context, id, exec string) (int, time.Time, err
 		if _, err := e.get(ctx, id, exec); notFound(err) {
 			return 0, time.Now(), err
 		}
-		if err := pause(ctx, delay); err != nil {
+		if err := process.Sleep(ctx, delay); err != nil {
 			return 0, time.Time{}, err
 		}
 	}
@@ -347,7 +347,7 @@ func (e *Engine) until(ctx context.Context, fn func(ctx context.Context) error) 
 		if !unavailable(err) && !errdefs.IsFailedPrecondition(err) && !errdefs.IsUnknown(err) {
 			return err
 		}
-		if perr := pause(ctx, delay); perr != nil {
+		if perr := process.Sleep(ctx, delay); perr != nil {
 			return errors.Join(err, perr)
 		}
 	}

@@ -55,7 +55,7 @@ func (c *container) checkCapture(ctx context.Context) {
 			continue
 		}
 		// Check twice: a process that exits closes its files one after the other.
-		if pause(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !captureBroken(p) {
+		if process.Sleep(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !captureBroken(p) {
 			continue
 		}
 		p.captureFailed.Store(true)

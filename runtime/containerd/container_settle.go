@@ -35,7 +35,7 @@ func (c *container) Settle(ctx context.Context) error {
 	ctx, cancel = context.WithTimeout(ctx, reportLimit)
 	defer cancel()
 	for c.unreported(nil) {
-		if pause(ctx, reportLook) != nil {
+		if process.Sleep(ctx, reportLook) != nil {
 			c.e.log.Warn("containerd does not report the end of a process", "instance", c.spec.Instance)
 			break
 		}
@@ -68,7 +68,7 @@ func (e *Engine) Outage() error {
 
 // watchAnswers checks regularly whether containerd answers, until ctx is done.
 func (e *Engine) watchAnswers(ctx context.Context) {
-	for pause(ctx, answerInterval) == nil {
+	for process.Sleep(ctx, answerInterval) == nil {
 		call, cancel := context.WithTimeout(ctx, answerTimeout)
 		_, err := e.client.Version(call)
 		cancel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,8 +121,11 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 			return err
 		}
 		mounts = ms
-		if err := e.unpackLayers(gctx, ms, s.Layers); err != nil {
-			return err
+		if len(s.Layers) > 0 {
+			err := e.mounted(ms, func(root string) error { return unpackLayers(gctx, root, s.Layers, e.owner()) })
+			if err != nil {
+				return err
+			}
 		}
 		return c.createContainer(gctx, e.net.Path(s.Instance))
 	})
@@ -204,6 +206,20 @@ func resolvConf(paths ...string) string {
 		}
 	}
 	return text
+}
+
+// guardFor returns the limits for the output of an instance. An instance without
+// processes has no capture files, and gets the zero guard.
+func (c *container) guardFor() guard {
+	if len(c.procs) == 0 {
+		return guard{}
+	}
+	g := guard{capture: c.applog.CaptureDir(string(c.spec.Instance))}
+	g.limit, g.reserve = c.e.cfg.Logs.Ceiling()
+	for _, p := range c.procs {
+		g.freezers = append(g.freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))
+	}
+	return g
 }
 
 // createContainer creates the container's record. Without a network namespace, the
@@ -317,58 +333,7 @@ func (c *container) openGates(ctx context.Context) error {
 	return nil
 }
 
-// openGate writes the one byte that a launcher waits for. If the gate does not exist,
-// it was already opened.
-func openGate(ctx context.Context, path string) error {
-	f, err := openFIFO(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte{'\n'})
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Remove(path)
-}
-
-// openFIFO opens the write end. When the shim reports the process as started, it has
-// possibly not opened its own end yet.
-func openFIFO(ctx context.Context, path string) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
-		if !errors.Is(err, unix.ENXIO) {
-			return f, err
-		}
-		if perr := pause(ctx, wait); perr != nil {
-			// The app is not known to be at fault: the start is tried again.
-			return nil, fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, err, perr)
-		}
-	}
-}
-
 func (c *container) gate(p *proc) string { return filepath.Join(c.dir, p.Exec+".gate") }
-
-// writeFile writes a run-time file atomically: a reader sees all of it or nothing. It
-// does not sync the file, because the run folder does not survive a reboot.
-func writeFile(path, data string, mode fs.FileMode) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	_, err = f.WriteString(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil { // independent of the umask
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return nil
-}
 
 // punctuality says whether the existing content of a capture file was printed while no
 // daemon read it.

@@ -101,7 +101,7 @@ func (d *Daemon) Supervise(ctx context.Context) {
 		d.cfg.Logger.Warn("containerd ended, starting it again", "pid", d.pid)
 		if err := d.restart(ctx); err != nil {
 			d.cfg.Logger.Error("cannot start containerd again", "err", err)
-			if pause(ctx, delay) != nil {
+			if process.Sleep(ctx, delay) != nil {
 				return
 			}
 			delay = min(2*delay, 10*time.Second)
@@ -198,7 +198,7 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 			return fmt.Errorf("%w: see the end of %s", errEndedAtOnce, log)
 		default:
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := process.Sleep(ctx, 5*time.Millisecond); err != nil {
 			return fmt.Errorf("containerd does not open its socket: %w (see %s)", err, log)
 		}
 	}

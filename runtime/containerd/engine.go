@@ -192,7 +192,7 @@ func (e *Engine) Close() error {
 // firewall, and the capture of every process's output.
 func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
-	for round := 1; pause(ctx, every) == nil; round++ {
+	for round := 1; process.Sleep(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
 		e.retryRemovals(ctx)
 		e.crashed.trim(ctx)
@@ -243,6 +243,9 @@ func (e *Engine) instanceDir(id runtime.InstanceID) string {
 	return filepath.Join(e.cfg.Run, "instances", string(id))
 }
 
+// owner returns the user and group of the apps.
+func (e *Engine) owner() owner { return owner{uid: e.cfg.UID, gid: e.cfg.GID} }
+
 // appLog returns the log of the app.
 func (e *Engine) appLog(app string) (*logstream.Log, error) {
 	l, err := e.cfg.Logs.App(app)
@@ -274,15 +277,3 @@ func notFound(err error) bool { return errdefs.IsNotFound(native(err)) }
 
 // Address returns the socket of containerd.
 func (e *Engine) Address() string { return e.cfg.Address }
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

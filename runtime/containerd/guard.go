@@ -27,20 +27,6 @@ type guard struct {
 	reserve  int64            // free bytes of their disk
 }
 
-// guardFor returns the limits for the output of an instance. An instance without
-// processes has no capture files, and gets the zero guard.
-func (c *container) guardFor() guard {
-	if len(c.procs) == 0 {
-		return guard{}
-	}
-	g := guard{capture: c.applog.CaptureDir(string(c.spec.Instance))}
-	g.limit, g.reserve = c.e.cfg.Logs.Ceiling()
-	for _, p := range c.procs {
-		g.freezers = append(g.freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))
-	}
-	return g
-}
-
 // mounts returns the mounts that give PID 1 the capture files and a freezer file per
 // process. They belong to root, so that an app of another user cannot open them.
 func (g guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {

@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,7 +14,6 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
-	"github.com/containerd/containerd/v2/pkg/archive"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
@@ -127,56 +125,14 @@ func (im *images) commit(ctx context.Context, s snapshot, fill func(root string)
 	return nil
 }
 
-// fill creates the files of a stack in an empty root.
-func fill(root string, s stack.Stack) error {
-	for _, d := range s.Dirs {
-		p := filepath.Join(root, d.Path)
-		if err := os.MkdirAll(p, 0o755); err != nil {
-			return fmt.Errorf("cannot make folder: %w", err)
-		}
-		// Both after the creation, so that they do not depend on the umask or the
-		// parent.
-		if err := errors.Join(os.Chown(p, d.UID, d.GID), os.Chmod(p, fs.FileMode(d.Mode&0o777)|sticky(d.Mode))); err != nil {
-			return fmt.Errorf("cannot set owner and mode of %s: %w", d.Path, err)
-		}
-	}
-	for _, f := range s.Files {
-		if err := writeFile(filepath.Join(root, f.Path), f.Data, fs.FileMode(f.Mode)); err != nil {
-			return err
-		}
-	}
-	for _, l := range s.Links {
-		if err := os.Symlink(l.Target, filepath.Join(root, l.Path)); err != nil {
-			return fmt.Errorf("cannot make link: %w", err)
-		}
-	}
-	return nil
-}
-
-// sticky converts the bit that fs.FileMode stores elsewhere.
-func sticky(mode uint32) fs.FileMode {
-	if mode&unix.S_ISVTX != 0 {
-		return fs.ModeSticky
-	}
-	return 0
-}
-
-// unpack extracts a droplet's tree into a stack, owned by the app's user.
+// unpack extracts a droplet's tree into a stack.
 func (im *images) unpack(ctx context.Context, root, sha string) error {
 	r, err := im.e.cfg.Images(sha)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	own := func(h *tar.Header) (bool, error) {
-		h.Uid, h.Gid = im.e.cfg.UID, im.e.cfg.GID
-		return h.Typeflag != tar.TypeBlock && h.Typeflag != tar.TypeChar, nil
-	}
-	home := filepath.Join(root, "home", "vcap")
-	if _, err := archive.Apply(ctx, home, r, archive.WithFilter(own)); err != nil {
-		return err
-	}
-	return nil
+	return unpackDroplet(ctx, root, r, im.e.owner())
 }
 
 // mounted runs fn with a snapshot mounted below the run folder, where a later
@@ -327,6 +283,36 @@ func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) err
 			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 		}
 		e.log.Info("removed the snapshot of an image that is gone", "snapshot", name)
+	}
+	return nil
+}
+
+// PruneStacks removes the snapshots of stacks that no longer exist. A snapshot that an
+// image or an instance still uses stays until that is gone.
+func (e *Engine) PruneStacks(ctx context.Context, keep func(id string) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	sn := e.images.snapshotter()
+	var old []string
+	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		id, isStack := strings.CutPrefix(info.Name, stackPrefix)
+		if isStack && info.Kind == snapshots.KindCommitted && !keep(id) {
+			old = append(old, info.Name)
+		}
+		return nil
+	})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot list snapshots: %w", err)
+	}
+	for _, name := range old {
+		err := sn.Remove(ctx, name)
+		if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
+		}
+		e.log.Info("removed the snapshot of a stack that is gone", "snapshot", name)
 	}
 	return nil
 }

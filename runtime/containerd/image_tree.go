@@ -13,10 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/archive"
 	rootfs "github.com/containerd/continuity/fs"
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/droplet/stack"
@@ -40,6 +38,40 @@ func fillStack(ctx context.Context, root string, s stack.Stack) error {
 		return fmt.Errorf("cannot open the root: %w", err)
 	}
 	return overlay(root, s)
+}
+
+// fill creates the files of a stack in an empty root.
+func fill(root string, s stack.Stack) error {
+	for _, d := range s.Dirs {
+		p := filepath.Join(root, d.Path)
+		if err := os.MkdirAll(p, 0o755); err != nil {
+			return fmt.Errorf("cannot make folder: %w", err)
+		}
+		// Both after the creation, so that they do not depend on the umask or the
+		// parent.
+		if err := errors.Join(os.Chown(p, d.UID, d.GID), os.Chmod(p, fs.FileMode(d.Mode&0o777)|sticky(d.Mode))); err != nil {
+			return fmt.Errorf("cannot set owner and mode of %s: %w", d.Path, err)
+		}
+	}
+	for _, f := range s.Files {
+		if err := writeFile(filepath.Join(root, f.Path), f.Data, fs.FileMode(f.Mode)); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Links {
+		if err := os.Symlink(l.Target, filepath.Join(root, l.Path)); err != nil {
+			return fmt.Errorf("cannot make link: %w", err)
+		}
+	}
+	return nil
+}
+
+// sticky converts the bit that fs.FileMode stores elsewhere.
+func sticky(mode uint32) fs.FileMode {
+	if mode&unix.S_ISVTX != 0 {
+		return fs.ModeSticky
+	}
+	return 0
 }
 
 func unpackTree(ctx context.Context, root string, t stack.Tree) error {
@@ -172,34 +204,4 @@ func readSome(p string) (string, error) {
 		err = fmt.Errorf("it is larger than %d bytes", maxLinesFile)
 	}
 	return string(raw), err
-}
-
-// PruneStacks removes the snapshots of stacks that no longer exist. A snapshot that an
-// image or an instance still uses stays until that is gone.
-func (e *Engine) PruneStacks(ctx context.Context, keep func(id string) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-	defer cancel()
-	sn := e.images.snapshotter()
-	var old []string
-	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		id, isStack := strings.CutPrefix(info.Name, stackPrefix)
-		if isStack && info.Kind == snapshots.KindCommitted && !keep(id) {
-			old = append(old, info.Name)
-		}
-		return nil
-	})
-	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("cannot list snapshots: %w", err)
-	}
-	for _, name := range old {
-		err := sn.Remove(ctx, name)
-		if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
-		}
-		e.log.Info("removed the snapshot of a stack that is gone", "snapshot", name)
-	}
-	return nil
 }

@@ -47,7 +47,7 @@ func (c *container) processContext(ctx context.Context, p *proc) (processContext
 	ctx, cancel := context.WithTimeout(ctx, launchPatience)
 	defer cancel()
 	for wait := time.Millisecond; launching(p.pid); wait = min(2*wait, 50*time.Millisecond) {
-		if pause(ctx, wait) != nil {
+		if process.Sleep(ctx, wait) != nil {
 			given.profile = true
 			return given, nil
 		}

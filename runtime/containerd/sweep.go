@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/network"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // removeAll removes all resources of an instance, by name. In this order each step
@@ -273,7 +274,7 @@ func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]boo
 		if len(left) == 0 {
 			return nil
 		}
-		if wait < 500*time.Millisecond && pause(ctx, wait) == nil {
+		if wait < 500*time.Millisecond && process.Sleep(ctx, wait) == nil {
 			continue
 		}
 		var errs error
