@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // The caller tries again if the service is unavailable, and otherwise gives up. The
@@ -119,7 +120,7 @@ func TestOpenGate(t *testing.T) {
 		data, err := io.ReadAll(f)
 		done <- read{data, err}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if err := openGate(ctx, path); err != nil {
 		t.Fatal(err)
@@ -188,14 +189,14 @@ func TestResolvConf(t *testing.T) {
 		"nameserver 2001:db8::1\nnameserver 12.7.0.1\n":                                          "nameserver 2001:db8::1\nnameserver 12.7.0.1\n",
 		"nameserver\n": "nameserver\n",
 	} {
-		if got := resolvConf(writeTestFile(t, filepath.Join(t.TempDir(), "resolv.conf"), in)); got != want {
+		if got := resolvConf(testkit.WriteFile(t, filepath.Join(t.TempDir(), "resolv.conf"), in)); got != want {
 			t.Errorf("resolvConf of %q = %q, want %q", in, got, want)
 		}
 	}
 	dir := t.TempDir()
 	absent := filepath.Join(dir, "absent")
-	local := writeTestFile(t, filepath.Join(dir, "local"), "nameserver 127.0.0.53\nsearch local\n")
-	reachable := writeTestFile(t, filepath.Join(dir, "real"), "nameserver 10.0.0.1\nsearch real\n")
+	local := testkit.WriteFile(t, filepath.Join(dir, "local"), "nameserver 127.0.0.53\nsearch local\n")
+	reachable := testkit.WriteFile(t, filepath.Join(dir, "real"), "nameserver 10.0.0.1\nsearch real\n")
 	for _, tt := range []struct {
 		paths []string
 		want  string

@@ -26,6 +26,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/testkit"
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -84,7 +85,7 @@ func TestCaptureBroken(t *testing.T) {
 	if captureBroken(p) {
 		t.Error("broken although nobody holds the pipe")
 	}
-	if captureBroken(&proc{pid: noPID}) {
+	if captureBroken(&proc{pid: testkit.NoPID}) {
 		t.Error("broken without a process")
 	}
 }
@@ -137,7 +138,7 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
-		x.procs[1].pid = noPID                                                     // dead, and not reported yet
+		x.procs[1].pid = testkit.NoPID                                             // dead, and not reported yet
 		x.procs[2].pid, x.procs[2].born = os.Getpid(), process.BornAt(os.Getpid()) // alive
 		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
 		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
@@ -155,7 +156,7 @@ func TestGatherGivesUpOnALateReport(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
-		x.procs[1].pid = noPID
+		x.procs[1].pid = testkit.NoPID
 		x.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
 		batch, ok := x.gather()
@@ -174,7 +175,7 @@ func TestGatherWaitsForAnAnswer(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
-		x.procs[1].pid = noPID
+		x.procs[1].pid = testkit.NoPID
 		x.e.silent.Store(true)
 		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
 		late := time.AfterFunc(7*reportLimit, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
@@ -207,9 +208,9 @@ func TestInitIsNamedFirst(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
 	for _, p := range x.procs {
-		p.pid = noPID
+		p.pid = testkit.NoPID
 	}
-	x.initPID = noPID
+	x.initPID = testkit.NoPID
 	x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime.Add(time.Millisecond)}
 	x.reports <- runtime.Exit{Exec: "main", At: someTime}
 	x.reports <- runtime.Exit{Exec: runtime.InitExec, At: someTime.Add(time.Second)}
@@ -230,7 +231,7 @@ func TestInitIsNamedFirst(t *testing.T) {
 func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
-	x.initPID = noPID
+	x.initPID = testkit.NoPID
 	if !x.unreported(nil) {
 		t.Error("a dead PID 1 is not waited for")
 	}
@@ -256,7 +257,7 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	write := func(exec, file, text string) {
-		writeTestFile(t, filepath.Join(x.e.cg.Memory(someInstance, exec), file), text)
+		testkit.WriteFile(t, filepath.Join(x.e.cg.Memory(someInstance, exec), file), text)
 	}
 	write("sidecar-0", "memory.events.local", "oom_kill 1\n")
 	write("sidecar-0", "memory.max", "67108864\n")
@@ -440,7 +441,7 @@ func TestHalfAKeptExit(t *testing.T) {
 	x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
 		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
 	}}
-	writeTestFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
+	testkit.WriteFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
 	if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].missed != nil || x.procs[0].pid != 4711 {
 		t.Errorf("pid %d, missed %v, %v, want what containerd says", x.procs[0].pid, x.procs[0].missed, err)
 	}
@@ -525,11 +526,11 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	cmds := map[string]*exec.Cmd{}
 	for _, p := range x.procs {
-		cmds[p.Exec] = sleeper(t)
+		cmds[p.Exec] = testkit.Sleeper(t)
 		pid := cmds[p.Exec].Process.Pid
 		dir := x.e.cg.Memory(someInstance, p.Exec)
-		writeTestFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
-		touch(t, dir, "cgroup.freeze", "cgroup.kill")
+		testkit.WriteFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+		testkit.Touch(t, dir, "cgroup.freeze", "cgroup.kill")
 	}
 	x.procs[2].ended.Store(true) // its pid can belong to another process
 	if err := x.Signal(t.Context(), syscall.SIGKILL, "sidecar-0", "sidecar-1"); err != nil {

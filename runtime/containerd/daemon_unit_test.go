@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestDaemonConfigFile(t *testing.T) {
@@ -26,14 +28,14 @@ func TestDaemonConfigFile(t *testing.T) {
 
 func TestSocketAnswers(t *testing.T) {
 	t.Parallel()
-	dir := shortDir(t)
+	dir := testkit.ShortDir(t)
 	served, dead, file := filepath.Join(dir, "s"), filepath.Join(dir, "d"), filepath.Join(dir, "f")
 	l := listen(t, served)
 	defer l.Close()
 	gone := listen(t, dead)
 	gone.SetUnlinkOnClose(false)
 	gone.Close()
-	touch(t, dir, "f")
+	testkit.Touch(t, dir, "f")
 	for _, tt := range []struct {
 		name, path string
 		answers    bool
@@ -51,17 +53,6 @@ func TestSocketAnswers(t *testing.T) {
 	}
 }
 
-// shortDir returns a folder whose socket paths fit into 108 bytes.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "dew")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 func listen(t *testing.T, path string) *net.UnixListener {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -75,7 +66,7 @@ func TestStartDaemonWithoutBinary(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	_, err := StartDaemon(t.Context(), DaemonConfig{
-		Binary: filepath.Join(dir, "no-containerd"), Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: silent,
+		Binary: filepath.Join(dir, "no-containerd"), Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		t.Fatal("it started")
@@ -96,8 +87,8 @@ func TestStartDaemonWithoutBinary(t *testing.T) {
 func TestStartDaemonWithoutFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	touch(t, dir, "file")
-	_, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: filepath.Join(dir, "file", "run"), Logger: silent})
+	testkit.Touch(t, dir, "file")
+	_, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: filepath.Join(dir, "file", "run"), Logger: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "cannot make folder for containerd") {
 		t.Errorf("error = %v, want that the folder cannot be made", err)
 	}
@@ -106,15 +97,15 @@ func TestStartDaemonWithoutFolder(t *testing.T) {
 // A pid file is ignored if its pid does not exist or belongs to another process.
 func TestTakeOverOnlyContainerd(t *testing.T) {
 	t.Parallel()
-	stranger := sleeper(t)
+	stranger := testkit.Sleeper(t)
 	// The containerd of another daemon: same file name, different folder.
-	other := sleeper(t, "sh", "-c", "kill -STOP $$", "containerd", "--config", "/run/other/containerd.toml")
+	other := testkit.Sleeper(t, "sh", "-c", "kill -STOP $$", "containerd", "--config", "/run/other/containerd.toml")
 	for _, text := range []string{
-		"", "garbage", "12 34", "-1", "0", "99999999999999999999", strconv.Itoa(noPID),
+		"", "garbage", "12 34", "-1", "0", "99999999999999999999", strconv.Itoa(testkit.NoPID),
 		strconv.Itoa(stranger.Process.Pid), strconv.Itoa(other.Process.Pid), strconv.Itoa(os.Getpid()),
 	} {
-		d := &Daemon{cfg: DaemonConfig{Run: t.TempDir(), Logger: silent}}
-		writeTestFile(t, d.pidFile(), text)
+		d := &Daemon{cfg: DaemonConfig{Run: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}}
+		testkit.WriteFile(t, d.pidFile(), text)
 		if d.takeOver(t.Context()) {
 			t.Errorf("took over %q", text)
 		}
@@ -133,7 +124,7 @@ type fakeContainerd struct {
 
 func newFakeContainerd(t *testing.T) *fakeContainerd {
 	t.Helper()
-	dir := shortDir(t)
+	dir := testkit.ShortDir(t)
 	fifo := func(name string) *os.File {
 		path := filepath.Join(dir, name)
 		if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -147,7 +138,7 @@ func newFakeContainerd(t *testing.T) *fakeContainerd {
 		return f
 	}
 	pids, hold := fifo("pids"), fifo("hold")
-	if err := pids.SetReadDeadline(time.Now().Add(soon)); err != nil {
+	if err := pids.SetReadDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	// It exits when the other end is closed, which happens when the test ends.
@@ -160,7 +151,7 @@ func newFakeContainerd(t *testing.T) *fakeContainerd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{cfg: DaemonConfig{Binary: binary, Root: filepath.Join(dir, "root"), Run: dir, Logger: silent}, binary: binary}
+	d := &Daemon{cfg: DaemonConfig{Binary: binary, Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: binary}
 	l := listen(t, d.Address())
 	t.Cleanup(func() { l.Close() })
 	return &fakeContainerd{d: d, pids: bufio.NewReader(pids)}
@@ -183,7 +174,7 @@ func (f *fakeContainerd) pid(t *testing.T) int {
 // It outlives the daemon that started it. The next daemon finds it, and can stop it.
 func TestContainerdIsTakenOver(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	f := newFakeContainerd(t)
 	if err := f.d.start(ctx); err != nil {
@@ -215,7 +206,7 @@ func TestContainerdIsTakenOver(t *testing.T) {
 
 func TestContainerdIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	f := newFakeContainerd(t)
 	if err := f.d.start(ctx); err != nil {
@@ -254,16 +245,16 @@ func TestStopGivesUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d := &Daemon{cfg: DaemonConfig{Run: t.TempDir()}, pid: noPID, ended: make(chan struct{})}
-	if err := d.Stop(ctx); err == nil || !strings.Contains(err.Error(), "cannot stop containerd, pid "+strconv.Itoa(noPID)) {
+	d := &Daemon{cfg: DaemonConfig{Run: t.TempDir()}, pid: testkit.NoPID, ended: make(chan struct{})}
+	if err := d.Stop(ctx); err == nil || !strings.Contains(err.Error(), "cannot stop containerd, pid "+strconv.Itoa(testkit.NoPID)) {
 		t.Errorf("error = %v, want that it cannot be stopped", err)
 	}
 }
 
 func TestContainerdThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	dir := shortDir(t)
-	d := &Daemon{cfg: DaemonConfig{Root: filepath.Join(dir, "root"), Run: dir, Logger: silent}, binary: "/bin/false"}
+	dir := testkit.ShortDir(t)
+	d := &Daemon{cfg: DaemonConfig{Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: "/bin/false"}
 	err := d.start(t.Context())
 	if want := "containerd ended at once: see the end of " + filepath.Join(dir, "root", "containerd.log"); err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)

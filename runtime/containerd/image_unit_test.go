@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestFillMakesWhatTheStackSays(t *testing.T) {
@@ -52,7 +53,7 @@ func TestFillMakesWhatTheStackSays(t *testing.T) {
 func TestFillSaysWhatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	touch(t, root, "file")
+	testkit.Touch(t, root, "file")
 	if err := fill(root, stack.Stack{Dirs: []stack.Dir{{Path: "/file/below", Mode: 0o755}}}); err == nil ||
 		!strings.Contains(err.Error(), "cannot make folder") {
 		t.Errorf("a folder below a file: %v", err)

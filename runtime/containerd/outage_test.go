@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // watched returns an app whose main process and sidecar serve, with frequent health
@@ -31,7 +32,7 @@ func burn(t *testing.T) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	for range goruntime.NumCPU() {
-		cmd := sleeper(t, "sh", "-c", "while :; do :; done")
+		cmd := testkit.Sleeper(t, "sh", "-c", "while :; do :; done")
 		go func() {
 			<-done
 			_ = cmd.Process.Kill() // it can have exited with the test

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 func prefixes(texts ...string) (ps []netip.Prefix) {
@@ -73,7 +74,7 @@ func TestNetworkNames(t *testing.T) {
 	if got, want := n.Path(someInstance), filepath.Join(dir, "dew-"+string(someInstance)); got != want {
 		t.Errorf("namespace at %q, want %q", got, want)
 	}
-	touch(t, dir, "dew-"+string(someInstance), "dew-foreign", string(someInstance))
+	testkit.Touch(t, dir, "dew-"+string(someInstance), "dew-foreign", string(someInstance))
 	ids, err := n.Namespaces()
 	if err != nil || !slices.Equal(ids, []runtime.InstanceID{someInstance}) {
 		t.Errorf("namespaces = %v, %v, want %s", ids, err, someInstance)
