@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/supervisor"
 )
 
@@ -128,7 +129,7 @@ func (c *crasher) crash(b *testing.B) crashed {
 	awaitCommand(b, pid)
 	heard := make(chan time.Time, 1)
 	go func() {
-		_, err := c.plain.Wait(ctx, &tasks.WaitRequest{ContainerID: containerID(st.Instance), ExecID: exec})
+		_, err := c.plain.Wait(ctx, &tasks.WaitRequest{ContainerID: names.Container(st.Instance), ExecID: exec})
 		heard <- time.Now()
 		if err != nil {
 			b.Errorf("cannot wait: %v", err)

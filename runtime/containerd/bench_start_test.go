@@ -18,6 +18,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 )
 
 // BenchmarkStart measures the start of an instance with one sidecar, until both
@@ -177,7 +180,7 @@ func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 		return "", err
 	}
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		if err := writeFile(filepath.Join(dir, name), "", 0o644); err != nil {
+		if err := runfile.Write(filepath.Join(dir, name), "", 0o644); err != nil {
 			return "", err
 		}
 	}
@@ -188,8 +191,8 @@ func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 }
 
 func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, error) {
-	e, id := f.e, containerID(s.Instance)
-	oci := e.base.ociSpec(s, place{dir: e.instanceDir(s.Instance), netns: e.net.Path(s.Instance), cgroups: e.cg.OCIPath(s.Instance)})
+	e, id := f.e, names.Container(s.Instance)
+	oci := e.base.Container(s, ocispec.Paths{Dir: e.instanceDir(s.Instance), Netns: e.net.Path(s.Instance), Cgroups: e.cg.OCIPath(s.Instance)})
 	last := time.Now()
 	lap := func(ts *series) {
 		now := time.Now()
@@ -217,7 +220,7 @@ func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, 
 	lap(&f.start)
 	var pids []int
 	for _, p := range s.Processes {
-		x, err := t.Exec(ctx, p.Exec, e.base.process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
+		x, err := t.Exec(ctx, p.Exec, e.base.Process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,8 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
 )
@@ -80,7 +82,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		return nil, err
 	}
 	c := &container{
-		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
+		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
 		reports: make(chan runtime.Exit, len(s.Processes)+1),
 		exits:   make(chan runtime.Exit, len(s.Processes)+1),
 		making:  make(chan struct{}, maxMaking),
@@ -175,7 +177,7 @@ func (c *container) keepExit(x runtime.Exit) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode exit: %w", err)
 	}
-	return writeFile(c.exitFile(x.Exec), string(b), 0o600)
+	return runfile.Write(c.exitFile(x.Exec), string(b), 0o600)
 }
 
 // wait queries containerd for the exit of a process until it has a reliable answer. An

@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -54,12 +56,12 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 	var found []runtime.Container
 	var left []runtime.Unadopted
 	for _, record := range records {
-		id, ok := instanceOf(record.ID)
+		id, ok := names.Instance(record.ID)
 		if !ok || e.knows(id) {
 			continue
 		}
 		c, err := e.adopt(ctx, record)
-		if err != nil && (unavailable(err) && !e.answers(ctx) || errors.Is(err, errNewerFormat)) {
+		if err != nil && (unavailable(err) && !e.answers(ctx) || errors.Is(err, names.ErrNewerFormat)) {
 			return found, fmt.Errorf("cannot adopt %s: %w", record.ID, err)
 		}
 		if err != nil {
@@ -78,8 +80,8 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 // unadopted describes an instance that could not be adopted, with functions to try
 // again and to remove it.
 func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, err error) runtime.Unadopted {
-	u := runtime.Unadopted{Instance: id, App: record.Labels[labelPrefix+"app"], Err: err}
-	if s, err := specFrom(record.Labels); err == nil {
+	u := runtime.Unadopted{Instance: id, App: record.Labels[names.LabelPrefix+"app"], Err: err}
+	if s, err := names.Spec(record.Labels); err == nil {
 		u.Slot, u.Task, u.Address = s.Slot, s.Task, s.Address.Addr()
 	}
 	u.Retry = func(ctx context.Context) (runtime.Container, error) {
@@ -130,7 +132,7 @@ func (e *Engine) containerRecords(ctx context.Context) ([]containers.Container, 
 // adopt takes over one container. It removes the container if its commands never ran,
 // or if they ran before a reboot.
 func (e *Engine) adopt(ctx context.Context, record containers.Container) (*container, error) {
-	s, err := specFrom(record.Labels)
+	s, err := names.Spec(record.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	}
 	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sameBoot := record.Labels[labelBoot] == e.boot
+	sameBoot := record.Labels[names.LabelBoot] == e.boot
 	if started == nil || !sameBoot || build {
 		e.log.Info("swept container", "container", record.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
 		// Kill the processes first: they must not print more output during the removal.
@@ -248,7 +250,7 @@ func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
 		return err
 	}
-	if err := openGate(ctx, gate); err != nil {
+	if err := runfile.OpenGate(ctx, gate); err != nil {
 		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

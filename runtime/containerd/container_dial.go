@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+
+	"github.com/dewrun/dew/runtime/containerd/dns"
 )
 
 // Dial connects from inside the instance's network namespace. It resolves a name as a
@@ -42,14 +44,14 @@ func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, erro
 	if err != nil {
 		return nil, fmt.Errorf("cannot read hosts: %w", err)
 	}
-	if found := inHosts(string(b), host); len(found) > 0 {
+	if found := dns.InHosts(string(b), host); len(found) > 0 {
 		return found, nil
 	}
 	b, err = os.ReadFile(filepath.Join(c.dir, "resolv.conf"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read resolv.conf: %w", err)
 	}
-	servers := nameservers(string(b))
+	servers := dns.Nameservers(string(b))
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("the instance cannot resolve %s, and has no DNS server", host)
 	}
@@ -60,42 +62,4 @@ func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, erro
 	}}
 	// The trailing dot bypasses the machine's own hosts file and search list.
 	return r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
-}
-
-// inHosts returns the addresses of a name in a hosts file.
-func inHosts(text, name string) []netip.Addr {
-	var found []netip.Addr
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		addr, err := netip.ParseAddr(f[0])
-		if err != nil {
-			continue
-		}
-		for _, n := range f[1:] {
-			if strings.EqualFold(n, strings.TrimSuffix(name, ".")) {
-				found = append(found, addr)
-				break
-			}
-		}
-	}
-	return found
-}
-
-// nameservers returns the servers in a resolv.conf.
-func nameservers(text string) []netip.Addr {
-	var out []netip.Addr
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 2 || f[0] != "nameserver" {
-			continue
-		}
-		if addr, err := netip.ParseAddr(f[1]); err == nil {
-			out = append(out, addr)
-		}
-	}
-	return out
 }

@@ -21,6 +21,11 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/dns"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -94,7 +99,7 @@ func (c *container) build(ctx context.Context) error {
 	}
 	c.spec.StartedAt = time.Now()
 	// From here on commands run: the next daemon must not remove them.
-	if err := writeFile(filepath.Join(c.dir, startedFile), c.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
+	if err := runfile.Write(filepath.Join(c.dir, startedFile), c.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
 		return err
 	}
 	return c.openGates(ctx)
@@ -122,7 +127,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 		}
 		mounts = ms
 		if len(s.Layers) > 0 {
-			err := e.mounted(ms, func(root string) error { return unpackLayers(gctx, root, s.Layers, e.owner()) })
+			err := e.mounted(ms, func(root string) error { return rootfs.UnpackLayers(gctx, root, s.Layers, e.owner()) })
 			if err != nil {
 				return err
 			}
@@ -135,7 +140,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 // createCgroups creates the instance's group, and the leaves that the container mounts.
 func (c *container) createCgroups() error {
 	id, memory := c.spec.Instance, c.spec.Memory
-	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: shares(memory)}); err != nil {
+	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: ocispec.CPUShares(memory)}); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
@@ -152,12 +157,12 @@ func (c *container) makeFiles() error {
 		return fmt.Errorf("cannot make folder of the instance: %w", err)
 	}
 	files := map[string]string{
-		"hosts":       hostsFile(c.spec, c.e.net.Gateway().String()),
+		"hosts":       dns.Hosts(c.spec, c.e.net.Gateway().String()),
 		"hostname":    string(c.spec.Instance) + "\n",
 		"resolv.conf": c.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
-		if err := writeFile(filepath.Join(c.dir, name), data, 0o644); err != nil {
+		if err := runfile.Write(filepath.Join(c.dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}
@@ -179,45 +184,16 @@ func (c *container) makeFiles() error {
 	return nil
 }
 
-// resolvConf returns the first of the host's files that has a name server which is
-// reachable from other network namespaces. It leaves out servers that are not.
-func resolvConf(paths ...string) string {
-	var text string
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		var kept strings.Builder
-		servers := 0
-		for line := range strings.Lines(string(b)) {
-			f := strings.Fields(line)
-			isServer := len(f) > 1 && f[0] == "nameserver"
-			if isServer && (strings.HasPrefix(f[1], "127.") || f[1] == "::1") {
-				continue
-			}
-			if isServer {
-				servers++
-			}
-			kept.WriteString(line)
-		}
-		if text = kept.String(); servers > 0 {
-			break
-		}
-	}
-	return text
-}
-
 // guardFor returns the limits for the output of an instance. An instance without
 // processes has no capture files, and gets the zero guard.
-func (c *container) guardFor() guard {
+func (c *container) guardFor() ocispec.Guard {
 	if len(c.procs) == 0 {
-		return guard{}
+		return ocispec.Guard{}
 	}
-	g := guard{capture: c.applog.CaptureDir(string(c.spec.Instance))}
-	g.limit, g.reserve = c.e.cfg.Logs.Ceiling()
+	g := ocispec.Guard{Capture: c.applog.CaptureDir(string(c.spec.Instance))}
+	g.Limit, g.Reserve = c.e.cfg.Logs.Ceiling()
 	for _, p := range c.procs {
-		g.freezers = append(g.freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))
+		g.Freezers = append(g.Freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))
 	}
 	return g
 }
@@ -226,13 +202,13 @@ func (c *container) guardFor() guard {
 // container gets a new one that has only a loopback interface.
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
-	oci := c.e.base.ociSpec(s, place{dir: c.dir, netns: netns, cgroups: c.e.cg.OCIPath(s.Instance), guard: c.guardFor()})
+	oci := c.e.base.Container(s, ocispec.Paths{Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor()})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
 	}
 	_, err = c.e.client.ContainerService().Create(ctx, containers.Container{
-		ID: c.id, Labels: labels(s, c.e.boot), Spec: any,
+		ID: c.id, Labels: names.Labels(s, c.e.boot), Spec: any,
 		Runtime:     containers.RuntimeInfo{Name: runtimeName},
 		Snapshotter: c.e.cfg.Snapshotter, SnapshotKey: c.id,
 	})
@@ -288,7 +264,7 @@ func (c *container) startAll(ctx context.Context) error {
 func (c *container) startOne(ctx context.Context, p *proc) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	oci, err := typeurl.MarshalAnyToProto(c.e.base.launch(p.ProcessSpec, c.spec.Stack.Shell))
+	oci, err := typeurl.MarshalAnyToProto(c.e.base.Launch(p.ProcessSpec, c.spec.Stack.Shell))
 	if err != nil {
 		return fmt.Errorf("cannot encode process: %w", err)
 	}
@@ -318,7 +294,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 // background. This frees descriptors there, and nothing waits for it.
 func (c *container) openGates(ctx context.Context) error {
 	for _, p := range c.procs {
-		if err := openGate(ctx, c.gate(p)); err != nil {
+		if err := runfile.OpenGate(ctx, c.gate(p)); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}

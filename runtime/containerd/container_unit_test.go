@@ -25,6 +25,7 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/testkit"
 )
@@ -112,7 +113,7 @@ func newTestTask(t *testing.T, execs ...string) *container {
 	t.Cleanup(cancel)
 	x := &container{
 		e:    &Engine{cg: madeUpV2(t), log: silent, known: map[runtime.InstanceID]*container{}},
-		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: containerID(someInstance), dir: t.TempDir(),
+		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: names.Container(someInstance), dir: t.TempDir(),
 		ctx: ctx, cancel: cancel,
 		reports: make(chan runtime.Exit, len(execs)+1), exits: make(chan runtime.Exit, len(execs)+1),
 	}

@@ -24,6 +24,9 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 )
 
 // Crashed has the limits for the stored files of crashed instances.
@@ -78,8 +81,8 @@ type crashedProcess struct {
 func crashedKey(id runtime.InstanceID) string { return crashedPrefix + string(id) }
 
 const (
-	crashedPrefix = containerPrefix + "crashed-"
-	crashedLabel  = labelPrefix + "crashed"
+	crashedPrefix = names.Prefix + "crashed-"
+	crashedLabel  = names.LabelPrefix + "crashed"
 )
 
 // newCrashedStore reads the records of an earlier daemon.
@@ -177,7 +180,7 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	if err != nil {
 		return fmt.Errorf("cannot encode what is kept: %w", err)
 	}
-	if err := writeFile(st.file(id), string(data), 0o600); err != nil {
+	if err := runfile.Write(st.file(id), string(data), 0o600); err != nil {
 		return errors.Join(err, sn.Remove(ctx, crashedKey(id)))
 	}
 	st.mu.Lock()
@@ -218,23 +221,8 @@ func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time
 	if err := typeurl.UnmarshalTo(record.Spec, &oci); err != nil {
 		return nil, fmt.Errorf("cannot decode OCI spec: %w", err)
 	}
-	ci.Mounts = stackMounts(oci.Mounts)
+	ci.Mounts = ocispec.StackMounts(oci.Mounts)
 	return ci, nil
-}
-
-// stackMounts returns the mounts of a container that come from its stack.
-func stackMounts(all []specs.Mount) []stack.Mount {
-	system := map[string]bool{}
-	for _, m := range systemMounts() {
-		system[m.Destination] = true
-	}
-	var out []stack.Mount
-	for _, m := range all {
-		if !system[m.Destination] && !ownMount(m.Destination) {
-			out = append(out, stack.Mount{Path: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
-		}
-	}
-	return out
 }
 
 // CrashFiles lists the stored files, newest first.

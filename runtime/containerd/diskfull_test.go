@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/private"
 )
 
 // If the disk is full while an instance is created, the record says so. Nothing
@@ -26,7 +27,7 @@ func TestDiskFullWhileCreating(t *testing.T) {
 		}
 	})
 	run := filepath.Join(ground.dir, "full")
-	d, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: run, Logger: discard})
+	d, err := private.Start(t.Context(), private.Config{Binary: "containerd", Root: dir, Run: run, Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}

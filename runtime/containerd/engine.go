@@ -28,6 +28,9 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
 )
@@ -44,7 +47,7 @@ const (
 
 // Config is the configuration of an Engine.
 type Config struct {
-	Names       Names
+	Names       names.Names
 	Run         string // folder of run-time files
 	Address     string // containerd's socket
 	Init        string // dew-init on the host
@@ -52,7 +55,7 @@ type Config struct {
 	UID, GID    int    // user and group of the apps
 	Subnet      netip.Prefix
 	Snapshotter string
-	Seccomp     Arches
+	Seccomp     ocispec.Arches
 	PIDs        int64          // limit of processes in one instance
 	HostPorts   []uint16       // ports of the bridge's address that instances can reach
 	AllowHost   bool           // instances can reach every port of the host
@@ -73,7 +76,7 @@ type Engine struct {
 	cg         *cgroup.Hierarchies
 	net        *network.Bridge
 	fw         *network.Firewall
-	base       baseSpec
+	base       ocispec.Base
 	images     *images
 	crashed    *crashedStore
 	exitTimes  *process.ExitTimes // nil if the kernel does not provide them
@@ -116,8 +119,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			Table: cfg.Names.Table, Bridge: cfg.Names.Bridge, Subnet: n.Subnet, Host: n.Gateway(),
 			Ports: cfg.HostPorts, Open: cfg.AllowHost, LinkLocal: cfg.LinkLocal,
 		},
-		base: baseSpec{
-			init: cfg.Init, sftp: cfg.SFTP, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
+		base: ocispec.Base{
+			Init: cfg.Init, SFTP: cfg.SFTP, UID: uint32(cfg.UID), GID: uint32(cfg.GID), Files: ocispec.OpenFileLimit(), Seccomp: cfg.Seccomp,
 		},
 		boot:         strings.TrimSpace(string(boot)),
 		known:        map[runtime.InstanceID]*container{},
@@ -244,7 +247,7 @@ func (e *Engine) instanceDir(id runtime.InstanceID) string {
 }
 
 // owner returns the user and group of the apps.
-func (e *Engine) owner() owner { return owner{uid: e.cfg.UID, gid: e.cfg.GID} }
+func (e *Engine) owner() rootfs.Owner { return rootfs.Owner{UID: e.cfg.UID, GID: e.cfg.GID} }
 
 // appLog returns the log of the app.
 func (e *Engine) appLog(app string) (*logstream.Log, error) {

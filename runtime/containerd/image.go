@@ -19,6 +19,8 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
 )
 
 // gcRoot protects a snapshot from garbage collection. containerd collects every
@@ -26,7 +28,7 @@ import (
 const gcRoot = "containerd.io/gc.root"
 
 // leaseLabel marks the leases of this daemon's operations in progress.
-const leaseLabel = labelPrefix + "operation"
+const leaseLabel = names.LabelPrefix + "operation"
 
 // images manages the committed snapshots of stacks and droplets. They are a cache:
 // missing ones are created again from the stack's data and the droplet's tree.
@@ -51,7 +53,7 @@ func imageKey(s runtime.Spec) string {
 
 // prepare creates the writable layer of an instance.
 func (im *images) prepare(ctx context.Context, s runtime.Spec, parent string) ([]mount.Mount, error) {
-	return im.snapshotter().Prepare(ctx, containerID(s.Instance), parent,
+	return im.snapshotter().Prepare(ctx, names.Container(s.Instance), parent,
 		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
 }
 
@@ -79,7 +81,7 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	}
 	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next daemon drops it
 	ctx = leases.WithLease(ctx, lease.ID)
-	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return fillStack(ctx, root, s.Stack) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return rootfs.FillStack(ctx, root, s.Stack) }); err != nil {
 		return "", fmt.Errorf("cannot make stack %s: %w", s.Stack.Name, err)
 	}
 	if s.Image == "" {
@@ -92,7 +94,7 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 }
 
 // imageLabel names the tree that a snapshot was created from.
-const imageLabel = labelPrefix + "image"
+const imageLabel = names.LabelPrefix + "image"
 
 // snapshot is a committed snapshot: a stack, or a droplet's tree on a stack.
 type snapshot struct {
@@ -132,7 +134,7 @@ func (im *images) unpack(ctx context.Context, root, sha string) error {
 		return err
 	}
 	defer r.Close()
-	return unpackDroplet(ctx, root, r, im.e.owner())
+	return rootfs.UnpackDroplet(ctx, root, r, im.e.owner())
 }
 
 // mounted runs fn with a snapshot mounted below the run folder, where a later
@@ -200,7 +202,7 @@ func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID
 	sn := e.images.snapshotter()
 	var doomed []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		id, isInstance := instanceOf(info.Name)
+		id, isInstance := names.Instance(info.Name)
 		if isInstance && !keep[id] || strings.HasSuffix(info.Name, "-draft") {
 			doomed = append(doomed, info.Name)
 		}

@@ -65,7 +65,7 @@ func TestDeathDuringOutage(t *testing.T) {
 		burn(t)
 	}
 	p := w.watched("outage")
-	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.noted(), syscall.SIGCONT) }) // in case a check failed in between
+	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.Noted(), syscall.SIGCONT) }) // in case a check failed in between
 	var before runtime.InstanceID
 	for i := range times(2, 20) {
 		for _, exec := range []string{"main", "sidecar-0"} {
@@ -75,16 +75,16 @@ func TestDeathDuringOutage(t *testing.T) {
 				pid := w.mainPID(st.Instance, exec)
 				switch outage {
 				case "hung":
-					signalTo(t, ground.daemon.noted(), syscall.SIGSTOP)
+					signalTo(t, ground.daemon.Noted(), syscall.SIGSTOP)
 				case "killed":
-					signalTo(t, ground.daemon.noted(), syscall.SIGKILL)
+					signalTo(t, ground.daemon.Noted(), syscall.SIGKILL)
 				}
 				kill(t, pid)
 				if outage == "hung" {
 					if i == 0 {
 						w.wantUnknown(p, exec == "sidecar-0")
 					}
-					signalTo(t, ground.daemon.noted(), syscall.SIGCONT)
+					signalTo(t, ground.daemon.Noted(), syscall.SIGCONT)
 				}
 				w.wantFirst(p, st.Instance, exec)
 			}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -80,7 +82,7 @@ func (c *container) saveStartContext(p *proc) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode surroundings: %w", err)
 	}
-	return writeFile(c.startContextFile(p.Exec), string(b), 0o600)
+	return runfile.Write(c.startContextFile(p.Exec), string(b), 0o600)
 }
 
 // startContext reads the settings that a process was started with.
@@ -103,7 +105,7 @@ func (c *container) startContext(p *proc) (processContext, error) {
 // container runtime, which reports a process before that has become dew-init. It can
 // also be dew-init itself, or the shell that sources profile scripts for it.
 func launching(pid int) bool {
-	if exe, err := os.Readlink(process.File(pid, "exe")); err == nil && exe == initPath {
+	if exe, err := os.Readlink(process.File(pid, "exe")); err == nil && exe == ocispec.InitPath {
 		return true
 	}
 	b, err := os.ReadFile(process.File(pid, "cmdline"))

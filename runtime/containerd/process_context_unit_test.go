@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -86,27 +86,8 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-func TestLookups(t *testing.T) {
-	hosts := "127.0.0.1 localhost\n::1 localhost ip6-localhost\n# 1.2.3.4 db\n10.0.0.1 api.dew.internal # door\nbroken\n"
-	for name, want := range map[string][]netip.Addr{
-		"localhost":        {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
-		"LOCALHOST.":       {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
-		"api.dew.internal": {netip.MustParseAddr("10.0.0.1")},
-		"db":               nil,
-		"door":             nil,
-	} {
-		if got := inHosts(hosts, name); !slices.Equal(got, want) {
-			t.Errorf("inHosts(%q) = %v, want %v", name, got, want)
-		}
-	}
-	got := nameservers("# nameserver 9.9.9.9\nsearch x\nnameserver 10.0.0.53\nnameserver fe80::1%eth0\nnameserver nonsense\n")
-	if want := []netip.Addr{netip.MustParseAddr("10.0.0.53"), netip.MustParseAddr("fe80::1%eth0")}; !slices.Equal(got, want) {
-		t.Errorf("nameservers = %v, want %v", got, want)
-	}
-}
-
 func TestSessionProcess(t *testing.T) {
-	c := &container{e: &Engine{cg: &cgroup.Hierarchies{Unified: "/sys/fs/cgroup"}, base: baseSpec{uid: 2000, gid: 2000}}}
+	c := &container{e: &Engine{cg: &cgroup.Hierarchies{Unified: "/sys/fs/cgroup"}, base: ocispec.Base{UID: 2000, GID: 2000}}}
 	around := processContext{Dir: "/home/vcap/app", Env: []string{"A=1", "TERM=dumb"}, Shell: "/bin/bash"}
 	for _, tt := range []struct {
 		name    string

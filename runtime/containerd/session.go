@@ -20,15 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
 // sessionPrefix is the prefix of the exec id of every session, which is also its leaf
 // and the name of its pipes.
 const sessionPrefix = "ssh-"
-
-// sftpPath is the path of dew-sftp in every container.
-const sftpPath = "/.dew/sftp"
 
 // session is an exec for a client. Its output goes through pipes: the shim copies the
 // process's output into them and closes its end after the last byte. Only the end of a
@@ -169,7 +168,7 @@ func (c *container) ending() bool {
 
 // sessionProcess returns the process of the exec.
 func (c *container) sessionProcess(exec string, around processContext, s runtime.ExecSpec) *specs.Process {
-	args := []string{initPath, "session", "--cgroup", c.e.cg.LastController() + ":" + exec}
+	args := []string{ocispec.InitPath, "session", "--cgroup", c.e.cg.LastController() + ":" + exec}
 	if around.Shell != "" {
 		args = append(args, "--shell", around.Shell)
 	}
@@ -184,11 +183,11 @@ func (c *container) sessionProcess(exec string, around processContext, s runtime
 	case runtime.ExecCommand:
 		args = append(args, "--", s.Command)
 	case runtime.ExecFiles:
-		args = append(args, "--exec", "--", sftpPath)
+		args = append(args, "--exec", "--", ocispec.SFTPPath)
 	case runtime.ExecSocket:
 		args = append(args, "--socket", s.Command)
 	}
-	p := as(c.e.base.process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
+	p := ocispec.As(c.e.base.Process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
 	if s.TTY != nil {
 		p.Terminal = true
 		p.ConsoleSize = &specs.Box{Width: uint(s.TTY.Size.Columns), Height: uint(s.TTY.Size.Rows)}
@@ -237,7 +236,7 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	if err != nil {
 		return native(err)
 	}
-	if s.in, err = openFIFO(ctx, s.pipe("in")); err != nil {
+	if s.in, err = runfile.OpenFIFO(ctx, s.pipe("in")); err != nil {
 		return err
 	}
 	if s.tty {

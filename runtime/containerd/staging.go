@@ -11,10 +11,8 @@ import (
 
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
 )
-
-// labelBuild marks the container of a build.
-const labelBuild = labelPrefix + "build"
 
 var _ runtime.StagingContainer = (*container)(nil)
 
@@ -45,5 +43,5 @@ func (c *container) Pack(ctx context.Context, w io.Writer, p droplet.Packing) er
 		return fmt.Errorf("cannot reach the files of the container: %w", err)
 	}
 	defer func() { _ = root.Close() }() // only read
-	return pack(ctx, root, w, p)
+	return rootfs.Pack(ctx, root, w, p)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
 )
@@ -30,7 +31,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	}
 	// dew's own resources are removed even while containerd is down: an address must
 	// not answer twice.
-	err := errors.Join(e.removeContainer(ctx, containerID(id)),
+	err := errors.Join(e.removeContainer(ctx, names.Container(id)),
 		e.net.Remove(id), e.cg.Remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
 	e.noteVethRemoval(id)
 	if err != nil || app == "" {
@@ -103,7 +104,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		return err
 	}
 	for _, record := range records {
-		if id, ok := instanceOf(record.ID); ok {
+		if id, ok := names.Instance(record.ID); ok {
 			note(id, "container")
 		}
 	}
@@ -122,7 +123,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		return err
 	}
 	for name := range shims {
-		if id, ok := instanceOf(name); ok {
+		if id, ok := names.Instance(name); ok {
 			note(id, "shim")
 		}
 	}

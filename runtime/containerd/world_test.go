@@ -25,6 +25,9 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/store"
@@ -40,7 +43,7 @@ var ground struct {
 	bin    string // has dew-init and testapp
 	image  []byte // a droplet's tree with testapp in it
 	dir    string
-	daemon *Daemon
+	daemon *private.Daemon
 }
 
 var discard = slog.New(slog.DiscardHandler)
@@ -94,8 +97,8 @@ func layGround() error {
 	return err
 }
 
-func startContainerd(dir string) (*Daemon, error) {
-	return StartDaemon(context.Background(), DaemonConfig{
+func startContainerd(dir string) (*private.Daemon, error) {
+	return private.Start(context.Background(), private.Config{
 		Binary: "containerd", Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: discard,
 	})
 }
@@ -215,8 +218,8 @@ func (w *world) open() {
 
 func (w *world) config() Config {
 	return Config{
-		Names: NamesFor(w.root), Run: w.run, Address: w.address, Init: filepath.Join(ground.bin, "dew-init"),
-		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: NativeArch, PIDs: 1024,
+		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(ground.bin, "dew-init"),
+		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024,
 		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.shelf.OpenImage, Logs: w.books, Logger: w.logger(),
 	}
 }
@@ -554,7 +557,7 @@ func (w *world) execs(id runtime.InstanceID) []string {
 	w.t.Helper()
 	var found []string
 	for _, exec := range []string{"main", "sidecar-0", "sidecar-1", "sidecar-2"} {
-		if _, err := w.engine.get(context.Background(), containerID(id), exec); err == nil {
+		if _, err := w.engine.get(context.Background(), names.Container(id), exec); err == nil {
 			found = append(found, exec)
 		}
 	}

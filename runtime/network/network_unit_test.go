@@ -190,3 +190,22 @@ func TestWhole(t *testing.T) {
 		})
 	}
 }
+
+func TestVethName(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 100 {
+		id := runtime.NewInstanceID()
+		name := VethName(id)
+		if len(name) > 15 || !strings.HasPrefix(name, "dew") {
+			t.Errorf("vethName(%s) = %q, want dew… with at most 15 characters", id, name)
+		}
+		if name != VethName(id) {
+			t.Errorf("vethName(%s) is not always the same", id)
+		}
+		if seen[name] {
+			t.Errorf("two instances have veth %s", name)
+		}
+		seen[name] = true
+	}
+}

@@ -1,4 +1,4 @@
-package containerd
+package ocispec
 
 import (
 	"encoding/json"
@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +18,7 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // golden compares got with a file of testdata, or writes the file with -update.
 func golden(t *testing.T, name, got string) {
@@ -59,9 +58,12 @@ func madeUpStack() stack.Stack {
 	}
 }
 
-func someBaseSpec() baseSpec {
-	return baseSpec{init: "/var/lib/dew/bin/dew-init", uid: 2000, gid: 2001, files: 16384, seccomp: NativeArch}
+func someBase() Base {
+	return Base{Init: "/var/lib/dew/bin/dew-init", UID: 2000, GID: 2001, Files: 16384, Seccomp: NativeArch}
 }
+
+// someInstance is the instance id in the golden files.
+const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
 func someSpec() runtime.Spec {
 	return runtime.Spec{
@@ -71,13 +73,13 @@ func someSpec() runtime.Spec {
 	}
 }
 
-var somePlace = place{
-	dir:     "/run/dew/instances/" + string(someInstance),
-	netns:   "/run/dew/netns/dew-" + string(someInstance),
-	cgroups: "/dew/" + string(someInstance) + "/init",
-	guard: guard{
-		capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), limit: 256 << 20, reserve: 512 << 20,
-		freezers: []cgroup.Freezer{{Dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", File: "cgroup.freeze", Freeze: "1", Thaw: "0"}},
+var somePaths = Paths{
+	Dir:     "/run/dew/instances/" + string(someInstance),
+	Netns:   "/run/dew/netns/dew-" + string(someInstance),
+	Cgroups: "/dew/" + string(someInstance) + "/init",
+	Guard: Guard{
+		Capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), Limit: 256 << 20, Reserve: 512 << 20,
+		Freezers: []cgroup.Freezer{{Dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", File: "cgroup.freeze", Freeze: "1", Thaw: "0"}},
 	},
 }
 
@@ -85,7 +87,7 @@ var somePlace = place{
 // the isolation of every app.
 func TestContainerSpec(t *testing.T) {
 	t.Parallel()
-	got := someBaseSpec().ociSpec(someSpec(), somePlace)
+	got := someBase().Container(someSpec(), somePaths)
 	// The rules depend on the library and the kernel, the table on the machine.
 	got.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: got.Linux.Seccomp.DefaultAction}
 	goldenJSON(t, "container.json", got)
@@ -93,7 +95,7 @@ func TestContainerSpec(t *testing.T) {
 
 func TestSeccompIsThereForEveryInstance(t *testing.T) {
 	t.Parallel()
-	p := someBaseSpec().ociSpec(someSpec(), somePlace).Linux.Seccomp
+	p := someBase().Container(someSpec(), somePaths).Linux.Seccomp
 	if p.DefaultAction != specs.ActErrno {
 		t.Errorf("default action = %s, want %s", p.DefaultAction, specs.ActErrno)
 	}
@@ -120,9 +122,9 @@ func TestSeccompIsThereForEveryInstance(t *testing.T) {
 func TestSeccompArchitectures(t *testing.T) {
 	t.Parallel()
 	arches := func(a Arches) []specs.Arch {
-		b := someBaseSpec()
-		b.seccomp = a
-		return b.ociSpec(someSpec(), somePlace).Linux.Seccomp.Architectures
+		b := someBase()
+		b.Seccomp = a
+		return b.Container(someSpec(), somePaths).Linux.Seccomp.Architectures
 	}
 	native, known := map[string]specs.Arch{
 		"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "s390x": specs.ArchS390X,
@@ -143,8 +145,8 @@ func TestSeccompArchitectures(t *testing.T) {
 // Two specs share no memory, so that a change of one does not affect the other.
 func TestContainerSpecsShareNothing(t *testing.T) {
 	t.Parallel()
-	base, s := someBaseSpec(), someSpec()
-	a, b := base.ociSpec(s, somePlace), base.ociSpec(s, somePlace)
+	base, s := someBase(), someSpec()
+	a, b := base.Container(s, somePaths), base.Container(s, somePaths)
 	a.Mounts[0].Options[0] = "changed"
 	a.Linux.MaskedPaths[0] = "changed"
 	a.Process.Rlimits[0].Hard = 1
@@ -155,7 +157,7 @@ func TestContainerSpecsShareNothing(t *testing.T) {
 
 func TestLaunchSpec(t *testing.T) {
 	t.Parallel()
-	p := someBaseSpec().launch(runtime.ProcessSpec{
+	p := someBase().Launch(runtime.ProcessSpec{
 		Exec: "sidecar-0", Name: "config server", Command: `./config-server --name "a b" && echo $HOME`,
 		Dir: "/home/vcap/app", Env: []string{"HOME=/home/vcap/app", "PORT=8080"}, Memory: 64 << 20,
 	}, "/bin/bash")
@@ -164,7 +166,7 @@ func TestLaunchSpec(t *testing.T) {
 
 func TestOpenFilesStaysBelowHardLimit(t *testing.T) {
 	t.Parallel()
-	if got := openFiles(); got == 0 || got > wantFiles {
+	if got := OpenFileLimit(); got == 0 || got > wantFiles {
 		t.Errorf("openFiles() = %d, want 1 to %d", got, wantFiles)
 	}
 }
@@ -178,19 +180,8 @@ func TestShares(t *testing.T) {
 		{0, 2}, {-1, 2}, {1 << 20, 2}, {3 << 20, 3}, {64 << 20, 64}, {1 << 30, 1024}, {8 << 30, 8192}, {1 << 50, 262144},
 	}
 	for _, tt := range tests {
-		if got := shares(tt.memory); got != tt.want {
+		if got := CPUShares(tt.memory); got != tt.want {
 			t.Errorf("shares(%d) = %d, want %d", tt.memory, got, tt.want)
 		}
-	}
-}
-
-func TestHostsFile(t *testing.T) {
-	t.Parallel()
-	got := hostsFile(someSpec(), "10.201.0.1")
-	want := strings.Join([]string{
-		"127.0.0.1 localhost", "::1 localhost ip6-localhost", "10.201.0.7 " + string(someInstance), "10.201.0.1 api.dew.internal", "",
-	}, "\n")
-	if got != want {
-		t.Errorf("hosts = %q, want %q", got, want)
 	}
 }

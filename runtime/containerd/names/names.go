@@ -1,4 +1,4 @@
-package containerd
+package names
 
 import (
 	"crypto/sha256"
@@ -27,7 +27,7 @@ type Names struct {
 }
 
 // NamesFor returns the names for a root.
-func NamesFor(root string) Names {
+func For(root string) Names {
 	if filepath.Clean(root) == DefaultRoot {
 		return Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
 	}
@@ -36,40 +36,42 @@ func NamesFor(root string) Names {
 	return Names{Namespace: "dew-" + tag, Bridge: "dewbr" + tag, Table: "dew-" + tag, Cgroup: "dew-" + tag}
 }
 
-const containerPrefix = "dew-"
+const Prefix = "dew-"
 
-func containerID(id runtime.InstanceID) string { return containerPrefix + string(id) }
+func Container(id runtime.InstanceID) string { return Prefix + string(id) }
 
-// instanceOf returns the instance id in the name of a container, snapshot or netns.
-func instanceOf(name string) (runtime.InstanceID, bool) {
-	id := runtime.InstanceID(strings.TrimPrefix(name, containerPrefix))
-	return id, strings.HasPrefix(name, containerPrefix) && id.Valid()
+// Instance returns the instance id in the name of a container, snapshot or netns.
+func Instance(name string) (runtime.InstanceID, bool) {
+	id := runtime.InstanceID(strings.TrimPrefix(name, Prefix))
+	return id, strings.HasPrefix(name, Prefix) && id.Valid()
 }
 
 // The labels of a container: all data that the next daemon needs about it.
 const (
-	labelPrefix  = "run.dew/"
-	labelFormat  = labelPrefix + "format"
-	labelBoot    = labelPrefix + "boot"
+	LabelPrefix  = "run.dew/"
+	labelFormat  = LabelPrefix + "format"
+	LabelBoot    = LabelPrefix + "boot"
 	formatNumber = 1
+	// labelBuild marks the container of a build.
+	labelBuild = LabelPrefix + "build"
 	// labelServer is the log source of a container that belongs to no app.
-	labelServer = labelPrefix + "server"
+	labelServer = LabelPrefix + "server"
 	// labelTask is the guid of the one-off task that a container runs, and
 	// labelTaskSource is the source of its lines.
-	labelTask       = labelPrefix + "task"
-	labelTaskSource = labelPrefix + "task-source"
+	labelTask       = LabelPrefix + "task"
+	labelTaskSource = LabelPrefix + "task-source"
 )
 
-// labels returns the labels that describe an instance.
-func labels(s runtime.Spec, boot string) map[string]string {
+// Labels returns the labels that describe an instance.
+func Labels(s runtime.Spec, boot string) map[string]string {
 	l := map[string]string{
-		labelFormat: strconv.Itoa(formatNumber), labelBoot: boot,
-		labelPrefix + "cell": s.Cell, labelPrefix + "app": s.App, labelPrefix + "process": s.Slot.Process,
-		labelPrefix + "type": s.Type, labelPrefix + "instance": string(s.Instance),
-		labelPrefix + "generation": strconv.Itoa(s.Slot.Generation), labelPrefix + "index": strconv.Itoa(s.Slot.Index),
-		labelPrefix + "version": s.Version, labelPrefix + "droplet": s.Droplet, labelPrefix + "image": s.Image,
-		labelPrefix + "address": s.Address.String(), labelPrefix + "memory": strconv.FormatInt(s.Memory, 10),
-		labelPrefix + "disk": strconv.FormatInt(s.Disk, 10),
+		labelFormat: strconv.Itoa(formatNumber), LabelBoot: boot,
+		LabelPrefix + "cell": s.Cell, LabelPrefix + "app": s.App, LabelPrefix + "process": s.Slot.Process,
+		LabelPrefix + "type": s.Type, LabelPrefix + "instance": string(s.Instance),
+		LabelPrefix + "generation": strconv.Itoa(s.Slot.Generation), LabelPrefix + "index": strconv.Itoa(s.Slot.Index),
+		LabelPrefix + "version": s.Version, LabelPrefix + "droplet": s.Droplet, LabelPrefix + "image": s.Image,
+		LabelPrefix + "address": s.Address.String(), LabelPrefix + "memory": strconv.FormatInt(s.Memory, 10),
+		LabelPrefix + "disk": strconv.FormatInt(s.Disk, 10),
 	}
 	switch s.Kind {
 	case runtime.KindStaging:
@@ -80,39 +82,39 @@ func labels(s runtime.Spec, boot string) map[string]string {
 		l[labelTask], l[labelTaskSource] = s.Task, s.Processes[0].Source
 	}
 	if s.LogRate != nil {
-		l[labelPrefix+"log-rate"] = strconv.FormatInt(*s.LogRate, 10)
+		l[LabelPrefix+"log-rate"] = strconv.FormatInt(*s.LogRate, 10)
 	}
 	var ports []string
 	for _, p := range s.Ports {
 		ports = append(ports, strconv.Itoa(p))
 	}
-	l[labelPrefix+"ports"] = strings.Join(ports, ",")
+	l[LabelPrefix+"ports"] = strings.Join(ports, ",")
 	for _, p := range s.Processes {
 		if p.Exec != runtime.MainExec {
-			l[labelPrefix+p.Exec] = p.Name
+			l[LabelPrefix+p.Exec] = p.Name
 		}
-		l[labelPrefix+"memory-"+p.Exec] = strconv.FormatInt(p.Memory, 10)
+		l[LabelPrefix+"memory-"+p.Exec] = strconv.FormatInt(p.Memory, 10)
 	}
 	return l
 }
 
-// errNewerFormat reports that a newer dewd wrote the labels. It concerns all instances,
+// ErrNewerFormat reports that a newer dewd wrote the labels. It concerns all instances,
 // so dewd does not start.
-var errNewerFormat = errors.New("start the newer dewd again")
+var ErrNewerFormat = errors.New("start the newer dewd again")
 
-// specFrom reads the labels back.
-func specFrom(l map[string]string) (runtime.Spec, error) {
-	get := func(key string) string { return l[labelPrefix+key] }
+// Spec reads the labels back.
+func Spec(l map[string]string) (runtime.Spec, error) {
+	get := func(key string) string { return l[LabelPrefix+key] }
 	var firstErr error
 	number := func(key string) int64 {
 		n, err := strconv.ParseInt(get(key), 10, 64)
 		if err != nil && firstErr == nil {
-			firstErr = fmt.Errorf("label %s%s: %w", labelPrefix, key, err)
+			firstErr = fmt.Errorf("label %s%s: %w", LabelPrefix, key, err)
 		}
 		return n
 	}
 	if n := number("format"); n > formatNumber {
-		return runtime.Spec{}, fmt.Errorf("label %s is %d, this dewd knows up to %d: %w", labelFormat, n, formatNumber, errNewerFormat)
+		return runtime.Spec{}, fmt.Errorf("label %s is %d, this dewd knows up to %d: %w", labelFormat, n, formatNumber, ErrNewerFormat)
 	}
 	s := runtime.Spec{
 		Instance: runtime.InstanceID(get("instance")),
@@ -126,20 +128,20 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 	}
 	addr, err := netip.ParsePrefix(get("address"))
 	if err != nil && firstErr == nil {
-		firstErr = fmt.Errorf("label %saddress: %w", labelPrefix, err)
+		firstErr = fmt.Errorf("label %saddress: %w", LabelPrefix, err)
 	}
 	s.Address = addr
 	for _, f := range strings.FieldsFunc(get("ports"), func(r rune) bool { return r == ',' }) {
 		p, err := strconv.Atoi(f)
 		if err != nil && firstErr == nil {
-			firstErr = fmt.Errorf("label %sports: %w", labelPrefix, err)
+			firstErr = fmt.Errorf("label %sports: %w", LabelPrefix, err)
 		}
 		s.Ports = append(s.Ports, p)
 	}
 	s.Processes = processesFrom(l, s.Type)
 	setKind(&s, l)
 	if !s.Instance.Valid() && firstErr == nil {
-		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", labelPrefix, s.Instance)
+		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", LabelPrefix, s.Instance)
 	}
 	return s, firstErr
 }
@@ -169,12 +171,12 @@ func setKind(s *runtime.Spec, l map[string]string) {
 func processesFrom(l map[string]string, processType string) []runtime.ProcessSpec {
 	var ps []runtime.ProcessSpec
 	for key, value := range l {
-		exec, ok := strings.CutPrefix(key, labelPrefix+"memory-")
+		exec, ok := strings.CutPrefix(key, LabelPrefix+"memory-")
 		if !ok {
 			continue
 		}
 		memory, _ := strconv.ParseInt(value, 10, 64) // a limit that cannot be read is shown as no limit
-		name := l[labelPrefix+exec]
+		name := l[LabelPrefix+exec]
 		ps = append(ps, runtime.ProcessSpec{
 			Exec: exec, Name: name, Memory: memory, Source: runtime.ProcessSource(processType, name),
 		})

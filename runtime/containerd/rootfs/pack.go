@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"archive/tar"
@@ -37,7 +37,7 @@ type fileKey struct{ dev, ino uint64 }
 // elsewhere.
 const maxPacked = 3072
 
-func pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) error {
+func Pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) error {
 	out := bufio.NewWriterSize(w, 128<<10)
 	k := &packer{
 		ctx: ctx, root: root, tar: tar.NewWriter(out), p: p, left: p.MaxBytes, files: p.MaxFiles,

@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"archive/tar"

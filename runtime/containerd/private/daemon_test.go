@@ -1,4 +1,4 @@
-package containerd
+package private
 
 import (
 	"bufio"
@@ -22,8 +22,11 @@ import (
 
 func TestDaemonConfigFile(t *testing.T) {
 	t.Parallel()
-	d := &Daemon{cfg: DaemonConfig{Root: "/var/lib/dew/containerd", Run: `/run/dew "odd"/containerd`}}
-	golden(t, "containerd.toml", d.config())
+	d := &Daemon{cfg: Config{Root: "/var/lib/dew/containerd", Run: `/run/dew "odd"/containerd`}}
+	want := string(testkit.Must(os.ReadFile(filepath.Join("testdata", "containerd.toml")))(t))
+	if got := d.config(); got != want {
+		t.Errorf("configuration = %s\nwant %s", got, want)
+	}
 }
 
 func TestSocketAnswers(t *testing.T) {
@@ -65,7 +68,7 @@ func listen(t *testing.T, path string) *net.UnixListener {
 func TestStartDaemonWithoutBinary(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, err := StartDaemon(t.Context(), DaemonConfig{
+	_, err := Start(t.Context(), Config{
 		Binary: filepath.Join(dir, "no-containerd"), Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
@@ -88,7 +91,7 @@ func TestStartDaemonWithoutFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testkit.Touch(t, dir, "file")
-	_, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: filepath.Join(dir, "file", "run"), Logger: slog.New(slog.DiscardHandler)})
+	_, err := Start(t.Context(), Config{Binary: "containerd", Root: dir, Run: filepath.Join(dir, "file", "run"), Logger: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "cannot make folder for containerd") {
 		t.Errorf("error = %v, want that the folder cannot be made", err)
 	}
@@ -104,13 +107,13 @@ func TestTakeOverOnlyContainerd(t *testing.T) {
 		"", "garbage", "12 34", "-1", "0", "99999999999999999999", strconv.Itoa(testkit.NoPID),
 		strconv.Itoa(stranger.Process.Pid), strconv.Itoa(other.Process.Pid), strconv.Itoa(os.Getpid()),
 	} {
-		d := &Daemon{cfg: DaemonConfig{Run: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}}
+		d := &Daemon{cfg: Config{Run: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}}
 		testkit.WriteFile(t, d.pidFile(), text)
 		if d.takeOver(t.Context()) {
 			t.Errorf("took over %q", text)
 		}
 	}
-	if (&Daemon{cfg: DaemonConfig{Run: t.TempDir()}}).takeOver(t.Context()) {
+	if (&Daemon{cfg: Config{Run: t.TempDir()}}).takeOver(t.Context()) {
 		t.Error("took over without a pid file")
 	}
 }
@@ -151,7 +154,7 @@ func newFakeContainerd(t *testing.T) *fakeContainerd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{cfg: DaemonConfig{Binary: binary, Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: binary}
+	d := &Daemon{cfg: Config{Binary: binary, Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: binary}
 	l := listen(t, d.Address())
 	t.Cleanup(func() { l.Close() })
 	return &fakeContainerd{d: d, pids: bufio.NewReader(pids)}
@@ -181,7 +184,7 @@ func TestContainerdIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := f.pid(t)
-	next, err := StartDaemon(ctx, f.d.cfg)
+	next, err := Start(ctx, f.d.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +248,7 @@ func TestStopGivesUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d := &Daemon{cfg: DaemonConfig{Run: t.TempDir()}, pid: testkit.NoPID, ended: make(chan struct{})}
+	d := &Daemon{cfg: Config{Run: t.TempDir()}, pid: testkit.NoPID, ended: make(chan struct{})}
 	if err := d.Stop(ctx); err == nil || !strings.Contains(err.Error(), "cannot stop containerd, pid "+strconv.Itoa(testkit.NoPID)) {
 		t.Errorf("error = %v, want that it cannot be stopped", err)
 	}
@@ -254,7 +257,7 @@ func TestStopGivesUp(t *testing.T) {
 func TestContainerdThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := testkit.ShortDir(t)
-	d := &Daemon{cfg: DaemonConfig{Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: "/bin/false"}
+	d := &Daemon{cfg: Config{Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: "/bin/false"}
 	err := d.start(t.Context())
 	if want := "containerd ended at once: see the end of " + filepath.Join(dir, "root", "containerd.log"); err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)

@@ -1,4 +1,4 @@
-package containerd
+package runfile
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// writeFile writes a run-time file atomically: a reader sees all of it or nothing. It
+// Write writes a run-time file atomically: a reader sees all of it or nothing. It
 // does not sync the file, because the run folder does not survive a reboot.
-func writeFile(path, data string, mode fs.FileMode) error {
+func Write(path, data string, mode fs.FileMode) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
@@ -34,10 +34,10 @@ func writeFile(path, data string, mode fs.FileMode) error {
 // openTimeout is how long the reader of a FIFO can take to open it.
 const openTimeout = 30 * time.Second
 
-// openGate writes the one byte that a launcher waits for. If the gate does not exist,
+// OpenGate writes the one byte that a launcher waits for. If the gate does not exist,
 // it was already opened.
-func openGate(ctx context.Context, path string) error {
-	f, err := openFIFO(ctx, path)
+func OpenGate(ctx context.Context, path string) error {
+	f, err := OpenFIFO(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -51,9 +51,9 @@ func openGate(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// openFIFO opens the write end. When the shim reports the process as started, it has
+// OpenFIFO opens the write end. When the shim reports the process as started, it has
 // possibly not opened its own end yet.
-func openFIFO(ctx context.Context, path string) (*os.File, error) {
+func OpenFIFO(ctx context.Context, path string) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {

@@ -1,7 +1,6 @@
-package containerd
+package ocispec
 
 import (
-	"fmt"
 	"path/filepath"
 	goruntime "runtime"
 
@@ -12,8 +11,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// initPath is the path of dew-init in every container.
-const initPath = dewFolder + "init"
+// InitPath is the path of dew-init in every container.
+const InitPath = dewFolder + "init"
+
+// SFTPPath is the path of dew-sftp in every container.
+const SFTPPath = dewFolder + "sftp"
 
 // wantFiles is the limit of open files of instances, if the daemon's own hard limit
 // allows it.
@@ -40,19 +42,19 @@ var nativeArch = map[string]specs.Arch{
 	"ppc64le": specs.ArchPPC64LE, "s390x": specs.ArchS390X,
 }
 
-// baseSpec has the settings that all containers of this daemon share.
-type baseSpec struct {
-	init    string // dew-init on the host
-	sftp    string // dew-sftp on the host, or empty
-	uid     uint32
-	gid     uint32
-	files   uint64 // limit of open files
-	seccomp Arches
+// Base has the settings that all containers of this daemon share.
+type Base struct {
+	Init    string // dew-init on the host
+	SFTP    string // dew-sftp on the host, or empty
+	UID     uint32
+	GID     uint32
+	Files   uint64 // limit of open files
+	Seccomp Arches
 }
 
-// openFiles limits wantFiles to the daemon's own hard limit, because raising it can be
+// OpenFileLimit limits wantFiles to the daemon's own hard limit, because raising it can be
 // forbidden.
-func openFiles() uint64 {
+func OpenFileLimit() uint64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 1024
@@ -60,16 +62,16 @@ func openFiles() uint64 {
 	return min(wantFiles, l.Max)
 }
 
-// place has the paths of one instance on the host.
-type place struct {
-	dir     string // its folder of run-time files
-	netns   string
-	cgroups string // OCI cgroupsPath
-	guard   guard
+// Paths has the paths of one instance on the host.
+type Paths struct {
+	Dir     string // its folder of run-time files
+	Netns   string
+	Cgroups string // OCI cgroupsPath
+	Guard   Guard
 }
 
-// ociSpec returns the OCI spec of an instance.
-func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
+// Container returns the OCI spec of an instance.
+func (b Base) Container(s runtime.Spec, p Paths) *specs.Spec {
 	spec := &specs.Spec{
 		Version:  "1.0.2",
 		Root:     &specs.Root{Path: "rootfs"},
@@ -77,14 +79,14 @@ func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
 		Process:  b.first(s, p),
 		Mounts:   append(systemMounts(), b.instanceMounts(s, p)...),
 		Linux: &specs.Linux{
-			CgroupsPath: p.cgroups,
+			CgroupsPath: p.Cgroups,
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace},
 				{Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace},
 				{Type: specs.MountNamespace},
 				{Type: specs.CgroupNamespace},
-				{Type: specs.NetworkNamespace, Path: p.netns},
+				{Type: specs.NetworkNamespace, Path: p.Netns},
 			},
 			// A port below 1024 needs no protection in a separate network namespace.
 			Sysctl:        map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
@@ -94,38 +96,38 @@ func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
 		},
 	}
 	spec.Linux.Seccomp = seccomp.DefaultProfile(spec)
-	if native, ok := nativeArch[goruntime.GOARCH]; ok && b.seccomp != AllArches {
+	if native, ok := nativeArch[goruntime.GOARCH]; ok && b.Seccomp != AllArches {
 		spec.Linux.Seccomp.Architectures = []specs.Arch{native}
 	}
 	return spec
 }
 
-// process returns a process in the container. An exec inherits nothing from the
+// Process returns a process in the container. An exec inherits nothing from the
 // container's own process, so everything is set each time.
-func (b baseSpec) process(args []string, dir string, env []string) *specs.Process {
+func (b Base) Process(args []string, dir string, env []string) *specs.Process {
 	oomScore := oomScoreAdj
 	return &specs.Process{
-		User:            specs.User{UID: b.uid, GID: b.gid},
+		User:            specs.User{UID: b.UID, GID: b.GID},
 		Args:            args,
 		Env:             env,
 		Cwd:             dir,
 		Capabilities:    &specs.LinuxCapabilities{},
 		OOMScoreAdj:     &oomScore,
-		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: b.files, Soft: b.files}},
+		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: b.Files, Soft: b.Files}},
 		NoNewPrivileges: true,
 	}
 }
 
 // first returns PID 1. It runs as root, without capabilities like all others: an app of
 // another user can neither signal it nor open the files that it guards.
-func (b baseSpec) first(s runtime.Spec, p place) *specs.Process {
-	args := append([]string{initPath}, p.guard.args(s.Processes)...)
-	return as(b.process(args, "/", nil), &runtime.User{})
+func (b Base) first(s runtime.Spec, p Paths) *specs.Process {
+	args := append([]string{InitPath}, p.Guard.args(s.Processes)...)
+	return As(b.Process(args, "/", nil), &runtime.User{})
 }
 
-// launch returns the exec of one process of the app.
-func (b baseSpec) launch(p runtime.ProcessSpec, shell string) *specs.Process {
-	args := []string{initPath, "launch"}
+// Launch returns the exec of one process of the app.
+func (b Base) Launch(p runtime.ProcessSpec, shell string) *specs.Process {
+	args := []string{InitPath, "launch"}
 	switch {
 	case len(p.Args) > 0:
 		args = append(append(args, "--exec", "--"), p.Args...)
@@ -134,11 +136,11 @@ func (b baseSpec) launch(p runtime.ProcessSpec, shell string) *specs.Process {
 	default:
 		args = append(args, "--shell", shell, "--", p.Command)
 	}
-	return as(b.process(args, p.Dir, p.Env), p.User)
+	return As(b.Process(args, p.Dir, p.Env), p.User)
 }
 
-// as sets the user of the process, without capabilities like all others.
-func as(p *specs.Process, u *runtime.User) *specs.Process {
+// As sets the user of the process, without capabilities like all others.
+func As(p *specs.Process, u *runtime.User) *specs.Process {
 	if u != nil {
 		p.User = specs.User{UID: u.UID, GID: u.GID}
 	}
@@ -158,7 +160,7 @@ func systemMounts() []specs.Mount {
 
 // instanceMounts returns the stack's mounts, then the instance's own, then the few
 // files that differ by instance.
-func (b baseSpec) instanceMounts(s runtime.Spec, p place) []specs.Mount {
+func (b Base) instanceMounts(s runtime.Spec, p Paths) []specs.Mount {
 	var ms []specs.Mount
 	for _, m := range s.Stack.Mounts {
 		ms = append(ms, specs.Mount{Destination: m.Path, Type: m.Type, Source: m.Source, Options: m.Options})
@@ -172,14 +174,14 @@ func (b baseSpec) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 			Options: []string{"bind", "ro", "nosuid", "nodev"},
 		})
 	}
-	bind(b.init, initPath)
-	if b.sftp != "" {
-		bind(b.sftp, sftpPath)
+	bind(b.Init, InitPath)
+	if b.SFTP != "" {
+		bind(b.SFTP, SFTPPath)
 	}
 	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
-		bind(filepath.Join(p.dir, f), "/etc/"+f)
+		bind(filepath.Join(p.Dir, f), "/etc/"+f)
 	}
-	return append(ms, p.guard.mounts(s.Processes)...)
+	return append(ms, p.Guard.mounts(s.Processes)...)
 }
 
 func maskedPaths() []string {
@@ -190,13 +192,7 @@ func maskedPaths() []string {
 	}
 }
 
-// shares returns the CPU shares by memory: 1024 for every GiB.
-func shares(memory int64) uint64 {
+// CPUShares returns the CPU shares by memory: 1024 for every GiB.
+func CPUShares(memory int64) uint64 {
 	return uint64(min(max(memory>>20, 2), 262144))
-}
-
-// hostsFile returns a hosts file with the instance itself and the platform's API.
-func hostsFile(s runtime.Spec, gateway string) string {
-	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s %s\n%s api.dew.internal\n",
-		s.Address.Addr(), s.Instance, gateway)
 }

@@ -1,9 +1,8 @@
-package containerd
+package ocispec
 
 import (
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -18,26 +17,26 @@ const (
 	freezerPath = dewFolder + "freezer"
 )
 
-// guard has the settings with which PID 1 pauses a process that prints while no dewd
+// Guard has the settings with which PID 1 pauses a process that prints while no dewd
 // reads.
-type guard struct {
-	capture  string           // folder of the capture files on the host
-	freezers []cgroup.Freezer // one per process, in the order of the processes
-	limit    int64            // unread bytes of one capture file
-	reserve  int64            // free bytes of their disk
+type Guard struct {
+	Capture  string           // folder of the capture files on the host
+	Freezers []cgroup.Freezer // one per process, in the order of the processes
+	Limit    int64            // unread bytes of one capture file
+	Reserve  int64            // free bytes of their disk
 }
 
 // mounts returns the mounts that give PID 1 the capture files and a freezer file per
 // process. They belong to root, so that an app of another user cannot open them.
-func (g guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
-	if g.capture == "" {
+func (g Guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
+	if g.Capture == "" {
 		return nil
 	}
 	ms := []specs.Mount{{
-		Destination: capturePath, Type: "bind", Source: g.capture,
+		Destination: capturePath, Type: "bind", Source: g.Capture,
 		Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"},
 	}}
-	for i, f := range g.freezers {
+	for i, f := range g.Freezers {
 		ms = append(ms, specs.Mount{
 			Destination: filepath.Join(freezerPath, ps[i].Exec), Type: "bind", Source: filepath.Join(f.Dir, f.File),
 			Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
@@ -47,26 +46,17 @@ func (g guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
 }
 
 // args returns the arguments of dew-init as PID 1.
-func (g guard) args(ps []runtime.ProcessSpec) []string {
-	if g.capture == "" {
+func (g Guard) args(ps []runtime.ProcessSpec) []string {
+	if g.Capture == "" {
 		return nil
 	}
 	args := []string{
 		"init", "--capture", capturePath, "--freezer", freezerPath,
-		"--freeze", g.freezers[0].Freeze, "--thaw", g.freezers[0].Thaw,
-		"--limit", strconv.FormatInt(g.limit, 10), "--reserve", strconv.FormatInt(g.reserve, 10), "--",
+		"--freeze", g.Freezers[0].Freeze, "--thaw", g.Freezers[0].Thaw,
+		"--limit", strconv.FormatInt(g.Limit, 10), "--reserve", strconv.FormatInt(g.Reserve, 10), "--",
 	}
 	for _, p := range ps {
 		args = append(args, p.Exec)
 	}
 	return args
-}
-
-// ownMount reports whether a mount belongs to dew itself, not to a stack.
-func ownMount(path string) bool {
-	switch path {
-	case "/etc/hosts", "/etc/resolv.conf", "/etc/hostname":
-		return true
-	}
-	return strings.HasPrefix(path, dewFolder)
 }

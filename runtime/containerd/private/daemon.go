@@ -1,4 +1,4 @@
-package containerd
+package private
 
 import (
 	"context"
@@ -18,11 +18,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
 // DaemonConfig is the configuration of a private containerd.
-type DaemonConfig struct {
+type Config struct {
 	Binary string // found on PATH unless it contains a slash
 	Root   string // folder of its persistent state
 	Run    string // folder of its run-time state
@@ -32,7 +33,7 @@ type DaemonConfig struct {
 // Daemon is a private containerd. dewd starts it if none runs, takes it over from an
 // earlier dewd, and starts it again if it exits. It outlives dewd, as the instances do.
 type Daemon struct {
-	cfg    DaemonConfig
+	cfg    Config
 	binary string
 	ended  chan struct{} // closed when the running one has exited
 	pid    int
@@ -42,7 +43,7 @@ type Daemon struct {
 const bootTimeout = time.Minute
 
 // StartDaemon takes over or starts a private containerd and waits for its socket.
-func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
+func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	d := &Daemon{cfg: cfg}
 	if err := os.MkdirAll(cfg.Run, 0o711); err != nil {
 		return nil, fmt.Errorf("cannot make folder for containerd: %w", err)
@@ -140,7 +141,7 @@ func (d *Daemon) Stop(ctx context.Context) error {
 // to dewd.
 func (d *Daemon) start(ctx context.Context) error {
 	conf := d.configFile()
-	if err := writeFile(conf, d.config(), 0o600); err != nil {
+	if err := runfile.Write(conf, d.config(), 0o600); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(d.cfg.Root, 0o711); err != nil {
@@ -168,7 +169,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		_ = cmd.Wait() // its own log has the reason for the exit
 		close(ended)
 	}(d.ended)
-	if err := writeFile(d.pidFile(), strconv.Itoa(d.pid), 0o600); err != nil {
+	if err := runfile.Write(d.pidFile(), strconv.Itoa(d.pid), 0o600); err != nil {
 		return err
 	}
 	if err := d.awaitSocket(ctx, d.logFile()); err != nil {
@@ -210,7 +211,7 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 func (d *Daemon) takeOver(ctx context.Context) bool {
 	pid := d.peer(ctx)
 	if !d.isOurs(pid) {
-		pid = d.noted()
+		pid = d.Noted()
 	}
 	if !d.isOurs(pid) || !process.Alive(pid) {
 		return false
@@ -234,8 +235,8 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 	return true
 }
 
-// noted returns the pid in the pid file, or 0 if there is none.
-func (d *Daemon) noted() int {
+// Noted returns the pid in the pid file, or 0 if there is none.
+func (d *Daemon) Noted() int {
 	b, err := os.ReadFile(d.pidFile())
 	if err != nil {
 		return 0

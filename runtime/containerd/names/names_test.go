@@ -1,4 +1,4 @@
-package containerd
+package names
 
 import (
 	"fmt"
@@ -12,23 +12,32 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/network"
 )
+
+const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
+
+func someSpec() runtime.Spec {
+	return runtime.Spec{
+		Kind: runtime.KindInstance, Instance: someInstance, App: "app-1", Type: "web",
+		Memory: 256 << 20, Address: netip.MustParsePrefix("10.201.0.7/20"),
+		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec}},
+	}
+}
 
 func TestNamesFor(t *testing.T) {
 	t.Parallel()
 	plain := Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
 	for _, root := range []string{DefaultRoot, DefaultRoot + "/", "/var/lib/../lib/dew"} {
-		if got := NamesFor(root); got != plain {
+		if got := For(root); got != plain {
 			t.Errorf("NamesFor(%q) = %v, want %v", root, got, plain)
 		}
 	}
-	if a, b := NamesFor("/srv/dew/"), NamesFor("/srv/dew"); a != b {
+	if a, b := For("/srv/dew/"), For("/srv/dew"); a != b {
 		t.Errorf("the same root has names %v and %v", a, b)
 	}
 	seen := map[string]string{}
 	for _, root := range []string{DefaultRoot, "/", "/srv/dew", "/srv/dew2", "/home/a/.dew", "/" + strings.Repeat("long/", 100)} {
-		n := NamesFor(root)
+		n := For(root)
 		if len(n.Bridge) > 15 {
 			t.Errorf("bridge of %q = %q, longer than the 15 characters of an interface name", root, n.Bridge)
 		}
@@ -46,8 +55,8 @@ func TestContainerID(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		id := runtime.NewInstanceID()
-		if got, ok := instanceOf(containerID(id)); !ok || got != id {
-			t.Errorf("instanceOf(%q) = %q, %v", containerID(id), got, ok)
+		if got, ok := Instance(Container(id)); !ok || got != id {
+			t.Errorf("instanceOf(%q) = %q, %v", Container(id), got, ok)
 		}
 	}
 	id := string(someInstance)
@@ -55,28 +64,9 @@ func TestContainerID(t *testing.T) {
 		"", "dew-", id, "DEW-" + id, "dew-" + id + "x", "dew-" + id + "-draft", "dew-" + strings.ToUpper(id),
 		"dew-dew-" + id, "dew-stack-1", "dew-image-" + strings.Repeat("0", 64), "dew-../../etc/0000-0000-0000-abcd",
 	} {
-		if got, ok := instanceOf(foreign); ok {
+		if got, ok := Instance(foreign); ok {
 			t.Errorf("instanceOf(%q) = %q, want none", foreign, got)
 		}
-	}
-}
-
-func TestVethName(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for range 100 {
-		id := runtime.NewInstanceID()
-		name := network.VethName(id)
-		if len(name) > 15 || !strings.HasPrefix(name, "dew") {
-			t.Errorf("vethName(%s) = %q, want dew… with at most 15 characters", id, name)
-		}
-		if name != network.VethName(id) {
-			t.Errorf("vethName(%s) is not always the same", id)
-		}
-		if seen[name] {
-			t.Errorf("two instances have veth %s", name)
-		}
-		seen[name] = true
 	}
 }
 
@@ -127,11 +117,11 @@ func TestLabelsComeBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, seed))
 	for range 200 {
 		want := randomSpec(r)
-		l := labels(want, "boot-1")
-		if l[labelBoot] != "boot-1" {
-			t.Fatalf("label %s = %q, want boot-1", labelBoot, l[labelBoot])
+		l := Labels(want, "boot-1")
+		if l[LabelBoot] != "boot-1" {
+			t.Fatalf("label %s = %q, want boot-1", LabelBoot, l[LabelBoot])
 		}
-		got, err := specFrom(l)
+		got, err := Spec(l)
 		if err != nil {
 			t.Fatalf("cannot read the labels of %+v back: %v", want, err)
 		}
@@ -147,7 +137,7 @@ func TestLabelsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 	s := someSpec()
 	s.Processes = []runtime.ProcessSpec{{Exec: runtime.MainExec, Command: "run --key=hunter2", Env: []string{"PASSWORD=hunter2"}}}
-	for k, v := range labels(s, "boot-1") {
+	for k, v := range Labels(s, "boot-1") {
 		if strings.Contains(v, "hunter2") {
 			t.Errorf("label %s = %q holds a secret", k, v)
 		}
@@ -175,9 +165,9 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.key+"="+tt.value, func(t *testing.T) {
 			t.Parallel()
-			l := labels(someSpec(), "boot-1")
-			l[labelPrefix+tt.key] = tt.value
-			_, err := specFrom(l)
+			l := Labels(someSpec(), "boot-1")
+			l[LabelPrefix+tt.key] = tt.value
+			_, err := Spec(l)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want it to say %q", err, tt.want)
 			}
@@ -187,7 +177,7 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 
 func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 	t.Parallel()
-	_, err := specFrom(map[string]string{labelFormat: "7"})
+	_, err := Spec(map[string]string{labelFormat: "7"})
 	want := fmt.Sprintf("label run.dew/format is 7, this dewd knows up to %d: start the newer dewd again", formatNumber)
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)
@@ -198,7 +188,7 @@ func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 func labelText(l map[string]string) string {
 	var lines []string
 	for k, v := range l {
-		lines = append(lines, strings.TrimPrefix(k, labelPrefix)+"="+v)
+		lines = append(lines, strings.TrimPrefix(k, LabelPrefix)+"="+v)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -209,7 +199,7 @@ func FuzzLabels(f *testing.F) {
 	const seed = 3
 	r := rand.New(rand.NewPCG(seed, seed))
 	for range 5 {
-		f.Add(labelText(labels(randomSpec(r), "boot-1")))
+		f.Add(labelText(Labels(randomSpec(r), "boot-1")))
 	}
 	f.Add("")
 	f.Add("format=2")
@@ -218,16 +208,16 @@ func FuzzLabels(f *testing.F) {
 		l := map[string]string{}
 		for line := range strings.Lines(text) {
 			k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-			l[labelPrefix+k] = v
+			l[LabelPrefix+k] = v
 		}
-		s, err := specFrom(l)
+		s, err := Spec(l)
 		if err != nil {
 			return
 		}
 		if !s.Instance.Valid() || !s.Address.IsValid() {
 			t.Errorf("accepted instance %q with address %s", s.Instance, s.Address)
 		}
-		again, err := specFrom(l)
+		again, err := Spec(l)
 		if err != nil {
 			t.Fatalf("the second reading fails: %v", err)
 		}
@@ -252,12 +242,12 @@ func TestServerLabels(t *testing.T) {
 		Address:   netip.MustParsePrefix("10.201.0.9/20"),
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: "SERVICE/POSTGRES"}},
 	}
-	got, err := specFrom(labels(s, "boot"))
+	got, err := Spec(Labels(s, "boot"))
 	if err != nil || got.Kind != runtime.KindService || len(got.Processes) != 1 || got.Processes[0].Source != "SERVICE/POSTGRES" {
 		t.Errorf("spec = %+v, %v", got, err)
 	}
 	s.Kind = runtime.KindInstance
-	if got, err := specFrom(labels(s, "boot")); err != nil || got.Kind != runtime.KindInstance {
+	if got, err := Spec(Labels(s, "boot")); err != nil || got.Kind != runtime.KindInstance {
 		t.Errorf("an app's spec = %+v, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"archive/tar"
@@ -15,12 +15,12 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// owner is the user and group that unpacked files belong to.
-type owner struct{ uid, gid int }
+// Owner is the user and group that unpacked files belong to.
+type Owner struct{ UID, GID int }
 
-// unpackLayers extracts the files of a build into its writable layer, before any
+// UnpackLayers extracts the files of a build into its writable layer, before any
 // process runs that could interfere.
-func unpackLayers(ctx context.Context, root string, layers []droplet.Layer, o owner) error {
+func UnpackLayers(ctx context.Context, root string, layers []droplet.Layer, o Owner) error {
 	for _, l := range layers {
 		if err := unpackLayer(ctx, root, l, o); err != nil {
 			return fmt.Errorf("cannot lay out %s: %w", l.Path, err)
@@ -29,14 +29,14 @@ func unpackLayers(ctx context.Context, root string, layers []droplet.Layer, o ow
 	return nil
 }
 
-func unpackLayer(ctx context.Context, root string, l droplet.Layer, o owner) error {
+func unpackLayer(ctx context.Context, root string, l droplet.Layer, o Owner) error {
 	dir := filepath.Join(root, l.Path)
 	// Only dew has written below the root so far, so there is no link to follow.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	if path.Dir(l.Path) != "/" {
-		if err := os.Chown(dir, o.uid, o.gid); err != nil {
+		if err := os.Chown(dir, o.UID, o.GID); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func unpackLayer(ctx context.Context, root string, l droplet.Layer, o owner) err
 	}
 	defer r.Close()
 	own := func(h *tar.Header) (bool, error) {
-		h.Uid, h.Gid = o.uid, o.gid
+		h.Uid, h.Gid = o.UID, o.GID
 		h.Name = stripped(h.Name, l.Strip)
 		if h.Typeflag == tar.TypeLink {
 			h.Linkname = stripped(h.Linkname, l.Strip)
@@ -77,10 +77,10 @@ func allowedInLayer(h *tar.Header) bool {
 	return false
 }
 
-// unpackDroplet extracts a droplet's tree into a stack, owned by the app's user.
-func unpackDroplet(ctx context.Context, root string, tree io.Reader, o owner) error {
+// UnpackDroplet extracts a droplet's tree into a stack, owned by the app's user.
+func UnpackDroplet(ctx context.Context, root string, tree io.Reader, o Owner) error {
 	own := func(h *tar.Header) (bool, error) {
-		h.Uid, h.Gid = o.uid, o.gid
+		h.Uid, h.Gid = o.UID, o.GID
 		return h.Typeflag != tar.TypeBlock && h.Typeflag != tar.TypeChar, nil
 	}
 	home := filepath.Join(root, "home", "vcap")

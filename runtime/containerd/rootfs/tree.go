@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"archive/tar"
@@ -18,13 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 )
 
 // maxLinesFile is the maximum size of a file in a tree to which lines are added.
 const maxLinesFile = 1 << 20
 
-// fillStack creates the files of a stack in an empty root.
-func fillStack(ctx context.Context, root string, s stack.Stack) error {
+// FillStack creates the files of a stack in an empty root.
+func FillStack(ctx context.Context, root string, s stack.Stack) error {
 	if len(s.Tree) == 0 {
 		return fill(root, s)
 	}
@@ -54,7 +55,7 @@ func fill(root string, s stack.Stack) error {
 		}
 	}
 	for _, f := range s.Files {
-		if err := writeFile(filepath.Join(root, f.Path), f.Data, fs.FileMode(f.Mode)); err != nil {
+		if err := runfile.Write(filepath.Join(root, f.Path), f.Data, fs.FileMode(f.Mode)); err != nil {
 			return err
 		}
 	}
@@ -163,7 +164,7 @@ func overlayFile(root string, f stack.File) error {
 	if err := errors.Join(os.RemoveAll(p), os.RemoveAll(p+".new")); err != nil {
 		return err
 	}
-	return writeFile(p, f.Data, fs.FileMode(f.Mode))
+	return runfile.Write(p, f.Data, fs.FileMode(f.Mode))
 }
 
 // overlayLine adds a line to a file and replaces the line with the same name.
@@ -186,7 +187,7 @@ func overlayLine(root string, l stack.Line) error {
 	if err := os.RemoveAll(p + ".new"); err != nil {
 		return err
 	}
-	return writeFile(p, b.String(), 0o644)
+	return runfile.Write(p, b.String(), 0o644)
 }
 
 // readSome reads a plain file of a tree. A missing file counts as empty.

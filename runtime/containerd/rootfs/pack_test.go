@@ -1,4 +1,4 @@
-package containerd
+package rootfs
 
 import (
 	"archive/tar"
@@ -26,7 +26,7 @@ func packed(t *testing.T, dir string, p droplet.Packing) (map[string]string, err
 	}
 	defer root.Close()
 	var out bytes.Buffer
-	if err := pack(t.Context(), root, &out, p); err != nil {
+	if err := Pack(t.Context(), root, &out, p); err != nil {
 		return nil, err
 	}
 	got := map[string]string{}
