@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/images"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
@@ -187,7 +188,7 @@ func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 	if err := f.e.net.Create(s.Instance, s.Address); err != nil {
 		return "", err
 	}
-	return f.e.images.parent(ctx, s)
+	return f.e.images.Parent(ctx, s)
 }
 
 func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, error) {
@@ -199,7 +200,7 @@ func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, 
 		*ts, last = append(*ts, now.Sub(last)), now
 	}
 	_, err := f.client.SnapshotService(e.cfg.Snapshotter).Prepare(ctx, id, parent,
-		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+		snapshots.WithLabels(map[string]string{images.GCRoot: "instance"}))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
@@ -32,9 +33,9 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 		// Forget it as well: the next try must find it again, or a sweep would remove
 		// it as a stray one.
 		c.(*container).detach()
-		e.forget(c.Spec().Instance)
+		e.known.remove(c.Spec().Instance)
 	}
-	if unavailable(err) {
+	if connection.IsUnavailable(err) {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return nil, err
@@ -43,13 +44,13 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 // find adopts one container after the other. With an error it returns the containers
 // that it already took over.
 func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
-	if err := e.sweepMounts(); err != nil { // each mount has its own mount point, so leftovers do no harm
+	if err := e.mounts.Sweep(); err != nil { // each mount has its own mount point, so leftovers do no harm
 		e.log.Warn("cannot remove mounts of a killed daemon, trying again", "err", err)
 	}
-	if err := e.dropLeases(ctx); err != nil {
+	if err := e.images.DropLeases(ctx); err != nil {
 		return nil, err
 	}
-	records, err := e.containerRecords(ctx)
+	records, err := e.conn.Records(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +58,11 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 	var left []runtime.Unadopted
 	for _, record := range records {
 		id, ok := names.Instance(record.ID)
-		if !ok || e.knows(id) {
+		if !ok || e.known.has(id) {
 			continue
 		}
 		c, err := e.adopt(ctx, record)
-		if err != nil && (unavailable(err) && !e.answers(ctx) || errors.Is(err, names.ErrNewerFormat)) {
+		if err != nil && (connection.IsUnavailable(err) && !e.conn.Answers(ctx) || errors.Is(err, names.ErrNewerFormat)) {
 			return found, fmt.Errorf("cannot adopt %s: %w", record.ID, err)
 		}
 		if err != nil {
@@ -85,8 +86,8 @@ func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, e
 		u.Slot, u.Task, u.Address = s.Slot, s.Task, s.Address.Addr()
 	}
 	u.Retry = func(ctx context.Context) (runtime.Container, error) {
-		record, err := e.containerRecord(ctx, record.ID)
-		if notFound(err) {
+		record, err := e.conn.Record(ctx, record.ID)
+		if connection.IsNotFound(err) {
 			return nil, e.removeOne(ctx, id, u.App)
 		}
 		if err != nil {
@@ -100,33 +101,6 @@ func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, e
 	}
 	u.Remove = func(ctx context.Context) error { return e.removeOne(ctx, id, u.App) }
 	return u
-}
-
-// answers reports whether containerd answers. If it does, an unanswered call about one
-// instance is a fault of that instance.
-func (e *Engine) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := e.client.Version(ctx)
-	return err == nil
-}
-
-// containerRecord reads containerd's record of a container.
-func (e *Engine) containerRecord(ctx context.Context, id string) (containers.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return e.client.ContainerService().Get(ctx, id)
-}
-
-// containerRecords lists containerd's records in the daemon's namespace.
-func (e *Engine) containerRecords(ctx context.Context) ([]containers.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	cs, err := e.client.ContainerService().List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list containers: %w", err)
-	}
-	return cs, nil
 }
 
 // adopt takes over one container. It removes the container if its commands never ran,
@@ -163,7 +137,7 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 		c.detach()
 		return nil, err
 	}
-	e.remember(c)
+	e.known.add(c)
 	c.watch()
 	c.work.Go(func() { c.checkCapture(c.ctx) })
 	return c, nil
@@ -176,15 +150,15 @@ func (c *container) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.clearSessions(); err != nil {
+	if err := c.sessions.Sweep(); err != nil {
 		return err
 	}
-	init, err := c.e.get(ctx, c.id, "")
+	init, err := c.e.conn.Process(ctx, c.id, "")
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
 	if err == nil {
-		c.initPID, c.initBorn = int(init.Pid), process.BornAt(int(init.Pid))
+		c.init.pid, c.init.born = int(init.Pid), process.BornAt(int(init.Pid))
 	}
 	return nil
 }
@@ -224,7 +198,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read exit status: %w", err)
 	}
-	st, err := c.e.get(ctx, c.id, p.Exec)
+	st, err := c.e.conn.Process(ctx, c.id, p.Exec)
 	if errdefs.IsNotFound(err) {
 		x := c.verdict(p, -1, time.Now())
 		x.Cause, x.Detail = runtime.CauseRuntimeLost, "its shim is gone and its status with it"
@@ -253,9 +227,9 @@ func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	if err := runfile.OpenGate(ctx, gate); err != nil {
 		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
 	// If the process has already exited, there is nothing to close.
-	_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+	_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 	return nil
 }

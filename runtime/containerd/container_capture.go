@@ -38,7 +38,7 @@ func (c *container) drain(ctx context.Context) error {
 
 // checkCaptures checks that the output of every running process is still captured.
 func (e *Engine) checkCaptures(ctx context.Context) {
-	for _, c := range e.living() {
+	for _, c := range e.known.all() {
 		c.checkCapture(ctx)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
 )
 
 // Consumption returns the resources that the whole instance has used so far.
@@ -21,9 +22,9 @@ func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error
 	if c.e.Outage() != nil {
 		return used, nil // the kernel's numbers are correct without containerd
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
-	u, err := c.e.images.snapshotter().Usage(ctx, c.id)
+	u, err := c.e.images.Snapshotter().Usage(ctx, c.id)
 	if err != nil {
 		return used, fmt.Errorf("cannot measure the writable layer: %w", err)
 	}

@@ -21,11 +21,13 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/dns"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/rootfs"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -50,11 +52,11 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 		c.detach()
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
 			e.log.Warn("cannot clean up after a failed start, it is tried again", "instance", s.Instance, "err", cerr)
-			e.noteUnclean(s.Instance, s.App, cerr)
+			e.removals.addInstance(s.Instance, s.App, cerr)
 		}
 		return nil, e.startError(err)
 	}
-	e.remember(c)
+	e.known.add(c)
 	c.watch()
 	return c, nil
 }
@@ -69,7 +71,7 @@ func (e *Engine) startError(err error) error {
 		return &runtime.StartError{Reason: "the disk is full: free some space (" + oneLine(err) + ")", Err: err}
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
-	case unavailable(err):
+	case connection.IsUnavailable(err):
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return &runtime.StartError{Reason: oneLine(err), Err: err}
@@ -109,7 +111,7 @@ func (c *container) build(ctx context.Context) error {
 func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	e, s := c.e, c.spec
 	// Unpacking a droplet for the first time has no time limit.
-	parent, err := e.images.parent(ctx, s)
+	parent, err := e.images.Parent(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -121,13 +123,13 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	g.Go(c.createCgroups)
 	g.Go(func() error { return c.makeFiles() })
 	g.Go(func() error {
-		ms, err := e.images.prepare(gctx, s, parent)
+		ms, err := e.images.Prepare(gctx, s, parent)
 		if err != nil {
 			return err
 		}
 		mounts = ms
 		if len(s.Layers) > 0 {
-			err := e.mounted(ms, func(root string) error { return rootfs.UnpackLayers(gctx, root, s.Layers, e.owner()) })
+			err := e.mounts.With(ms, func(root string) error { return rootfs.UnpackLayers(gctx, root, s.Layers, e.owner()) })
 			if err != nil {
 				return err
 			}
@@ -167,7 +169,7 @@ func (c *container) makeFiles() error {
 		}
 	}
 	for _, p := range c.procs {
-		if err := c.saveStartContext(p); err != nil {
+		if err := session.WriteContext(c.dir, p.ProcessSpec, c.spec.Stack.Shell); err != nil {
 			return err
 		}
 		if err := unix.Mkfifo(c.gate(p), 0o600); err != nil {
@@ -207,7 +209,7 @@ func (c *container) createContainer(ctx context.Context, netns string) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
 	}
-	_, err = c.e.client.ContainerService().Create(ctx, containers.Container{
+	_, err = c.e.conn.Client.ContainerService().Create(ctx, containers.Container{
 		ID: c.id, Labels: names.Labels(s, c.e.boot), Spec: any,
 		Runtime:     containers.RuntimeInfo{Name: runtimeName},
 		Snapshotter: c.e.cfg.Snapshotter, SnapshotKey: c.id,
@@ -238,14 +240,14 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		return nil
 	})
 	g.Go(func() error {
-		if _, err := c.e.tasks.Create(gctx, req); err != nil {
-			return fmt.Errorf("cannot create task: %w", native(err))
+		if _, err := c.e.conn.Tasks.Create(gctx, req); err != nil {
+			return fmt.Errorf("cannot create task: %w", connection.Native(err))
 		}
-		r, err := c.e.tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
+		r, err := c.e.conn.Tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
 		if err != nil {
-			return fmt.Errorf("cannot start task: %w", native(err))
+			return fmt.Errorf("cannot start task: %w", connection.Native(err))
 		}
-		c.initPID, c.initBorn = int(r.Pid), process.BornAt(int(r.Pid))
+		c.init.pid, c.init.born = int(r.Pid), process.BornAt(int(r.Pid))
 		return nil
 	})
 	return g.Wait()
@@ -254,7 +256,7 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 // startAll starts every launcher, which then waits at its gate.
 func (c *container) startAll(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxMaking)
+	g.SetLimit(session.MaxCreating)
 	for _, p := range c.procs {
 		g.Go(func() error { return c.startOne(gctx, p) })
 	}
@@ -268,19 +270,19 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode process: %w", err)
 	}
-	_, err = c.e.tasks.Exec(ctx, &tasks.ExecProcessRequest{
+	_, err = c.e.conn.Tasks.Exec(ctx, &tasks.ExecProcessRequest{
 		ContainerID: c.id, ExecID: p.Exec, Spec: oci,
 		Stdin: c.gate(p), Stdout: p.outPath, Stderr: p.errPath,
 	})
 	if err != nil {
-		return fmt.Errorf("cannot create process %s: %w", p.Exec, native(err))
+		return fmt.Errorf("cannot create process %s: %w", p.Exec, connection.Native(err))
 	}
 	// After a failed Start, Wait still answers, with 0: only the error of Start is
 	// reliable.
-	r, err := c.e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: c.id, ExecID: p.Exec})
+	r, err := c.e.conn.Tasks.Start(ctx, &tasks.StartRequest{ContainerID: c.id, ExecID: p.Exec})
 	if err != nil {
-		err = native(err)
-		if unavailable(err) {
+		err = connection.Native(err)
+		if connection.IsUnavailable(err) {
 			return fmt.Errorf("cannot start process %s: %w", p.Exec, err)
 		}
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
@@ -300,10 +302,10 @@ func (c *container) openGates(ctx context.Context) error {
 	}
 	for _, p := range c.procs {
 		c.work.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connection.CallTimeout)
 			defer cancel()
 			// If the process has already exited, there is nothing to close.
-			_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+			_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 		})
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/testkit"
@@ -112,14 +113,14 @@ func newTestTask(t *testing.T, execs ...string) *container {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	x := &container{
-		e:    &Engine{cg: madeUpV2(t), log: silent, known: map[runtime.InstanceID]*container{}},
+		e:    &Engine{cg: madeUpV2(t), log: silent, conn: &connection.Connection{}},
 		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: names.Container(someInstance), dir: t.TempDir(),
 		ctx: ctx, cancel: cancel,
-		reports: make(chan runtime.Exit, len(execs)+1), exits: make(chan runtime.Exit, len(execs)+1),
 	}
 	for _, e := range execs {
 		x.procs = append(x.procs, &proc{ProcessSpec: runtime.ProcessSpec{Exec: e, Source: "APP/PROC/" + e}, reaped: make(chan struct{})})
 	}
+	x.exits = newExitCollector(x.procs, &x.init, func() error { return nil })
 	return x
 }
 
@@ -138,13 +139,13 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
+		x.exits.reports = make(chan runtime.Exit, 4)
 		x.procs[1].pid = testkit.NoPID                                             // dead, and not reported yet
 		x.procs[2].pid, x.procs[2].born = os.Getpid(), process.BornAt(os.Getpid()) // alive
-		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
-		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(reportLimit/2, func() { x.exits.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
 		defer late.Stop()
-		batch, ok := x.gather()
+		batch, ok := x.exits.gather(t.Context())
 		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
 			t.Errorf("order = %v, %v, want %v", got, ok, want)
 		}
@@ -156,11 +157,11 @@ func TestGatherGivesUpOnALateReport(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid = testkit.NoPID
-		x.reports <- runtime.Exit{Exec: "main", At: someTime}
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
-		batch, ok := x.gather()
+		batch, ok := x.exits.gather(t.Context())
 		if got := execsOf(batch); !ok || !slices.Equal(got, []string{"main"}) {
 			t.Errorf("batch = %v, %v, want main alone", got, ok)
 		}
@@ -175,13 +176,13 @@ func TestGatherWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid = testkit.NoPID
-		x.e.silent.Store(true)
-		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
-		late := time.AfterFunc(7*reportLimit, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		x.exits.outage = func() error { return errors.New("containerd does not answer") }
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(7*reportLimit, func() { x.exits.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
 		defer late.Stop()
-		batch, ok := x.gather()
+		batch, ok := x.exits.gather(t.Context())
 		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
 			t.Errorf("order = %v, %v, want %v", got, ok, want)
 		}
@@ -193,12 +194,12 @@ func TestGatherAlone(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid, x.procs[1].born = os.Getpid(), process.BornAt(os.Getpid())
-		x.initPID, x.initBorn = os.Getpid(), process.BornAt(os.Getpid())
-		x.reports <- runtime.Exit{Exec: "main", At: someTime}
+		x.init.pid, x.init.born = os.Getpid(), process.BornAt(os.Getpid())
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
-		if batch, ok := x.gather(); !ok || len(batch) != 1 || time.Since(begin) != 0 {
+		if batch, ok := x.exits.gather(t.Context()); !ok || len(batch) != 1 || time.Since(begin) != 0 {
 			t.Errorf("batch = %v, %v after %v, want main at once", execsOf(batch), ok, time.Since(begin))
 		}
 	})
@@ -211,13 +212,13 @@ func TestInitIsNamedFirst(t *testing.T) {
 	for _, p := range x.procs {
 		p.pid = testkit.NoPID
 	}
-	x.initPID = testkit.NoPID
-	x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime.Add(time.Millisecond)}
-	x.reports <- runtime.Exit{Exec: "main", At: someTime}
-	x.reports <- runtime.Exit{Exec: runtime.InitExec, At: someTime.Add(time.Second)}
-	x.collect()
+	x.init.pid = testkit.NoPID
+	x.exits.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime.Add(time.Millisecond)}
+	x.exits.reports <- runtime.Exit{Exec: "main", At: someTime}
+	x.exits.reports <- runtime.Exit{Exec: runtime.InitExec, At: someTime.Add(time.Second)}
+	x.exits.collect(x.ctx)
 	var got []string
-	for e := range x.exits {
+	for e := range x.exits.sent {
 		got = append(got, e.Exec)
 		if e.Exec == runtime.InitExec && !e.At.Equal(someTime) {
 			t.Errorf("PID 1 ended at %v, want %v: no later than what it took along", e.At, someTime)
@@ -232,12 +233,12 @@ func TestInitIsNamedFirst(t *testing.T) {
 func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
-	x.initPID = testkit.NoPID
-	if !x.unreported(nil) {
+	x.init.pid = testkit.NoPID
+	if !x.exits.unreported(nil) {
 		t.Error("a dead PID 1 is not waited for")
 	}
-	x.deleting.Store(true)
-	if x.unreported(nil) {
+	x.init.stopping.Store(true)
+	if x.exits.unreported(nil) {
 		t.Error("PID 1 is waited for although we ended it")
 	}
 }
@@ -246,9 +247,9 @@ func TestCollectEndsWhenLetGo(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
 	x.cancel()
-	x.collect()
+	x.exits.collect(x.ctx)
 	select {
-	case e, ok := <-x.exits:
+	case e, ok := <-x.exits.sent:
 		t.Errorf("got exit %+v, %v, want nothing and no end", e, ok)
 	default:
 	}
@@ -289,10 +290,9 @@ func TestVerdict(t *testing.T) {
 // called.
 type fakeTasks struct {
 	tasks.TasksClient
-	wait   func(n int) (*tasks.WaitResponse, error)
-	get    func() (*tasks.GetResponse, error)
-	delete func(n int) error
-	calls  int
+	wait  func(n int) (*tasks.WaitResponse, error)
+	get   func() (*tasks.GetResponse, error)
+	calls int
 }
 
 func (f *fakeTasks) Wait(context.Context, *tasks.WaitRequest, ...grpc.CallOption) (*tasks.WaitResponse, error) {
@@ -302,114 +302,6 @@ func (f *fakeTasks) Wait(context.Context, *tasks.WaitRequest, ...grpc.CallOption
 
 func (f *fakeTasks) Get(context.Context, *tasks.GetRequest, ...grpc.CallOption) (*tasks.GetResponse, error) {
 	return f.get()
-}
-
-func (f *fakeTasks) DeleteProcess(context.Context, *tasks.DeleteProcessRequest, ...grpc.CallOption) (*tasks.DeleteResponse, error) {
-	f.calls++
-	return &tasks.DeleteResponse{}, f.delete(f.calls)
-}
-
-// Every open Wait fails when containerd is killed. That is not an exit.
-func TestWaitOutlivesContainerd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeTasks{
-			wait: func(n int) (*tasks.WaitResponse, error) {
-				if n <= 20 {
-					return &tasks.WaitResponse{ExitStatus: 255}, status.Error(codes.Unavailable, "error reading from server: EOF")
-				}
-				return &tasks.WaitResponse{ExitStatus: 3, ExitedAt: timestamppb.New(someTime)}, nil
-			},
-			get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "connection refused") },
-		}
-		code, at, err := (&Engine{tasks: f}).wait(t.Context(), "dew-x", "main")
-		if code != 3 || !at.Equal(someTime) || err != nil {
-			t.Errorf("end = %d at %v, %v, want 3 at %v", code, at, err, someTime)
-		}
-	})
-}
-
-// Only containerd itself can report that a process is lost.
-func TestWaitForALostProcess(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeTasks{
-			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
-			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "no running task found") },
-		}
-		if _, at, err := (&Engine{tasks: f}).wait(t.Context(), "dew-x", "main"); !notFound(err) || at.IsZero() {
-			t.Errorf("end at %v, %v, want not found, with a time", at, err)
-		}
-	})
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		f := &fakeTasks{
-			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
-			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
-		}
-		if _, _, err := (&Engine{tasks: f}).wait(ctx, "dew-x", "main"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
-		}
-		if f.calls > 100 {
-			t.Errorf("asked %d times in a minute", f.calls)
-		}
-	})
-}
-
-func TestDeletionIsRepeated(t *testing.T) {
-	t.Parallel()
-	broken := status.Error(codes.InvalidArgument, "bad id")
-	tests := []struct {
-		name  string
-		first error // error of the first three calls
-		calls int
-		want  error
-	}{
-		{"at once", nil, 1, nil},
-		{"gone already", status.Error(codes.NotFound, "process not found"), 1, nil},
-		{"containerd away", status.Error(codes.Unavailable, "connection refused"), 4, nil},
-		{"not reaped yet", status.Error(codes.FailedPrecondition, "process must be stopped"), 4, nil},
-		{"shim away", status.Error(codes.Unknown, "ttrpc: closed"), 4, nil},
-		{"refused", broken, 1, native(broken)},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := &fakeTasks{delete: func(n int) error {
-					if n <= 3 {
-						return tt.first
-					}
-					return nil
-				}}
-				err := (&Engine{tasks: f}).deleteExec(t.Context(), "dew-x", "main")
-				if (err == nil) != (tt.want == nil) || err != nil && err.Error() != tt.want.Error() {
-					t.Errorf("error = %v, want %v", err, tt.want)
-				}
-				if f.calls != tt.calls {
-					t.Errorf("asked %d times, want %d", f.calls, tt.calls)
-				}
-			})
-		})
-	}
-}
-
-func TestDeletionGivesUpWithBothReasons(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), finishTimeout)
-		defer cancel()
-		f := &fakeTasks{delete: func(int) error { return status.Error(codes.FailedPrecondition, "process must be stopped") }}
-		err := (&Engine{tasks: f}).deleteExec(ctx, "dew-x", "main")
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process must be stopped") {
-			t.Errorf("error = %v, want what containerd said and that time is up", err)
-		}
-	})
 }
 
 // containerd forgets an exit with the exec, so the exit is read from the folder.
@@ -439,7 +331,7 @@ func TestExitIsKept(t *testing.T) {
 func TestHalfAKeptExit(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
-	x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
+	x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
 		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
 	}}
 	testkit.WriteFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
@@ -458,7 +350,7 @@ func TestFindProcess(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		t.Parallel()
 		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_RUNNING)}
+		x.e.conn.Tasks = &fakeTasks{get: process(tasktypes.Status_RUNNING)}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 4711 || x.procs[0].missed != nil {
 			t.Errorf("pid %d, missed %v, %v, want it running", x.procs[0].pid, x.procs[0].missed, err)
 		}
@@ -466,7 +358,7 @@ func TestFindProcess(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) { // Wait returns the status, and the pid can belong to another process by now
 		t.Parallel()
 		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
+		x.e.conn.Tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 0 || x.procs[0].missed != nil {
 			t.Errorf("pid %d, missed %v, %v, want neither", x.procs[0].pid, x.procs[0].missed, err)
 		}
@@ -474,7 +366,7 @@ func TestFindProcess(t *testing.T) {
 	t.Run("lost", func(t *testing.T) {
 		t.Parallel()
 		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") }}
+		x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") }}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil {
 			t.Fatal(err)
 		}
@@ -488,8 +380,8 @@ func TestFindProcess(t *testing.T) {
 	t.Run("containerd away", func(t *testing.T) {
 		t.Parallel()
 		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") }}
-		if err := x.findProcess(t.Context(), x.procs[0]); !unavailable(err) || x.procs[0].missed != nil {
+		x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") }}
+		if err := x.findProcess(t.Context(), x.procs[0]); !connection.IsUnavailable(err) || x.procs[0].missed != nil {
 			t.Errorf("missed %v, %v, want that nothing is known", x.procs[0].missed, err)
 		}
 	})
@@ -553,7 +445,7 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 func TestLostProcessIsARecord(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
-	x.e.tasks = &fakeTasks{
+	x.e.conn.Tasks = &fakeTasks{
 		wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
 		get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") },
 	}
@@ -573,22 +465,22 @@ func TestLostProcessIsARecord(t *testing.T) {
 func TestInitIsReportedUnlessWeEndIt(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main")
-	x.e.tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
+	x.e.conn.Tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
 		return &tasks.WaitResponse{ExitStatus: 137, ExitedAt: timestamppb.New(someTime)}, nil
 	}}
 	x.watchInit()
 	select {
-	case got := <-x.reports:
+	case got := <-x.exits.reports:
 		if got.Exec != runtime.InitExec || got.Cause != runtime.CauseInitExited || got.Code != 137 || got.Source != "APP/PROC/WEB" {
 			t.Errorf("report = %+v, want the end of PID 1", got)
 		}
 	default:
 		t.Error("the end of PID 1 is not reported")
 	}
-	x.deleting.Store(true)
+	x.init.stopping.Store(true)
 	x.watchInit()
 	select {
-	case got := <-x.reports:
+	case got := <-x.exits.reports:
 		t.Errorf("report = %+v although we ended it", got)
 	default:
 	}

@@ -24,9 +24,12 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/images"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/containerd/session"
 )
 
 // Crashed has the limits for the stored files of crashed instances.
@@ -75,7 +78,7 @@ type crashedInstance struct {
 // crashedProcess has the settings that one process was started with.
 type crashedProcess struct {
 	Name string `json:"name"` // name of the sidecar, empty for main
-	processContext
+	session.Context
 }
 
 func crashedKey(id runtime.InstanceID) string { return crashedPrefix + string(id) }
@@ -158,16 +161,16 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	if err := st.e.killAll(ctx, id); err != nil {
 		return err
 	}
-	err = st.e.until(ctx, func(ctx context.Context) error {
-		_, err := st.e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: c.id})
+	err = st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
+		_, err := st.e.conn.Tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: c.id})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot delete task: %w", err)
 	}
-	sn := st.e.images.snapshotter()
-	label := snapshots.WithLabels(map[string]string{gcRoot: "crashed", crashedLabel: string(id)})
-	err = st.e.until(ctx, func(ctx context.Context) error { return sn.Commit(ctx, crashedKey(id), c.id, label) })
+	sn := st.e.images.Snapshotter()
+	label := snapshots.WithLabels(map[string]string{images.GCRoot: "crashed", crashedLabel: string(id)})
+	err = st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error { return sn.Commit(ctx, crashedKey(id), c.id, label) })
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot commit snapshot: %w", err)
 	}
@@ -205,15 +208,15 @@ func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time
 		Memory:     s.Memory, sessions: map[*crashSession]bool{},
 	}
 	for _, p := range c.procs {
-		given, err := c.startContext(p)
+		given, err := session.ReadContext(c.dir, p.Exec)
 		if err != nil {
 			return nil, err
 		}
-		ci.Processes = append(ci.Processes, crashedProcess{Name: p.Name, processContext: given})
+		ci.Processes = append(ci.Processes, crashedProcess{Name: p.Name, Context: given})
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
-	record, err := st.e.client.ContainerService().Get(ctx, c.id)
+	record, err := st.e.conn.Client.ContainerService().Get(ctx, c.id)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read container: %w", err)
 	}
@@ -321,8 +324,8 @@ func (st *crashedStore) remove(ctx context.Context, ci *crashedInstance) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	// Delete the file last: without it there would be no second attempt.
-	err := st.e.until(ctx, func(ctx context.Context) error {
-		return st.e.images.snapshotter().Remove(ctx, crashedKey(ci.Instance))
+	err := st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
+		return st.e.images.Snapshotter().Remove(ctx, crashedKey(ci.Instance))
 	})
 	if err == nil {
 		if err = os.Remove(st.file(ci.Instance)); errors.Is(err, fs.ErrNotExist) {
@@ -371,7 +374,7 @@ func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
 func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sn := st.e.images.snapshotter()
+	sn := st.e.images.Snapshotter()
 	found := map[runtime.InstanceID]bool{}
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		if id, ok := strings.CutPrefix(info.Name, crashedPrefix); ok {

@@ -103,7 +103,7 @@ func TestMorgueReadsBack(t *testing.T) {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 	ci, around, err := st.admit(instanceNumber(1), "agent")
-	if err != nil || ci.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.profile {
+	if err != nil || ci.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.Profile {
 		t.Errorf("admit = %+v, %+v, %v", ci, around, err)
 	}
 	for range maxCrashSessions - 1 {

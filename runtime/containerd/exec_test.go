@@ -18,6 +18,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -92,7 +93,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		if now := w.shimFiles(st.Instance); now > shim {
 			return fmt.Errorf("the shim has %d files open, and had %d", now, shim)
 		}
-		pipes, err := filepath.Glob(filepath.Join(w.engine.instanceDir(st.Instance), sessionPrefix+"*"))
+		pipes, err := filepath.Glob(filepath.Join(w.engine.instanceDir(st.Instance), session.Prefix+"*"))
 		if err == nil && len(pipes) > 0 {
 			err = fmt.Errorf("pipes are left: %v", pipes)
 		}

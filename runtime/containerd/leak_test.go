@@ -113,9 +113,9 @@ func (w *world) census(t *testing.T) map[string]int {
 		}
 		n[key] += add
 	}
-	err := w.engine.images.snapshotter().Walk(ctx, func(_ context.Context, _ snapshots.Info) error { n["snapshots"]++; return nil })
+	err := w.engine.images.Snapshotter().Walk(ctx, func(_ context.Context, _ snapshots.Info) error { n["snapshots"]++; return nil })
 	count("snapshots", err, 0)
-	ls, err := w.engine.client.LeasesService().List(ctx)
+	ls, err := w.engine.conn.Client.LeasesService().List(ctx)
 	count("leases", err, len(ls))
 	ns, err := w.engine.net.Namespaces()
 	count("netns", err, len(ns))

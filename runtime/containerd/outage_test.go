@@ -150,9 +150,9 @@ func TestDeathOfInitIsNamed(t *testing.T) {
 // initPIDOf returns PID 1 of a running instance.
 func (w *world) initPIDOf(id runtime.InstanceID) int {
 	w.t.Helper()
-	for _, c := range w.engine.living() {
+	for _, c := range w.engine.known.all() {
 		if c.spec.Instance == id {
-			return c.initPID
+			return c.init.pid
 		}
 	}
 	w.t.Fatalf("no instance %s", id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/shim"
 )
 
 // A containerd that is killed while it starts a shim leaves a shim without a bundle,
@@ -53,7 +54,7 @@ func TestLostShimIsSwept(t *testing.T) {
 	if err := os.RemoveAll(bundle); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.engine.shims()
+	all, err := shim.List(w.engine.cfg.Names.Namespace)
 	if err != nil || all[lost] == 0 || all[names.Container(st.Instance)] == 0 || len(all) != 2 {
 		t.Fatalf("shims: %v, %v; want the lost one and that of the instance", all, err)
 	}
@@ -61,7 +62,7 @@ func TestLostShimIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("only the instance's shim", func() error {
-		if all, err = w.engine.shims(); err != nil || len(all) != 1 || all[names.Container(st.Instance)] == 0 {
+		if all, err = shim.List(w.engine.cfg.Names.Namespace); err != nil || len(all) != 1 || all[names.Container(st.Instance)] == 0 {
 			return fmt.Errorf("shims: %v, %w", all, err)
 		}
 		return nil

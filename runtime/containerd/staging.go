@@ -11,6 +11,8 @@ import (
 
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/images"
 	"github.com/dewrun/dew/runtime/containerd/rootfs"
 )
 
@@ -19,16 +21,16 @@ var _ runtime.StagingContainer = (*container)(nil)
 // prepareLimit returns the time limit for preparing the resources of a container.
 func prepareLimit(s runtime.Spec) time.Duration {
 	if len(s.Layers) > 0 {
-		return unpackTimeout
+		return images.UnpackTimeout
 	}
 	return createTimeout
 }
 
 // Written returns the size of the writable layer.
 func (c *container) Written(ctx context.Context) (bytes, files int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
-	u, err := c.e.images.snapshotter().Usage(ctx, c.id)
+	u, err := c.e.images.Snapshotter().Usage(ctx, c.id)
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot measure the writable layer: %w", err)
 	}
@@ -38,7 +40,7 @@ func (c *container) Written(ctx context.Context) (bytes, files int64, err error)
 // Pack writes a tar of files of a container whose processes have exited. It reads them
 // through the container's first process, which runs no code of the app.
 func (c *container) Pack(ctx context.Context, w io.Writer, p droplet.Packing) error {
-	root, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(c.initPID), "root"))
+	root, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(c.init.pid), "root"))
 	if err != nil {
 		return fmt.Errorf("cannot reach the files of the container: %w", err)
 	}

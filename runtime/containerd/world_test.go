@@ -557,7 +557,7 @@ func (w *world) execs(id runtime.InstanceID) []string {
 	w.t.Helper()
 	var found []string
 	for _, exec := range []string{"main", "sidecar-0", "sidecar-1", "sidecar-2"} {
-		if _, err := w.engine.get(context.Background(), names.Container(id), exec); err == nil {
+		if _, err := w.engine.conn.Process(context.Background(), names.Container(id), exec); err == nil {
 			found = append(found, exec)
 		}
 	}
@@ -567,7 +567,7 @@ func (w *world) execs(id runtime.InstanceID) []string {
 // containers lists the containers of this world.
 func (w *world) containers() []string {
 	w.t.Helper()
-	cs, err := w.engine.client.ContainerService().List(context.Background())
+	cs, err := w.engine.conn.Client.ContainerService().List(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,13 +1,13 @@
-package containerd
+package session
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/testkit"
 )
 
 // A launcher is not mistaken for the command.
@@ -48,12 +49,16 @@ func TestLaunching(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 			for _, file := range []string{"cmdline", "environ"} { // the kernel shows it a moment later
-				for b := []byte(nil); len(b) == 0; time.Sleep(time.Millisecond) {
-					var err error
-					if b, err = os.ReadFile(process.File(c.Process.Pid, file)); err != nil {
-						t.Fatal(err)
+				testkit.Eventually(t, file+" is not empty", func() error {
+					b, err := os.ReadFile(process.File(c.Process.Pid, file))
+					if err != nil {
+						return testkit.Finally(err)
 					}
-				}
+					if len(b) == 0 {
+						return errors.New("it is empty")
+					}
+					return nil
+				})
 			}
 			if got := launching(c.Process.Pid); got != tt.want {
 				t.Errorf("launching = %v, want %v", got, tt.want)
@@ -63,32 +68,29 @@ func TestLaunching(t *testing.T) {
 }
 
 // The next daemon knows the settings that a process was started with.
-func TestGiven(t *testing.T) {
+func TestContextIsReadBack(t *testing.T) {
 	dir := t.TempDir()
-	first := &container{dir: dir}
-	first.spec.Stack.Shell = "/bin/bash"
-	p := &proc{ProcessSpec: runtime.ProcessSpec{Exec: "main", Dir: "/home/vcap/app", Env: []string{"A=1", "B=x\ny"}}}
-	if err := first.saveStartContext(p); err != nil {
+	p := runtime.ProcessSpec{Exec: "main", Dir: "/home/vcap/app", Env: []string{"A=1", "B=x\ny"}}
+	if err := WriteContext(dir, p, "/bin/bash"); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(filepath.Join(dir, "main.given"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("file: %v, %v; want mode 600", info, err)
 	}
-	next := &container{dir: dir}
-	got, err := next.startContext(&proc{ProcessSpec: runtime.ProcessSpec{Exec: "main"}})
-	want := processContext{Dir: "/home/vcap/app", Env: []string{"A=1", "B=x\ny"}, Shell: "/bin/bash"}
-	if diff := cmp.Diff(got, want, cmp.AllowUnexported(processContext{})); diff != "" || err != nil {
-		t.Errorf("given: %v (-got +want):\n%s", err, diff)
+	got, err := ReadContext(dir, "main")
+	want := Context{Dir: "/home/vcap/app", Env: []string{"A=1", "B=x\ny"}, Shell: "/bin/bash"}
+	if diff := cmp.Diff(got, want); diff != "" || err != nil {
+		t.Errorf("context: %v (-got +want):\n%s", err, diff)
 	}
-	if got, err := next.startContext(&proc{ProcessSpec: runtime.ProcessSpec{Exec: "sidecar-0"}}); err != nil || got.Dir != "/" {
+	if got, err := ReadContext(dir, "sidecar-0"); err != nil || got.Dir != "/" {
 		t.Errorf("of an earlier dewd: %+v, %v; want the root folder and no error", got, err)
 	}
 }
 
 func TestSessionProcess(t *testing.T) {
-	c := &container{e: &Engine{cg: &cgroup.Hierarchies{Unified: "/sys/fs/cgroup"}, base: ocispec.Base{UID: 2000, GID: 2000}}}
-	around := processContext{Dir: "/home/vcap/app", Env: []string{"A=1", "TERM=dumb"}, Shell: "/bin/bash"}
+	ss := &Sessions{cfg: Config{Cgroups: &cgroup.Hierarchies{Unified: "/sys/fs/cgroup"}, Base: ocispec.Base{UID: 2000, GID: 2000}}}
+	env := Context{Dir: "/home/vcap/app", Env: []string{"A=1", "TERM=dumb"}, Shell: "/bin/bash"}
 	for _, tt := range []struct {
 		name    string
 		profile bool
@@ -106,8 +108,8 @@ func TestSessionProcess(t *testing.T) {
 			}}, "--shell /bin/bash --modes 53=0,42=1",
 		},
 	} {
-		around.profile = tt.profile
-		p := c.sessionProcess("ssh-3", around, tt.spec)
+		env.Profile = tt.profile
+		p := ss.process("ssh-3", env, tt.spec)
 		if got := strings.Join(p.Args, " "); got != "/.dew/init session --cgroup :ssh-3 "+tt.want {
 			t.Errorf("%s: %s, want … %s", tt.name, got, tt.want)
 		}

@@ -1,4 +1,4 @@
-package containerd
+package session
 
 import (
 	"bytes"
@@ -19,46 +19,46 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// processContext is the environment that a session shares with the process next to it.
-type processContext struct {
+// Context is the environment that a session shares with the process next to it.
+type Context struct {
 	Dir   string   `json:"dir"`
 	Env   []string `json:"env"`
 	Shell string   `json:"shell"`
 
 	User *runtime.User `json:"user,omitempty"` // user of an image app
 
-	profile bool // whether profile scripts still have to change the environment
+	Profile bool `json:"-"` // whether profile scripts still have to change the environment
 }
 
 // launchPatience is how long a session waits for a process whose profile scripts are
 // still running.
 const launchPatience = 10 * time.Second
 
-// processContext finds the working directory and the environment of a process. /proc
+// ContextOf finds the working directory and the environment of a process. /proc
 // has the program's real values, after profile scripts and any changes by the start
 // command. Sourcing the scripts again could give different values, and some scripts
 // start programs.
 //
 // A program can overwrite its own environment, as programs that set their title do.
 // Then only the values from its start are available, and the scripts are sourced.
-func (c *container) processContext(ctx context.Context, p *proc) (processContext, error) {
-	given, err := c.startContext(p)
+func (ss *Sessions) ContextOf(ctx context.Context, exec string, pid int) (Context, error) {
+	given, err := ReadContext(ss.cfg.Dir, exec)
 	if err != nil {
 		return given, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, launchPatience)
 	defer cancel()
-	for wait := time.Millisecond; launching(p.pid); wait = min(2*wait, 50*time.Millisecond) {
+	for wait := time.Millisecond; launching(pid); wait = min(2*wait, 50*time.Millisecond) {
 		if process.Sleep(ctx, wait) != nil {
-			given.profile = true
+			given.Profile = true
 			return given, nil
 		}
 	}
-	pids, err := c.e.cg.Procs(c.spec.Instance, p.Exec)
+	pids, err := ss.cfg.Cgroups.Procs(ss.cfg.Instance, exec)
 	if err != nil {
 		return given, err
 	}
-	for _, pid := range process.Chain(p.pid, pids) {
+	for _, pid := range process.Chain(pid, pids) {
 		env, ok := process.Environ(pid)
 		if !ok {
 			continue
@@ -69,26 +69,26 @@ func (c *container) processContext(ctx context.Context, p *proc) (processContext
 		}
 		return given, nil
 	}
-	given.profile = true
+	given.Profile = true
 	return given, nil
 }
 
-func (c *container) startContextFile(exec string) string { return filepath.Join(c.dir, exec+".given") }
+func contextFile(dir, exec string) string { return filepath.Join(dir, exec+".given") }
 
-// saveStartContext stores the settings that a process is started with, for the next
-// daemon.
-func (c *container) saveStartContext(p *proc) error {
-	b, err := json.Marshal(processContext{Dir: p.Dir, Env: p.Env, Shell: c.spec.Stack.Shell, User: p.User})
+// WriteContext stores the settings that a process is started with, in the folder of its
+// instance, for the next daemon.
+func WriteContext(dir string, p runtime.ProcessSpec, shell string) error {
+	b, err := json.Marshal(Context{Dir: p.Dir, Env: p.Env, Shell: shell, User: p.User})
 	if err != nil {
 		return fmt.Errorf("cannot encode surroundings: %w", err)
 	}
-	return runfile.Write(c.startContextFile(p.Exec), string(b), 0o600)
+	return runfile.Write(contextFile(dir, p.Exec), string(b), 0o600)
 }
 
-// startContext reads the settings that a process was started with.
-func (c *container) startContext(p *proc) (processContext, error) {
-	s := processContext{Dir: "/"}
-	b, err := os.ReadFile(c.startContextFile(p.Exec))
+// ReadContext reads the settings that a process was started with.
+func ReadContext(dir, exec string) (Context, error) {
+	s := Context{Dir: "/"}
+	b, err := os.ReadFile(contextFile(dir, exec))
 	if errors.Is(err, fs.ErrNotExist) { // started by a dewd that did not write the file
 		return s, nil
 	}
@@ -96,7 +96,7 @@ func (c *container) startContext(p *proc) (processContext, error) {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("cannot read what %s was started with: %w", p.Exec, err)
+		return s, fmt.Errorf("cannot read what %s was started with: %w", exec, err)
 	}
 	return s, nil
 }
@@ -125,5 +125,3 @@ func ofRuntime(pid int) bool {
 	env, ok := process.Environ(pid)
 	return ok && slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "_LIBCONTAINER_INITPIPE=") })
 }
-
-var _ runtime.Session = (*session)(nil)

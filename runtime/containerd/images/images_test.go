@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"testing"
@@ -31,13 +31,5 @@ func TestImageKey(t *testing.T) {
 	}
 	if a, b := stackKey(stack.Stack{ID: "1", Name: "x"}), stackKey(stack.Stack{ID: "2", Name: "x"}); a == b {
 		t.Errorf("two stacks have key %s", a)
-	}
-}
-
-func TestSweepMountsWithoutFolder(t *testing.T) {
-	t.Parallel()
-	e := &Engine{cfg: Config{Run: t.TempDir()}}
-	if err := e.sweepMounts(); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package containerd
+package session
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,26 +19,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// sessionPrefix is the prefix of the exec id of every session, which is also its leaf
+// Prefix is the prefix of the exec id of every session, which is also its leaf
 // and the name of its pipes.
-const sessionPrefix = "ssh-"
+const Prefix = "ssh-"
 
-// session is an exec for a client. Its output goes through pipes: the shim copies the
+// Session is an exec for a client. Its output goes through pipes: the shim copies the
 // process's output into them and closes its end after the last byte. Only the end of a
 // pipe shows that all output was read, and only then is the exec deleted. A deletion
 // waits at most two seconds for a slow reader and then drops the rest.
-type session struct {
-	container *container
-	exec      string
-	tty       bool
-	in        *os.File
-	out       *output
-	err       *output
+type Session struct {
+	all  *Sessions
+	exec string
+	tty  bool
+	in   *os.File
+	out  *output
+	err  *output
 
 	end   runtime.SessionEnd // set before ended is closed
 	ended chan struct{}
@@ -62,79 +61,13 @@ func (o *output) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Exec opens a session next to one of the processes.
-func (c *container) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
-	ses, err := c.openSession(ctx, exec, s)
-	switch {
-	case err == nil:
-		return ses, nil
-	case c.ending():
-		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
-	case unavailable(err):
-		return nil, fmt.Errorf("cannot open a session: %w: %w", runtime.ErrUnavailable, err)
-	}
-	return nil, fmt.Errorf("cannot open a session: %w", err)
-}
-
-func (c *container) openSession(ctx context.Context, exec string, s runtime.ExecSpec) (*session, error) {
-	p := c.living(exec)
-	if p == nil {
-		return nil, fmt.Errorf("process %s: %w", exec, runtime.ErrNoInstance)
-	}
-	around, err := c.processContext(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	ses, err := c.makeSession(ctx, around, s)
-	if err != nil || s.Kind != runtime.ExecSocket {
-		return ses, err
-	}
-	if err := ses.connected(ctx); err != nil {
-		return nil, errors.Join(err, ses.Close())
-	}
-	return ses, nil
-}
-
-// maxMaking is the number of processes of an instance that are created at the same
-// time. Before a process runs its command, it is the runtime, and then the launcher.
-// That uses up to two megabytes of the instance's memory: many at once would kill a
-// small app.
-const maxMaking = 2
-
-// makeSession creates a session and holds a lock during that. A deletion in between
-// would miss the new leaf.
-func (c *container) makeSession(ctx context.Context, around processContext, s runtime.ExecSpec) (*session, error) {
-	select {
-	case c.making <- struct{}{}:
-		defer func() { <-c.making }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	c.sessionsMu.RLock()
-	defer c.sessionsMu.RUnlock()
-	if c.closed {
-		return nil, runtime.ErrEnding
-	}
-	ses := &session{
-		container: c, exec: sessionPrefix + strconv.FormatInt(c.sessions.Add(1), 10), tty: s.TTY != nil,
-		ended: make(chan struct{}), gone: make(chan struct{}),
-	}
-	if err := ses.start(ctx, c.sessionProcess(ses.exec, around, s), s); err != nil {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-		defer cancel()
-		return nil, errors.Join(err, ses.closePipes(), c.clearSession(clean, ses.exec))
-	}
-	c.work.Go(ses.watch)
-	return ses, nil
-}
-
 // socketPatience is how long a program can take to accept a session at its socket.
 const socketPatience = 10 * time.Second
 
 // connected waits until a session is connected to its socket. The session then writes a
 // zero to its standard error; anything else is the reason of a failure. The limit is
 // for a program that listens and never accepts.
-func (s *session) connected(ctx context.Context) error {
+func (s *Session) connected(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, socketPatience)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // this ends its output
@@ -150,70 +83,17 @@ func (s *session) connected(ctx context.Context) error {
 	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(first)+string(rest)), "dew-init: "))
 }
 
-// living returns the process of an exec if it has not exited.
-func (c *container) living(exec string) *proc {
-	for _, p := range c.procs {
-		if p.Exec == exec && !p.ended.Load() && p.pid != 0 {
-			return p
-		}
-	}
-	return nil
-}
-
-func (c *container) ending() bool {
-	c.sessionsMu.RLock()
-	defer c.sessionsMu.RUnlock()
-	return c.closed
-}
-
-// sessionProcess returns the process of the exec.
-func (c *container) sessionProcess(exec string, around processContext, s runtime.ExecSpec) *specs.Process {
-	args := []string{ocispec.InitPath, "session", "--cgroup", c.e.cg.LastController() + ":" + exec}
-	if around.Shell != "" {
-		args = append(args, "--shell", around.Shell)
-	}
-	if around.profile && around.User == nil { // an image app has no profile scripts
-		args = append(args, "--profile")
-	}
-	env := s.Env
-	if s.TTY != nil && len(s.TTY.Modes) > 0 {
-		args = append(args, "--modes", modeList(s.TTY.Modes))
-	}
-	switch s.Kind {
-	case runtime.ExecCommand:
-		args = append(args, "--", s.Command)
-	case runtime.ExecFiles:
-		args = append(args, "--exec", "--", ocispec.SFTPPath)
-	case runtime.ExecSocket:
-		args = append(args, "--socket", s.Command)
-	}
-	p := ocispec.As(c.e.base.Process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
-	if s.TTY != nil {
-		p.Terminal = true
-		p.ConsoleSize = &specs.Box{Width: uint(s.TTY.Size.Columns), Height: uint(s.TTY.Size.Rows)}
-	}
-	return p
-}
-
-func modeList(modes []runtime.TerminalMode) string {
-	items := make([]string, len(modes))
-	for i, m := range modes {
-		items[i] = fmt.Sprintf("%d=%d", m.Opcode, m.Value)
-	}
-	return strings.Join(items, ",")
-}
-
-func (s *session) pipe(kind string) string {
-	return filepath.Join(s.container.dir, s.exec+"."+kind)
+func (s *Session) pipe(kind string) string {
+	return filepath.Join(s.all.cfg.Dir, s.exec+"."+kind)
 }
 
 // start creates the session and opens its gate.
-func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.ExecSpec) error {
+func (s *Session) start(ctx context.Context, p *specs.Process, spec runtime.ExecSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	e, id := s.container.e, s.container.spec.Instance
+	cfg := s.all.cfg
 	// The leaf comes first, because the next daemon finds the session by its leaf.
-	if err := e.cg.CreateLeaf(id, s.exec, 0); err != nil {
+	if err := cfg.Cgroups.CreateLeaf(cfg.Instance, s.exec, 0); err != nil {
 		return err
 	}
 	if err := s.openPipes(); err != nil {
@@ -224,17 +104,17 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 		return fmt.Errorf("cannot encode process: %w", err)
 	}
 	req := &tasks.ExecProcessRequest{
-		ContainerID: s.container.id, ExecID: s.exec, Spec: oci, Terminal: s.tty, Stdin: s.pipe("in"), Stdout: s.pipe("out"),
+		ContainerID: s.all.cfg.Container, ExecID: s.exec, Spec: oci, Terminal: s.tty, Stdin: s.pipe("in"), Stdout: s.pipe("out"),
 	}
 	if !s.tty {
 		req.Stderr = s.pipe("err")
 	}
-	if _, err := e.tasks.Exec(ctx, req); err != nil {
-		return native(err)
+	if _, err := cfg.Conn.Tasks.Exec(ctx, req); err != nil {
+		return connection.Native(err)
 	}
-	r, err := e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: s.container.id, ExecID: s.exec})
+	r, err := cfg.Conn.Tasks.Start(ctx, &tasks.StartRequest{ContainerID: s.all.cfg.Container, ExecID: s.exec})
 	if err != nil {
-		return native(err)
+		return connection.Native(err)
 	}
 	if s.in, err = runfile.OpenFIFO(ctx, s.pipe("in")); err != nil {
 		return err
@@ -251,7 +131,7 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	if err := yieldMemory(int(r.Pid)); err != nil {
 		return err
 	}
-	return e.cg.Place(id, s.exec, int(r.Pid))
+	return cfg.Cgroups.Place(cfg.Instance, s.exec, int(r.Pid))
 }
 
 // yieldMemory makes the kernel kill a session and its children first when its instance
@@ -271,7 +151,7 @@ func yieldMemory(pid int) error {
 
 // openPipes creates the pipes and opens the read ends. Otherwise the shim would wait
 // for them.
-func (s *session) openPipes() error {
+func (s *Session) openPipes() error {
 	kinds := []string{"in", "out"}
 	if !s.tty {
 		kinds = append(kinds, "err")
@@ -307,7 +187,7 @@ func endedOutput() *output {
 	return o
 }
 
-func (s *session) closePipes() error {
+func (s *Session) closePipes() error {
 	var errs error
 	if s.in != nil {
 		errs = s.in.Close()
@@ -328,37 +208,37 @@ func ignoreClosed(err error) error {
 }
 
 // watch handles the session from its exit to its removal.
-func (s *session) watch() {
+func (s *Session) watch() {
 	defer close(s.gone)
-	c := s.container
-	code, _, err := c.e.wait(c.ctx, c.id, s.exec)
+	cfg := s.all.cfg
+	code, _, err := cfg.Conn.Wait(cfg.Context, cfg.Container, s.exec)
 	s.end = runtime.SessionEnd{Code: code}
 	switch {
-	case c.ctx.Err() != nil && !c.deleting.Load():
+	case cfg.Context.Err() != nil && !cfg.Deleting():
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "the daemon is leaving"}
-	case c.ending() || c.initPID != 0 && !process.Alive(c.initPID):
-		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + c.endReason()}
+	case s.all.Closed() || cfg.Exited():
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + cfg.Reason()}
 	case err != nil:
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "the container service lost it"}
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
+	ctx, cancel := context.WithTimeout(cfg.Context, finishTimeout)
 	defer cancel()
-	log := c.e.log.With("instance", c.spec.Instance, "exec", s.exec)
+	log := s.all.log.With("exec", s.exec)
 	// Processes in the background would keep its pipes open.
-	if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
+	if err := cfg.Cgroups.Kill(ctx, cfg.Instance, s.exec); err != nil && cfg.Context.Err() == nil {
 		log.Warn("cannot end what a session left", "err", err)
 	}
 	close(s.ended)
 	for _, o := range []*output{s.out, s.err} {
 		select {
 		case <-o.done:
-		case <-c.ctx.Done():
+		case <-cfg.Context.Done():
 			return // removed with the instance, or by the next daemon
 		}
 	}
-	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
+	ctx, cancel = context.WithTimeout(cfg.Context, finishTimeout)
 	defer cancel()
-	if err := c.clearSession(ctx, s.exec); err != nil && c.ctx.Err() == nil {
+	if err := s.all.remove(ctx, s.exec); err != nil && cfg.Context.Err() == nil {
 		log.Warn("cannot clear a session away, the next daemon does", "err", err)
 	}
 }
@@ -366,16 +246,8 @@ func (s *session) watch() {
 // lostCode is the status of a session that did not exit by itself.
 const lostCode = 255
 
-// endReason names the process whose exit ended the instance.
-func (c *container) endReason() string {
-	if x := c.first.Load(); x != nil {
-		return fmt.Sprintf(" (%s: Exited with status %d)", x.Source, x.Code)
-	}
-	return ""
-}
-
 // Streams returns the ends of its input and output.
-func (s *session) Streams() runtime.Streams {
+func (s *Session) Streams() runtime.Streams {
 	st := runtime.Streams{In: &input{s: s}, Out: s.out, Err: s.err}
 	if s.tty {
 		st.Err = strings.NewReader("")
@@ -385,7 +257,7 @@ func (s *session) Streams() runtime.Streams {
 
 // input is the write end of a session's pipe.
 type input struct {
-	s    *session
+	s    *Session
 	once sync.Once
 	err  error
 }
@@ -404,18 +276,18 @@ func (i *input) Close() error {
 			return
 		}
 		i.err = ignoreClosed(i.s.in.Close())
-		ctx, cancel := context.WithTimeout(i.s.container.ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(i.s.all.cfg.Context, connection.CallTimeout)
 		defer cancel()
-		_, err := i.s.container.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.container.id, ExecID: i.s.exec, Stdin: true})
+		_, err := i.s.all.cfg.Conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.all.cfg.Container, ExecID: i.s.exec, Stdin: true})
 		// If the process has already exited, there is nothing to close.
-		if err = native(err); err != nil && !errdefs.IsNotFound(err) && i.s.running() {
+		if err = connection.Native(err); err != nil && !errdefs.IsNotFound(err) && i.s.running() {
 			i.err = errors.Join(i.err, err)
 		}
 	})
 	return i.err
 }
 
-func (s *session) running() bool {
+func (s *Session) running() bool {
 	select {
 	case <-s.ended:
 		return false
@@ -425,28 +297,28 @@ func (s *session) running() bool {
 }
 
 // Resize changes the size of its terminal.
-func (s *session) Resize(ctx context.Context, size runtime.Size) error {
+func (s *Session) Resize(ctx context.Context, size runtime.Size) error {
 	if !s.tty {
 		return errors.New("cannot resize: the session has no terminal")
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
-	_, err := s.container.e.tasks.ResizePty(ctx, &tasks.ResizePtyRequest{
-		ContainerID: s.container.id, ExecID: s.exec, Width: uint32(size.Columns), Height: uint32(size.Rows),
+	_, err := s.all.cfg.Conn.Tasks.ResizePty(ctx, &tasks.ResizePtyRequest{
+		ContainerID: s.all.cfg.Container, ExecID: s.exec, Width: uint32(size.Columns), Height: uint32(size.Rows),
 	})
-	if err = native(err); err != nil && !errdefs.IsNotFound(err) {
+	if err = connection.Native(err); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("cannot resize the terminal: %w", err)
 	}
 	return nil
 }
 
 // Signal sends sig to every process of the session.
-func (s *session) Signal(sig syscall.Signal) error {
-	return s.container.e.cg.Signal(s.container.spec.Instance, s.exec, sig)
+func (s *Session) Signal(sig syscall.Signal) error {
+	return s.all.cfg.Cgroups.Signal(s.all.cfg.Instance, s.exec, sig)
 }
 
 // Wait returns the result of the session.
-func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
+func (s *Session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 	select {
 	case <-s.ended:
 		return s.end, nil
@@ -456,15 +328,15 @@ func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 }
 
 // Close kills the processes that still run in the session and removes it.
-func (s *session) Close() error {
+func (s *Session) Close() error {
 	s.once.Do(func() {
-		c := s.container
+		cfg := s.all.cfg
 		// After the daemon has released the instance, nothing of it is changed.
-		if c.ctx.Err() == nil {
-			ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
+		if cfg.Context.Err() == nil {
+			ctx, cancel := context.WithTimeout(cfg.Context, finishTimeout)
 			defer cancel()
-			if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
-				c.e.log.Warn("cannot end a session", "instance", c.spec.Instance, "exec", s.exec, "err", err)
+			if err := cfg.Cgroups.Kill(ctx, cfg.Instance, s.exec); err != nil && cfg.Context.Err() == nil {
+				s.all.log.Warn("cannot end a session", "exec", s.exec, "err", err)
 			}
 		}
 		// The output ends now: drain the unread part.
@@ -483,3 +355,5 @@ func (s *session) Close() error {
 	})
 	return nil
 }
+
+var _ runtime.Session = (*Session)(nil)

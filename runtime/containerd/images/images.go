@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"context"
@@ -6,39 +6,64 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"io"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
+
+	"github.com/containerd/containerd/v2/client"
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/rootfs"
+	"github.com/dewrun/dew/runtime/containerd/scratch"
 )
 
-// gcRoot protects a snapshot from garbage collection. containerd collects every
+// GCRoot protects a snapshot from garbage collection. containerd collects every
 // snapshot without a container, a lease or this label, even active ones.
-const gcRoot = "containerd.io/gc.root"
+const GCRoot = "containerd.io/gc.root"
 
 // leaseLabel marks the leases of this daemon's operations in progress.
 const leaseLabel = names.LabelPrefix + "operation"
 
-// images manages the committed snapshots of stacks and droplets. They are a cache:
-// missing ones are created again from the stack's data and the droplet's tree.
-type images struct {
-	e      *Engine
-	making chan struct{} // buffer of 1: images are created one at a time
+// The time limits of calls to containerd.
+const (
+	UnpackTimeout  = 15 * time.Minute // for unpacking a droplet or the files of a build
+	cleanupTimeout = time.Minute
+)
+
+// Config is the configuration of a Store.
+type Config struct {
+	Client      *client.Client
+	Snapshotter string
+	Mounts      *scratch.Mounts
+	Owner       rootfs.Owner                            // user and group of the apps
+	Droplet     func(sha string) (io.ReadCloser, error) // opens a droplet's tree
+	Logger      *slog.Logger
 }
 
-func (im *images) snapshotter() snapshots.Snapshotter {
-	return im.e.client.SnapshotService(im.e.cfg.Snapshotter)
+// Store manages the committed snapshots of stacks and droplets. They are a cache:
+// missing ones are created again from the stack's data and the droplet's tree.
+type Store struct {
+	cfg      Config
+	log      *slog.Logger
+	creating chan struct{} // buffer of 1: images are created one at a time
+}
+
+// New returns the images of a daemon.
+func New(cfg Config) *Store {
+	return &Store{cfg: cfg, log: cfg.Logger, creating: make(chan struct{}, 1)}
+}
+
+// Snapshotter returns containerd's snapshotter.
+func (im *Store) Snapshotter() snapshots.Snapshotter {
+	return im.cfg.Client.SnapshotService(im.cfg.Snapshotter)
 }
 
 const stackPrefix = "dew-stack-"
@@ -51,30 +76,30 @@ func imageKey(s runtime.Spec) string {
 	return "dew-image-" + hex.EncodeToString(sum[:])
 }
 
-// prepare creates the writable layer of an instance.
-func (im *images) prepare(ctx context.Context, s runtime.Spec, parent string) ([]mount.Mount, error) {
-	return im.snapshotter().Prepare(ctx, names.Container(s.Instance), parent,
-		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+// Prepare creates the writable layer of an instance.
+func (im *Store) Prepare(ctx context.Context, s runtime.Spec, parent string) ([]mount.Mount, error) {
+	return im.Snapshotter().Prepare(ctx, names.Container(s.Instance), parent,
+		snapshots.WithLabels(map[string]string{GCRoot: "instance"}))
 }
 
-// parent creates the image of an instance if necessary, and returns its name.
-func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
+// Parent creates the image of an instance if necessary, and returns its name.
+func (im *Store) Parent(ctx context.Context, s runtime.Spec) (string, error) {
 	key := stackKey(s.Stack)
 	if s.Image != "" {
 		key = imageKey(s)
 	}
-	if _, err := im.snapshotter().Stat(ctx, key); err == nil {
+	if _, err := im.Snapshotter().Stat(ctx, key); err == nil {
 		return key, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, unpackTimeout)
+	ctx, cancel := context.WithTimeout(ctx, UnpackTimeout)
 	defer cancel()
 	select {
-	case im.making <- struct{}{}:
-		defer func() { <-im.making }()
+	case im.creating <- struct{}{}:
+		defer func() { <-im.creating }()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	lm := im.e.client.LeasesService()
+	lm := im.cfg.Client.LeasesService()
 	lease, err := lm.Create(ctx, leases.WithRandomID(), leases.WithLabels(map[string]string{leaseLabel: key}))
 	if err != nil {
 		return "", fmt.Errorf("cannot lease: %w", err)
@@ -103,13 +128,13 @@ type snapshot struct {
 }
 
 // commit creates a committed snapshot unless it exists.
-func (im *images) commit(ctx context.Context, s snapshot, fill func(root string) error) error {
-	sn := im.snapshotter()
+func (im *Store) commit(ctx context.Context, s snapshot, fill func(root string) error) error {
+	sn := im.Snapshotter()
 	if _, err := sn.Stat(ctx, s.key); err == nil {
 		return nil
 	}
 	// Labels given at Prepare are lost at Commit, so they are set twice.
-	label := snapshots.WithLabels(map[string]string{gcRoot: "image", imageLabel: s.image})
+	label := snapshots.WithLabels(map[string]string{GCRoot: "image", imageLabel: s.image})
 	draft := s.key + "-draft"
 	if err := sn.Remove(ctx, draft); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("cannot remove an unfinished snapshot: %w", err)
@@ -118,7 +143,7 @@ func (im *images) commit(ctx context.Context, s snapshot, fill func(root string)
 	if err != nil {
 		return fmt.Errorf("cannot prepare snapshot: %w", err)
 	}
-	if err := im.e.mounted(mounts, fill); err != nil {
+	if err := im.cfg.Mounts.With(mounts, fill); err != nil {
 		return errors.Join(err, sn.Remove(context.WithoutCancel(ctx), draft))
 	}
 	if err := sn.Commit(ctx, s.key, draft, label); err != nil && !errdefs.IsAlreadyExists(err) {
@@ -128,78 +153,21 @@ func (im *images) commit(ctx context.Context, s snapshot, fill func(root string)
 }
 
 // unpack extracts a droplet's tree into a stack.
-func (im *images) unpack(ctx context.Context, root, sha string) error {
-	r, err := im.e.cfg.Images(sha)
+func (im *Store) unpack(ctx context.Context, root, sha string) error {
+	r, err := im.cfg.Droplet(sha)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return rootfs.UnpackDroplet(ctx, root, r, im.e.owner())
+	return rootfs.UnpackDroplet(ctx, root, r, im.cfg.Owner)
 }
 
-// mounted runs fn with a snapshot mounted below the run folder, where a later
-// daemon finds the mount if this one is killed.
-func (e *Engine) mounted(mounts []mount.Mount, fn func(root string) error) error {
-	if err := os.MkdirAll(e.mountDir(), 0o700); err != nil {
-		return fmt.Errorf("cannot make mount folder: %w", err)
-	}
-	root, err := os.MkdirTemp(e.mountDir(), "")
-	if err != nil {
-		return fmt.Errorf("cannot make mount point: %w", err)
-	}
-	if err := mount.All(mounts, root); err != nil {
-		return errors.Join(fmt.Errorf("cannot mount snapshot: %w", err), os.Remove(root))
-	}
-	err = fn(root)
-	if uerr := mount.UnmountAll(root, 0); uerr != nil {
-		return errors.Join(err, fmt.Errorf("cannot unmount snapshot: %w", uerr))
-	}
-	return errors.Join(err, os.Remove(root))
-}
-
-func (e *Engine) mountDir() string { return filepath.Join(e.cfg.Run, "mnt") }
-
-// sweepMounts unmounts the mounts of a killed daemon.
-func (e *Engine) sweepMounts() error {
-	entries, err := os.ReadDir(e.mountDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot list mounts: %w", err)
-	}
-	var stuck []string
-	var errs error
-	for _, d := range entries {
-		p := filepath.Join(e.mountDir(), d.Name())
-		if err := e.sweepMount(p); err != nil {
-			stuck, errs = append(stuck, p), errors.Join(errs, err)
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stuck = stuck
-	return errs
-}
-
-// sweepMount removes one mount of a killed daemon.
-func (e *Engine) sweepMount(p string) error {
-	if err := mount.UnmountAll(p, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("cannot unmount %s: %w", p, err)
-	}
-	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove mount point: %w", err)
-	}
-	e.log.Info("swept mount", "path", p)
-	return nil
-}
-
-// sweepSnapshots removes the layers of instances that are not in keep, and unfinished
+// Sweep removes the layers of instances that are not in keep, and unfinished
 // images.
-func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+func (im *Store) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sn := e.images.snapshotter()
+	sn := im.Snapshotter()
 	var doomed []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		id, isInstance := names.Instance(info.Name)
@@ -217,16 +185,16 @@ func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID
 			errs = errors.Join(errs, fmt.Errorf("cannot remove snapshot %s: %w", name, err))
 			continue
 		}
-		e.log.Info("swept snapshot", "snapshot", name)
+		im.log.Info("swept snapshot", "snapshot", name)
 	}
 	return errs
 }
 
-// dropLeases deletes the leases of operations that ended with their daemon.
-func (e *Engine) dropLeases(ctx context.Context) error {
+// DropLeases deletes the leases of operations that ended with their daemon.
+func (im *Store) DropLeases(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	lm := e.client.LeasesService()
+	lm := im.cfg.Client.LeasesService()
 	ls, err := lm.List(ctx, `labels."`+leaseLabel+`"`)
 	if err != nil {
 		return fmt.Errorf("cannot list leases: %w", err)
@@ -235,14 +203,14 @@ func (e *Engine) dropLeases(ctx context.Context) error {
 		if err := lm.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("cannot drop lease %s: %w", l.ID, err)
 		}
-		e.log.Info("swept lease", "lease", l.ID)
+		im.log.Info("swept lease", "lease", l.ID)
 	}
 	return nil
 }
 
 // unlabel makes all snapshots of this daemon available for garbage collection.
-func (im *images) unlabel(ctx context.Context) error {
-	sn := im.snapshotter()
+func (im *Store) unlabel(ctx context.Context) error {
+	sn := im.Snapshotter()
 	var all []snapshots.Info
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		all = append(all, info)
@@ -252,7 +220,7 @@ func (im *images) unlabel(ctx context.Context) error {
 		return fmt.Errorf("cannot list snapshots: %w", err)
 	}
 	for _, info := range all {
-		delete(info.Labels, gcRoot)
+		delete(info.Labels, GCRoot)
 		if _, err := sn.Update(ctx, info, "labels"); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("cannot unlabel snapshot %s: %w", info.Name, err)
 		}
@@ -262,10 +230,10 @@ func (im *images) unlabel(ctx context.Context) error {
 
 // PruneImages removes the snapshots of trees that no longer exist. A snapshot that an
 // instance still uses stays until the instance is gone.
-func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) error {
+func (im *Store) PruneImages(ctx context.Context, has func(sha string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sn := e.images.snapshotter()
+	sn := im.Snapshotter()
 	var old []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		if sha := info.Labels[imageLabel]; sha != "" && info.Kind == snapshots.KindCommitted && !has(sha) {
@@ -284,17 +252,17 @@ func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) err
 		if err != nil {
 			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 		}
-		e.log.Info("removed the snapshot of an image that is gone", "snapshot", name)
+		im.log.Info("removed the snapshot of an image that is gone", "snapshot", name)
 	}
 	return nil
 }
 
 // PruneStacks removes the snapshots of stacks that no longer exist. A snapshot that an
 // image or an instance still uses stays until that is gone.
-func (e *Engine) PruneStacks(ctx context.Context, keep func(id string) bool) error {
+func (im *Store) PruneStacks(ctx context.Context, keep func(id string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sn := e.images.snapshotter()
+	sn := im.Snapshotter()
 	var old []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		id, isStack := strings.CutPrefix(info.Name, stackPrefix)
@@ -314,7 +282,25 @@ func (e *Engine) PruneStacks(ctx context.Context, keep func(id string) bool) err
 		if err != nil {
 			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 		}
-		e.log.Info("removed the snapshot of a stack that is gone", "snapshot", name)
+		im.log.Info("removed the snapshot of a stack that is gone", "snapshot", name)
+	}
+	return nil
+}
+
+// Drop removes the committed snapshots. A snapshot whose child was
+// garbage-collected can never be removed by name. Without its label it is collected as
+// well.
+func (im *Store) Drop(ctx context.Context) error {
+	if err := im.unlabel(ctx); err != nil {
+		return err
+	}
+	lm := im.cfg.Client.LeasesService()
+	l, err := lm.Create(ctx, leases.WithRandomID())
+	if err != nil {
+		return fmt.Errorf("cannot lease: %w", err)
+	}
+	if err := lm.Delete(ctx, l, leases.SynchronousDelete); err != nil { // this runs a garbage collection
+		return fmt.Errorf("cannot collect snapshots: %w", err)
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
-package containerd
+package shim
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestParseShim(t *testing.T) {
+func TestParse(t *testing.T) {
 	for _, tt := range []struct {
 		line, want string
 	}{
@@ -18,7 +18,7 @@ func TestParseShim(t *testing.T) {
 		{"grep containerd-shim -namespace dew -id dew-1", ""},
 		{"", ""},
 	} {
-		got, ok := parseShim([]byte(strings.ReplaceAll(tt.line, " ", "\x00")+"\x00"), "dew")
+		got, ok := parse([]byte(strings.ReplaceAll(tt.line, " ", "\x00")+"\x00"), "dew")
 		if got != tt.want || ok != (tt.want != "") {
 			t.Errorf("%q: %q, %v, want %q", tt.line, got, ok, tt.want)
 		}

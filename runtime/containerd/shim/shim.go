@@ -1,4 +1,4 @@
-package containerd
+package shim
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// shims returns the pids of the shims of this daemon's containers, by container. If
+// List returns the pids of the shims of a namespace, by container. If
 // containerd was killed while it started a shim, it does not know that shim. It has no
 // bundle of it, and the shim waits forever.
-func (e *Engine) shims() (map[string]int, error) {
+func List(namespace string) (map[string]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for shims: %w", err)
@@ -27,24 +27,24 @@ func (e *Engine) shims() (map[string]int, error) {
 		if err != nil {
 			continue
 		}
-		if name, ok := e.shimOf(pid); ok {
+		if name, ok := containerOf(pid, namespace); ok {
 			found[name] = pid
 		}
 	}
 	return found, nil
 }
 
-// shimOf returns the container of a process that is a shim of this daemon.
-func (e *Engine) shimOf(pid int) (string, bool) {
+// containerOf returns the container of a process that is a shim of the namespace.
+func containerOf(pid int, namespace string) (string, bool) {
 	b, err := os.ReadFile(process.File(pid, "cmdline"))
 	if err != nil {
 		return "", false
 	}
-	return parseShim(b, e.cfg.Names.Namespace)
+	return parse(b, namespace)
 }
 
-// parseShim reads the command line of a shim.
-func parseShim(cmdline []byte, namespace string) (string, bool) {
+// parse reads the command line of a shim.
+func parse(cmdline []byte, namespace string) (string, bool) {
 	var args []string
 	for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
 		args = append(args, string(arg))
@@ -66,29 +66,29 @@ func parseShim(cmdline []byte, namespace string) (string, bool) {
 	return id, id != ""
 }
 
-// endShim kills the shim of a container that containerd does not know.
-func (e *Engine) endShim(name string) error {
-	all, err := e.shims()
+// Kill kills the shim of a container that containerd does not know. It returns
+// the shim's pid, or 0 if there is none.
+func Kill(namespace, name string) (int, error) {
+	all, err := List(namespace)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	pid, ok := all[name]
 	if !ok {
-		return nil
+		return 0, nil
 	}
 	p, err := os.FindProcess(pid)
 	if err != nil {
-		return fmt.Errorf("cannot end a lost shim: %w", err)
+		return 0, fmt.Errorf("cannot end a lost shim: %w", err)
 	}
 	defer func() { _ = p.Release() }()
 	// The pid can have been reused before FindProcess: check it again. From now on p
 	// stays bound to its process.
-	if now, ok := e.shimOf(pid); !ok || now != name {
-		return nil
+	if now, ok := containerOf(pid, namespace); !ok || now != name {
+		return 0, nil
 	}
-	e.log.Info("ended a shim that containerd has lost", "container", name, "pid", pid)
 	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("cannot end a lost shim: %w", err)
+		return 0, fmt.Errorf("cannot end a lost shim: %w", err)
 	}
-	return nil
+	return pid, nil
 }
