@@ -2,10 +2,8 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,7 +15,6 @@ import (
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 	"github.com/dewrun/dew/runtime/containerd/names"
-	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
@@ -49,19 +46,15 @@ type container struct {
 // proc is one process of an instance.
 type proc struct {
 	runtime.ProcessSpec
-	pid              int
-	born             uint64
-	outPath, errPath string
-	out, err         *logstream.Tail
-	missed           *runtime.Exit // its exit, if an earlier daemon saw it or it is lost
-	ended            atomic.Bool
-	reported         atomic.Bool // its exit is sent
-	captureFailed    atomic.Bool
-	exitTime         *process.ExitTime
-
-	reaped chan struct{} // closed when the process has left nothing behind
-	mu     sync.Mutex    // guards last
-	last   []logstream.Envelope
+	output
+	dir      string // folder of the instance's run-time files
+	pid      int
+	born     uint64
+	missed   *runtime.Exit // its exit, if an earlier daemon saw it or it is lost
+	ended    atomic.Bool
+	reported atomic.Bool // its exit is sent
+	exitTime *process.ExitTime
+	reaped   chan struct{} // closed when the process has left nothing behind
 }
 
 var _ runtime.Container = (*container)(nil)
@@ -79,7 +72,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 	}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, p := range s.Processes {
-		c.procs = append(c.procs, &proc{ProcessSpec: p, reaped: make(chan struct{})})
+		c.procs = append(c.procs, newProc(c, p))
 	}
 	c.exits = newExitCollector(c.procs, &c.init, e.Outage)
 	c.sessions = session.New(session.Config{
@@ -87,6 +80,19 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		Context: c.ctx, Work: &c.work, Deleting: c.init.stopping.Load, Exited: c.init.exited, Reason: c.exits.reason, Logger: e.log,
 	})
 	return c, nil
+}
+
+func newProc(c *container, s runtime.ProcessSpec) *proc {
+	id := c.spec.Instance
+	p := &proc{ProcessSpec: s, dir: c.dir, reaped: make(chan struct{})}
+	p.log = c.applog
+	p.frozen = func() bool { return c.e.cg.Frozen(id, s.Exec) }
+	p.capture = logstream.Capture{
+		Source: logstream.Source{Type: s.Source, Index: c.spec.Slot.Index, InstanceID: string(id)},
+		Exec:   s.Exec, Limit: c.limit,
+		Freeze: func(frozen bool) error { return c.e.cg.Freeze(id, s.Exec, frozen) },
+	}
+	return p
 }
 
 // Spec returns the spec that the instance was started from.
@@ -141,7 +147,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	}
 	// containerd forgets the status when the exec is deleted, so it is stored here
 	// until the instance is deleted.
-	if err := c.keepExit(x); err != nil {
+	if err := p.saveExit(x); err != nil {
 		c.e.log.Warn("cannot keep exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 	return x, true
@@ -160,16 +166,6 @@ func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
 		x.Cause = runtime.CauseOutOfMemory
 	}
 	return x
-}
-
-func (c *container) exitFile(exec string) string { return filepath.Join(c.dir, exec+".exit") }
-
-func (c *container) keepExit(x runtime.Exit) error {
-	b, err := json.Marshal(x)
-	if err != nil {
-		return fmt.Errorf("cannot encode exit: %w", err)
-	}
-	return runfile.Write(c.exitFile(x.Exec), string(b), 0o600)
 }
 
 // watchInit reports the exit of PID 1, which ends all processes.
@@ -203,17 +199,9 @@ func (c *container) finish(p *proc) {
 	// A separate time limit: even if the steps above took long, the lines are on disk.
 	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
-	var last []logstream.Envelope
-	for _, tail := range []*logstream.Tail{p.out, p.err} {
-		es, err := tail.Finish(ctx)
-		if err != nil && c.ctx.Err() == nil {
-			log.Error("cannot read output to its end", "err", err)
-		}
-		last = append(last, es...)
+	if err := p.output.finish(ctx); err != nil && c.ctx.Err() == nil {
+		log.Error("cannot read output to its end", "err", err)
 	}
-	p.mu.Lock()
-	p.last = last
-	p.mu.Unlock()
 }
 
 // Exec opens a session next to one of the processes.
@@ -267,14 +255,6 @@ func (c *container) Reap(ctx context.Context, exec string) ([]logstream.Envelope
 	return nil, nil
 }
 
-func (p *proc) takeLast() []logstream.Envelope {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	es := p.last
-	p.last = nil
-	return es
-}
-
 // Signal sends sig to every process in the leaves of the named execs. It does not need
 // containerd, so it works even while containerd is down.
 func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...string) error {
@@ -324,7 +304,7 @@ func (c *container) delete(ctx context.Context) error {
 		}
 	}
 	c.detach()
-	c.keepCrashFiles(ctx)
+	c.e.crashed.keepFiles(ctx, c)
 	if c.spec.Kind == runtime.KindService {
 		// The next instance has the same address: the kernel must not answer for this
 		// one.
@@ -346,10 +326,6 @@ func (c *container) detach() {
 	c.work.Wait()
 	for _, p := range c.procs {
 		c.e.exitTimes.Forget(p.pid)
-		for _, tail := range []*logstream.Tail{p.out, p.err} {
-			if tail != nil {
-				tail.Close()
-			}
-		}
+		p.output.close()
 	}
 }

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -168,8 +167,7 @@ func (c *container) takeOver(ctx context.Context) error {
 func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	// Create deleted files again: the check of the captures then finds that no process
 	// writes to them.
-	var err error
-	if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
+	if err := p.create(); err != nil {
 		return err
 	}
 	if err := c.findProcess(ctx, p); err != nil {
@@ -177,7 +175,7 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	}
 	// The leaf can be frozen, by the earlier daemon or by PID 1 since then. The reader
 	// thaws it, unless the disk has no space for further output.
-	if err := c.follow(p, late); err != nil {
+	if err := p.follow(late); err != nil {
 		return err
 	}
 	if p.missed != nil {
@@ -187,15 +185,14 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 }
 
 func (c *container) findProcess(ctx context.Context, p *proc) error {
-	b, err := os.ReadFile(c.exitFile(p.Exec))
-	if err == nil {
-		x := &runtime.Exit{}
-		if err := json.Unmarshal(b, x); err == nil {
-			p.missed = x
-			return nil
-		}
+	x, err := p.loadExit()
+	switch {
+	case err == nil:
+		p.missed = x
+		return nil
+	case errors.Is(err, errBadExit):
 		c.e.log.Warn("the kept exit status cannot be read, containerd is asked", "instance", c.spec.Instance, "exec", p.Exec)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot read exit status: %w", err)
 	}
 	st, err := c.e.conn.Process(ctx, c.id, p.Exec)
@@ -203,7 +200,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 		x := c.verdict(p, -1, time.Now())
 		x.Cause, x.Detail = runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 		p.missed = &x
-		return c.keepExit(x)
+		return p.saveExit(x)
 	}
 	if err != nil {
 		return err
@@ -217,7 +214,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 
 // openClosedGate completes a start: everything was ready, only the byte is missing.
 func (c *container) openClosedGate(ctx context.Context, p *proc) error {
-	gate := c.gate(p)
+	gate := p.gate()
 	if _, err := os.Stat(gate); err != nil || p.pid == 0 {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/connection"
 )
@@ -15,8 +14,9 @@ import (
 // Consumption returns the resources that the whole instance has used so far.
 func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
 	used := c.e.cg.Consumption(c.spec.Instance)
-	used.Entitled, used.Printed = entitled(c.spec.Memory), c.printed()
+	used.Entitled = entitled(c.spec.Memory)
 	for _, p := range c.procs {
+		used.Printed += p.printed()
 		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.MemoryUsed(c.spec.Instance, p.Exec), Limit: p.Memory})
 	}
 	if c.e.Outage() != nil {
@@ -40,18 +40,6 @@ func (c *container) Paused() bool {
 		}
 	}
 	return false
-}
-
-// printed returns the number of bytes that the running processes have printed.
-func (c *container) printed() (n int64) {
-	for _, p := range c.procs {
-		for _, tail := range []*logstream.Tail{p.out, p.err} {
-			if tail != nil {
-				n += tail.Size()
-			}
-		}
-	}
-	return n
 }
 
 // entitled returns the number of cores that are guaranteed to an instance: its share of

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
 	"github.com/dewrun/dew/runtime/containerd/connection"
@@ -172,14 +171,13 @@ func (c *container) makeFiles() error {
 		if err := session.WriteContext(c.dir, p.ProcessSpec, c.spec.Stack.Shell); err != nil {
 			return err
 		}
-		if err := unix.Mkfifo(c.gate(p), 0o600); err != nil {
+		if err := unix.Mkfifo(p.gate(), 0o600); err != nil {
 			return fmt.Errorf("cannot make gate: %w", err)
 		}
-		var err error
-		if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
+		if err := p.create(); err != nil {
 			return err
 		}
-		if err := c.follow(p, onTime); err != nil {
+		if err := p.follow(onTime); err != nil {
 			return err
 		}
 	}
@@ -272,7 +270,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 	}
 	_, err = c.e.conn.Tasks.Exec(ctx, &tasks.ExecProcessRequest{
 		ContainerID: c.id, ExecID: p.Exec, Spec: oci,
-		Stdin: c.gate(p), Stdout: p.outPath, Stderr: p.errPath,
+		Stdin: p.gate(), Stdout: p.outPath, Stderr: p.errPath,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot create process %s: %w", p.Exec, connection.Native(err))
@@ -296,7 +294,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 // background. This frees descriptors there, and nothing waits for it.
 func (c *container) openGates(ctx context.Context) error {
 	for _, p := range c.procs {
-		if err := runfile.OpenGate(ctx, c.gate(p)); err != nil {
+		if err := runfile.OpenGate(ctx, p.gate()); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}
@@ -311,33 +309,4 @@ func (c *container) openGates(ctx context.Context) error {
 	return nil
 }
 
-func (c *container) gate(p *proc) string { return filepath.Join(c.dir, p.Exec+".gate") }
-
-// punctuality says whether the existing content of a capture file was printed while no
-// daemon read it.
-type punctuality bool
-
-const (
-	onTime punctuality = false
-	late   punctuality = true
-)
-
-// follow starts the readers of a process's output.
-func (c *container) follow(p *proc, when punctuality) error {
-	src := logstream.Source{Type: p.Source, Index: c.spec.Slot.Index, InstanceID: string(c.spec.Instance)}
-	freeze := func(frozen bool) error { return c.e.cg.Freeze(c.spec.Instance, p.Exec, frozen) }
-	capture := logstream.Capture{Source: src, Exec: p.Exec, Late: when == late, Freeze: freeze, Limit: c.limit}
-	capture.Paused = capture.Late && c.e.cg.Frozen(c.spec.Instance, p.Exec)
-	for _, s := range []struct {
-		stream logstream.Stream
-		tail   **logstream.Tail
-	}{{logstream.Out, &p.out}, {logstream.Err, &p.err}} {
-		capture.Stream = s.stream
-		tail, err := c.applog.Tail(capture)
-		if err != nil {
-			return fmt.Errorf("cannot follow output of %s: %w", p.Exec, err)
-		}
-		*s.tail = tail
-	}
-	return nil
-}
+func (p *proc) gate() string { return filepath.Join(p.dir, p.Exec+".gate") }

@@ -69,25 +69,25 @@ func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
 	for _, w := range s.writes {
 		w.Close()
 	}
-	return &proc{pid: cmd.Process.Pid, outPath: s.files[0].Name(), errPath: s.files[1].Name()}
+	return &proc{pid: cmd.Process.Pid, output: output{outPath: s.files[0].Name(), errPath: s.files[1].Name()}}
 }
 
 func TestCaptureBroken(t *testing.T) {
 	t.Parallel()
 	s := newMadeUpShim(t)
 	p := s.start(t, s.writes[0], s.writes[1])
-	if captureBroken(p) {
+	if p.broken(p.pid) {
 		t.Error("broken while everything is open")
 	}
 	s.files[1].Close()
-	if !captureBroken(p) {
+	if !p.broken(p.pid) {
 		t.Error("not broken although the file behind stderr is closed")
 	}
 	s.reads[1].Close() // the shim holds neither: the process gets a signal and does not hang
-	if captureBroken(p) {
+	if p.broken(p.pid) {
 		t.Error("broken although nobody holds the pipe")
 	}
-	if captureBroken(&proc{pid: testkit.NoPID}) {
+	if (&output{}).broken(testkit.NoPID) {
 		t.Error("broken without a process")
 	}
 }
@@ -99,11 +99,11 @@ func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
 	p := s.start(t, s.writes[0], s.writes[0])
 	s.files[1].Close()
 	s.reads[1].Close()
-	if captureBroken(p) {
+	if p.broken(p.pid) {
 		t.Error("broken although the one pipe has its file")
 	}
 	s.files[0].Close()
-	if !captureBroken(p) {
+	if !p.broken(p.pid) {
 		t.Error("not broken although the only file is closed")
 	}
 }
@@ -118,7 +118,7 @@ func newTestTask(t *testing.T, execs ...string) *container {
 		ctx: ctx, cancel: cancel,
 	}
 	for _, e := range execs {
-		x.procs = append(x.procs, &proc{ProcessSpec: runtime.ProcessSpec{Exec: e, Source: "APP/PROC/" + e}, reaped: make(chan struct{})})
+		x.procs = append(x.procs, &proc{ProcessSpec: runtime.ProcessSpec{Exec: e, Source: "APP/PROC/" + e}, dir: x.dir, reaped: make(chan struct{})})
 	}
 	x.exits = newExitCollector(x.procs, &x.init, func() error { return nil })
 	return x
@@ -312,7 +312,7 @@ func TestExitIsKept(t *testing.T) {
 		Exec: "main", Source: "APP/PROC/WEB", Code: 137, OOM: true, Cause: runtime.CauseOutOfMemory,
 		At: someTime, Memory: runtime.Memory{Limit: 1 << 20, Peak: 1 << 19},
 	}
-	if err := x.keepExit(want); err != nil {
+	if err := x.procs[0].saveExit(want); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.findProcess(t.Context(), x.procs[0]); err != nil { // without a call to containerd
@@ -334,7 +334,7 @@ func TestHalfAKeptExit(t *testing.T) {
 	x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
 		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
 	}}
-	testkit.WriteFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
+	testkit.WriteFile(t, x.procs[0].exitFile(), `{"exec":"main","code":1`)
 	if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].missed != nil || x.procs[0].pid != 4711 {
 		t.Errorf("pid %d, missed %v, %v, want what containerd says", x.procs[0].pid, x.procs[0].missed, err)
 	}
@@ -373,7 +373,7 @@ func TestFindProcess(t *testing.T) {
 		if m := x.procs[0].missed; m == nil || m.Cause != runtime.CauseRuntimeLost || m.Code != -1 {
 			t.Errorf("missed = %+v, want it lost", m)
 		}
-		if _, err := os.Stat(x.exitFile("main")); err != nil {
+		if _, err := os.Stat(x.procs[0].exitFile()); err != nil {
 			t.Errorf("the loss is not written down: %v", err)
 		}
 	})
@@ -453,7 +453,7 @@ func TestLostProcessIsARecord(t *testing.T) {
 	if !ok || got.Cause != runtime.CauseRuntimeLost || got.Code != -1 || got.Detail == "" || got.At.IsZero() {
 		t.Errorf("exit = %+v, %v, want it lost", got, ok)
 	}
-	if _, err := os.Stat(x.exitFile("main")); err != nil {
+	if _, err := os.Stat(x.procs[0].exitFile()); err != nil {
 		t.Errorf("it is not written down: %v", err)
 	}
 	x.cancel()

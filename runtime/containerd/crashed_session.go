@@ -109,7 +109,7 @@ func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInst
 	if err != nil {
 		return nil, err
 	}
-	if err := c.buildOnCopy(ctx, ci.Instance); err != nil {
+	if err := st.buildOnCopy(ctx, c, ci.Instance); err != nil {
 		st.removeSessionContainer(ctx, c)
 		return nil, err
 	}
@@ -118,8 +118,8 @@ func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInst
 }
 
 // buildOnCopy creates the resources of the container, and its first process.
-func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) error {
-	mounts, err := c.prepareCopy(ctx, on)
+func (st *crashedStore) buildOnCopy(ctx context.Context, c *container, on runtime.InstanceID) error {
+	mounts, err := st.prepareCopy(ctx, c, on)
 	if err != nil {
 		return err
 	}
@@ -136,10 +136,10 @@ func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) erro
 }
 
 // prepareCopy gives the container its own layer on top of the stored one.
-func (c *container) prepareCopy(ctx context.Context, on runtime.InstanceID) ([]mount.Mount, error) {
+func (st *crashedStore) prepareCopy(ctx context.Context, c *container, on runtime.InstanceID) ([]mount.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	mounts, err := c.e.images.Snapshotter().Prepare(ctx, c.id, crashedKey(on), snapshots.WithLabels(map[string]string{images.GCRoot: "instance"}))
+	mounts, err := st.e.images.Snapshotter().Prepare(ctx, c.id, crashedKey(on), snapshots.WithLabels(map[string]string{images.GCRoot: "instance"}))
 	if err != nil {
 		return nil, fmt.Errorf("cannot copy the files: %w", err)
 	}

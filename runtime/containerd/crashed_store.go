@@ -133,17 +133,17 @@ func (st *crashedStore) file(id runtime.InstanceID) string {
 // KeepFiles makes Delete store the files.
 func (c *container) KeepFiles(crashed time.Time) { c.crashed.Store(&crashed) }
 
-// keepCrashFiles stores the files of a crashed instance. A failure does not delay the
-// next instance.
-func (c *container) keepCrashFiles(ctx context.Context) {
+// keepFiles stores the files of a crashed instance. A failure does not delay the next
+// instance.
+func (st *crashedStore) keepFiles(ctx context.Context, c *container) {
 	at := c.crashed.Load()
-	if l := c.e.crashed.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
+	if l := st.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepLimit)
 	defer cancel()
-	if err := c.e.crashed.keep(ctx, c, *at); err != nil {
-		c.e.log.Warn("cannot keep the files of a crashed instance", "instance", c.spec.Instance, "err", err)
+	if err := st.keep(ctx, c, *at); err != nil {
+		st.e.log.Warn("cannot keep the files of a crashed instance", "instance", c.spec.Instance, "err", err)
 	}
 }
 

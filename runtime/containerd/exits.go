@@ -2,12 +2,17 @@ package containerd
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -140,4 +145,31 @@ func (x *exitCollector) reason() string {
 		return fmt.Sprintf(" (%s: Exited with status %d)", e.Source, e.Code)
 	}
 	return ""
+}
+
+// errBadExit reports that the file of a stored exit is incomplete.
+var errBadExit = errors.New("the stored exit cannot be decoded")
+
+func (p *proc) exitFile() string { return filepath.Join(p.dir, p.Exec+".exit") }
+
+// saveExit stores the exit of a process until the instance is deleted.
+func (p *proc) saveExit(x runtime.Exit) error {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return fmt.Errorf("cannot encode exit: %w", err)
+	}
+	return runfile.Write(p.exitFile(), string(b), 0o600)
+}
+
+// loadExit returns the exit of a process that this or an earlier daemon stored.
+func (p *proc) loadExit() (*runtime.Exit, error) {
+	b, err := os.ReadFile(p.exitFile())
+	if err != nil {
+		return nil, err
+	}
+	x := &runtime.Exit{}
+	if err := json.Unmarshal(b, x); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadExit, err)
+	}
+	return x, nil
 }

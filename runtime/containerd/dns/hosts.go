@@ -14,8 +14,8 @@ func Hosts(s runtime.Spec, gateway string) string {
 		s.Address.Addr(), s.Instance, gateway)
 }
 
-// InHosts returns the addresses of a name in a hosts file.
-func InHosts(text, name string) []netip.Addr {
+// inHosts returns the addresses of a name in a hosts file.
+func inHosts(text, name string) []netip.Addr {
 	var found []netip.Addr
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

@@ -15,11 +15,11 @@ func TestLookups(t *testing.T) {
 		"db":               nil,
 		"door":             nil,
 	} {
-		if got := InHosts(hosts, name); !slices.Equal(got, want) {
+		if got := inHosts(hosts, name); !slices.Equal(got, want) {
 			t.Errorf("inHosts(%q) = %v, want %v", name, got, want)
 		}
 	}
-	got := Nameservers("# nameserver 9.9.9.9\nsearch x\nnameserver 10.0.0.53\nnameserver fe80::1%eth0\nnameserver nonsense\n")
+	got := nameservers("# nameserver 9.9.9.9\nsearch x\nnameserver 10.0.0.53\nnameserver fe80::1%eth0\nnameserver nonsense\n")
 	if want := []netip.Addr{netip.MustParseAddr("10.0.0.53"), netip.MustParseAddr("fe80::1%eth0")}; !slices.Equal(got, want) {
 		t.Errorf("nameservers = %v, want %v", got, want)
 	}

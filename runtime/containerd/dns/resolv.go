@@ -56,8 +56,8 @@ func WithServer(text string, first netip.Addr) string {
 	return b.String()
 }
 
-// Nameservers returns the servers in a resolv.conf.
-func Nameservers(text string) []netip.Addr {
+// nameservers returns the servers in a resolv.conf.
+func nameservers(text string) []netip.Addr {
 	var out []netip.Addr
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

@@ -1,4 +1,4 @@
-package containerd
+package dns
 
 import (
 	"context"
@@ -10,27 +10,29 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-
-	"github.com/dewrun/dew/runtime/containerd/dns"
 )
 
-// Dial connects from inside the instance's network namespace. It resolves a name as a
+// DialFunc connects from inside a network namespace to an address that is no name.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Dial connects from inside an instance's network namespace. dir is the folder of its
+// hosts and resolv.conf. It resolves a name as a
 // program in the instance would: in its hosts file, then with its name servers.
-func (c *container) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+func Dial(ctx context.Context, dir string, dial DialFunc, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err == nil {
-		return c.e.net.Dial(ctx, c.spec.Instance, network, address)
+		return dial(ctx, network, address)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial %s: %w", address, err)
 	}
-	addrs, err := c.lookup(ctx, host)
+	addrs, err := lookup(ctx, dir, dial, host)
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial %s: %w", address, err)
 	}
 	var errs error
 	for _, a := range addrs {
-		conn, err := c.e.net.Dial(ctx, c.spec.Instance, network, net.JoinHostPort(a.String(), port))
+		conn, err := dial(ctx, network, net.JoinHostPort(a.String(), port))
 		if err == nil {
 			return conn, nil
 		}
@@ -39,26 +41,26 @@ func (c *container) Dial(ctx context.Context, network, address string) (net.Conn
 	return nil, errs
 }
 
-func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	b, err := os.ReadFile(filepath.Join(c.dir, "hosts"))
+func lookup(ctx context.Context, dir string, dial DialFunc, host string) ([]netip.Addr, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "hosts"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read hosts: %w", err)
 	}
-	if found := dns.InHosts(string(b), host); len(found) > 0 {
+	if found := inHosts(string(b), host); len(found) > 0 {
 		return found, nil
 	}
-	b, err = os.ReadFile(filepath.Join(c.dir, "resolv.conf"))
+	b, err = os.ReadFile(filepath.Join(dir, "resolv.conf"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read resolv.conf: %w", err)
 	}
-	servers := dns.Nameservers(string(b))
+	servers := nameservers(string(b))
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("the instance cannot resolve %s, and has no DNS server", host)
 	}
 	var tried atomic.Uint32 // both address families are queried at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		server := servers[int(tried.Add(1)-1)%len(servers)] // use the servers in turn
-		return c.e.net.Dial(ctx, c.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
+		return dial(ctx, network, netip.AddrPortFrom(server, 53).String())
 	}}
 	// The trailing dot bypasses the machine's own hosts file and search list.
 	return r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")

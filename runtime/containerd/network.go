@@ -1,6 +1,8 @@
 package containerd
 
 import (
+	"context"
+	"net"
 	"net/netip"
 
 	"github.com/dewrun/dew/runtime/containerd/dns"
@@ -22,4 +24,13 @@ func (e *Engine) resolvConf(paths ...string) string {
 		return text
 	}
 	return dns.WithServer(text, e.Gateway())
+}
+
+// Dial connects from inside the instance's network namespace. It resolves a name as a
+// program in the instance would.
+func (c *container) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return c.e.net.Dial(ctx, c.spec.Instance, network, address)
+	}
+	return dns.Dial(ctx, c.dir, dial, network, address)
 }
