@@ -41,13 +41,15 @@ func EventuallyTrue(t testing.TB, what string, ok func() bool) {
 
 // Until waits until ok returns nil, and returns its last error after Patience. It is
 // for tests that report more than Eventually does.
-func Until(ok func() error) error { return until(ok, lastPause) }
+func Until(ok func() error) error { return until(ok, firstPause, lastPause) }
 
 // UntilExactly is Until for measurements: it checks the condition every millisecond.
-func UntilExactly(ok func() error) error { return until(ok, firstPause) }
+func UntilExactly(ok func() error) error { return until(ok, firstPause, firstPause) }
 
-func until(ok func() error, longest time.Duration) error {
-	pause := firstPause
+// UntilEvery is Until for measurements with another time between two checks.
+func UntilEvery(pause time.Duration, ok func() error) error { return until(ok, pause, pause) }
+
+func until(ok func() error, pause, longest time.Duration) error {
 	for end := time.Now().Add(Patience); ; pause = min(2*pause, longest) {
 		err := ok()
 		var final Final

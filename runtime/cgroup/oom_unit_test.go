@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -76,8 +78,13 @@ func TestOOMEndsTheLeaf(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	fd, done := m.watch(ctx, t)
-	raise(t, fd)                       // memory is short
-	time.Sleep(500 * time.Millisecond) // the kernel kills a process when it gets a processor
+	raise(t, fd) // memory is short; the kernel kills a process when it gets a processor
+	testkit.Stays(t, "the leaf lives until the kernel kills a process", 500*time.Millisecond, func() error {
+		if !process.Alive(survivor.Process.Pid) {
+			return errors.New("it was killed")
+		}
+		return nil
+	})
 	testkit.WriteFile(t, filepath.Join(m.dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
 	awaitDeath(t, survivor)
 	testkit.WriteFile(t, filepath.Join(m.dir, "cgroup.procs"), "")

@@ -4,6 +4,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,7 +18,9 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkCrash kills a sidecar repeatedly. The floor is the moment when a plain
@@ -120,7 +123,7 @@ type crashed struct{ killed, heard, record, running time.Time }
 
 func (c *crasher) crash(b *testing.B) crashed {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	st := c.w.running(c.process, c.last)
 	c.last = st.Instance
@@ -136,7 +139,12 @@ func (c *crasher) crash(b *testing.B) crashed {
 		}
 	}()
 	// Not during a start: the shim reports an exit late while it starts a process.
-	time.Sleep(settle)
+	testkit.Stays(b, "the sidecar runs", 100*time.Millisecond, func() error {
+		if !process.Alive(pid) {
+			return errors.New("it exited")
+		}
+		return nil
+	})
 	var x crashed
 	x.killed = time.Now()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -166,13 +174,21 @@ func receive[T any](ctx context.Context, b *testing.B, from <-chan T) T {
 // next waits for another instance and returns the start of its RUNNING state.
 func (c *crasher) next(ctx context.Context, b *testing.B) time.Time {
 	b.Helper()
-	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	var since time.Time
+	err := testkit.UntilExactly(func() error {
+		if err := ctx.Err(); err != nil {
+			return testkit.Finally(err)
+		}
 		for _, st := range c.w.sup.Instances(c.process.GUID) {
 			if st.State == runtime.Running && st.Instance != c.last {
-				return st.Since
+				since = st.Since
+				return nil
 			}
 		}
+		return errors.New("no other instance is running")
+	})
+	if err != nil {
+		b.Fatalf("cannot wait for the next instance: %v", err)
 	}
-	b.Fatal("the condition was not met in time for the next instance")
-	return time.Time{}
+	return since
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/containerd/ocispec"
 	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkStart measures the start of an instance with one sidecar, until both
@@ -34,9 +35,9 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		w.oneStart(b) // creates the image, which is not part of a start
 		for range repetitions(b, 30) {
-			time.Sleep(settle)
+			w.settle(b)
 			floor = append(floor, f.oneStart(b, w.startSpec(b)))
-			time.Sleep(settle)
+			w.settle(b)
 			g, r := w.oneStart(b)
 			gates, running = append(gates, g), append(running, r)
 		}
@@ -87,7 +88,7 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 // It removes the instance afterwards.
 func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	s := w.startSpec(b)
 	begin := time.Now()
@@ -111,17 +112,18 @@ func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 func awaitCommand(b *testing.B, pid int) {
 	b.Helper()
 	comm := filepath.Join("/proc", fmt.Sprint(pid), "comm")
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Microsecond) {
+	err := testkit.UntilEvery(50*time.Microsecond, func() error {
 		name, err := os.ReadFile(comm)
 		if err != nil {
-			b.Fatal(err)
+			return testkit.Finally(err)
 		}
-		if strings.TrimSpace(string(name)) == benchCommand {
-			return
+		if got := strings.TrimSpace(string(name)); got != benchCommand {
+			return fmt.Errorf("process %d is still %s", pid, got)
 		}
-		if time.Now().After(deadline) {
-			b.Fatalf("process %d is still %s", pid, name)
-		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -153,7 +155,7 @@ func (f *floor) steps() string {
 // namespace, exist before and take no time here.
 func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	parent, err := f.ground(ctx, s)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd/private"
+	"github.com/dewrun/dew/testkit"
 )
 
 // If the disk is full while an instance is created, the record says so. Nothing
@@ -38,7 +39,7 @@ func TestDiskFullWhileCreating(t *testing.T) {
 	})
 	w := newWorldOn(t, d.Address())
 	w.policy = crashLoop
-	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, patience/20
+	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, testkit.Patience/20
 	w.boot()
 	filler := fillUp(t, dir)
 	p := w.put(testApp{name: "full", memory: 64, command: "sleep 1000"})

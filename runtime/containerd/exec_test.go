@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -235,7 +234,22 @@ func TestSessionsAndDeletion(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(100 * time.Millisecond) // some are open, some are being opened
+		w.eventually("some sessions are open, some are being opened", func() error {
+			leaves, err := w.engine.cg.Leaves(st.Instance)
+			if err != nil {
+				return err
+			}
+			open := 0
+			for _, leaf := range leaves {
+				if strings.HasPrefix(leaf, session.Prefix) {
+					open++
+				}
+			}
+			if open < 3 {
+				return fmt.Errorf("%d sessions", open)
+			}
+			return nil
+		})
 		w.stop(p)
 		close(stop)
 		all.Wait()

@@ -22,7 +22,7 @@ func (w *world) watched(name string) app.Process {
 	return w.put(testApp{
 		name: name, memory: 128, command: "exec ./testapp serve 0.0.0.0:8080",
 		sidecars: []app.Sidecar{sidecar("s", stubborn, 32)},
-		check:    app.HealthCheck{Type: "port", Timeout: patience, Interval: 2 * time.Millisecond, InvocationTimeout: patience},
+		check:    app.HealthCheck{Type: "port", Timeout: testkit.Patience, Interval: 2 * time.Millisecond, InvocationTimeout: testkit.Patience},
 	})
 }
 

@@ -31,11 +31,8 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
-
-// patience is the limit for every wait of these tests. It is not a measurement: only a
-// hang reaches it.
-const patience = 3 * time.Minute
 
 // ground is shared by all tests of the package: the programs they run and one
 // containerd.
@@ -51,7 +48,7 @@ var discard = slog.New(slog.DiscardHandler)
 // cleanupContext returns a context for the end of a test, when the test's own context
 // is done.
 func cleanupContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -168,10 +165,7 @@ func newWorld(t testing.TB) *world {
 // newWorldOn returns a world on another containerd than the shared one.
 func newWorldOn(t testing.TB, address string) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "dew")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.ShortDir(t)
 	worlds++
 	w := &world{
 		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: address,
@@ -182,13 +176,9 @@ func newWorldOn(t testing.TB, address string) *world {
 	t.Cleanup(func() {
 		w.leave()
 		w.tearDown()
-		os.RemoveAll(dir)
 	})
 	w.open()
-	w.image, err = w.shelf.AddImage(bytes.NewReader(ground.image))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.image = testkit.Must(w.shelf.AddImage(bytes.NewReader(ground.image)))(t)
 	return w
 }
 
@@ -266,7 +256,7 @@ func (w *world) leave() {
 func (w *world) tearDown() {
 	w.open()
 	defer w.leave()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if err := w.engine.TearDown(ctx); err != nil {
 		w.t.Errorf("cannot tear down: %v", err)
@@ -458,7 +448,7 @@ func (w *world) lines(guid string) []logstream.Envelope {
 	var all []logstream.Envelope
 	cur := l.Cursor(1)
 	for last := l.LastSeq(); uint64(len(all)) < last; {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		es, err := cur.Next(ctx)
 		cancel()
 		if err != nil {
@@ -496,18 +486,10 @@ func printed(es []logstream.Envelope) string {
 
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.warned.mu.Lock()
-			defer w.warned.mu.Unlock()
-			w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
-		}
-		time.Sleep(5 * time.Millisecond)
+	if err := testkit.Until(ok); err != nil {
+		w.warned.mu.Lock()
+		defer w.warned.mu.Unlock()
+		w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
 	}
 }
 
