@@ -115,7 +115,7 @@ func (c *container) watch() {
 
 func (c *container) watchOOM(p *proc) {
 	if err := c.e.cg.WatchOOM(c.ctx, c.spec.Instance, p.Exec); err != nil && c.ctx.Err() == nil {
-		c.e.log.Warn("cannot watch for out of memory", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+		c.e.log.Warn("cannot watch for out-of-memory kills", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 }
 
@@ -148,7 +148,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	// containerd forgets the status when the exec is deleted, so it is stored here
 	// until the instance is deleted.
 	if err := p.saveExit(x); err != nil {
-		c.e.log.Warn("cannot keep exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+		c.e.log.Warn("cannot store exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 	return x, true
 }
@@ -191,7 +191,7 @@ func (c *container) finish(p *proc) {
 	defer cancel()
 	log := c.e.log.With("instance", c.spec.Instance, "exec", p.Exec)
 	if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
-		log.Warn("cannot end what a process left", "err", err)
+		log.Warn("cannot kill the remaining child processes of a process", "err", err)
 	}
 	if err := c.e.conn.DeleteExec(ctx, c.id, p.Exec); err != nil {
 		log.Warn("cannot delete process", "err", err)
@@ -200,7 +200,7 @@ func (c *container) finish(p *proc) {
 	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
 	if err := p.output.finish(ctx); err != nil && c.ctx.Err() == nil {
-		log.Error("cannot read output to its end", "err", err)
+		log.Error("cannot read all output of a process", "err", err)
 	}
 }
 
@@ -300,7 +300,7 @@ func (c *container) delete(ctx context.Context) error {
 			return err
 		}
 		if err := c.applog.Append(last...); err != nil {
-			return fmt.Errorf("cannot keep last lines: %w", err)
+			return fmt.Errorf("cannot store the last log lines: %w", err)
 		}
 	}
 	c.detach()

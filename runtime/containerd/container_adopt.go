@@ -44,7 +44,7 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 // that it already took over.
 func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 	if err := e.mounts.Sweep(); err != nil { // each mount has its own mount point, so leftovers do no harm
-		e.log.Warn("cannot remove mounts of a killed daemon, trying again", "err", err)
+		e.log.Warn("cannot remove mounts of an earlier dewd; dewd tries again", "err", err)
 	}
 	if err := e.images.DropLeases(ctx); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	build := s.Kind == runtime.KindStaging
 	started, err := os.ReadFile(filepath.Join(e.instanceDir(s.Instance), startedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read when it started: %w", err)
+		return nil, fmt.Errorf("cannot read the start time of the instance: %w", err)
 	}
 	c, err := e.newContainer(ctx, s)
 	if err != nil {
@@ -126,7 +126,7 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 		// Kill the processes first: they must not print more output during the removal.
 		if err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
 			// Leftovers do no harm: the sweep tries again, and so does the next daemon.
-			e.log.Error("cannot remove what never came to run", "container", record.ID, "err", err)
+			e.log.Error("cannot remove a container of an earlier dewd", "container", record.ID, "err", err)
 		}
 		return nil, nil
 	}
@@ -191,7 +191,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 		p.missed = x
 		return nil
 	case errors.Is(err, errBadExit):
-		c.e.log.Warn("the kept exit status cannot be read, containerd is asked", "instance", c.spec.Instance, "exec", p.Exec)
+		c.e.log.Warn("cannot decode the stored exit status; dewd gets it from containerd", "instance", c.spec.Instance, "exec", p.Exec)
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot read exit status: %w", err)
 	}

@@ -43,10 +43,10 @@ func (c *container) checkCapture(ctx context.Context) {
 		}
 		p.captureFailed.Store(true)
 		if err := c.applog.Gap(p.capture.Source, string(runtime.CauseCaptureFailed), 0); err != nil {
-			c.e.log.Error("cannot note lost output", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+			c.e.log.Error("cannot record lost output in the log", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
 		if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
-			c.e.log.Error("cannot end a process without output", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+			c.e.log.Error("cannot kill a process whose output is not captured", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (c *container) Settle(ctx context.Context) error {
 	defer cancel()
 	for c.exits.unreported(nil) {
 		if process.Sleep(ctx, reportLook) != nil {
-			c.e.log.Warn("containerd does not report the end of a process", "instance", c.spec.Instance)
+			c.e.log.Warn("containerd has not reported the exit of a process", "instance", c.spec.Instance)
 			break
 		}
 	}

@@ -36,7 +36,7 @@ const startedFile = "started"
 // Start creates the container of s and starts all its processes.
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	if !s.Instance.Valid() {
-		return nil, fmt.Errorf("cannot start: %q is no instance id", s.Instance)
+		return nil, fmt.Errorf("cannot start: %q is not a valid instance id", s.Instance)
 	}
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 		defer cancel()
 		c.detach()
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
-			e.log.Warn("cannot clean up after a failed start, it is tried again", "instance", s.Instance, "err", cerr)
+			e.log.Warn("cannot clean up after a failed start; dewd tries again", "instance", s.Instance, "err", cerr)
 			e.removals.addInstance(s.Instance, s.App, cerr)
 		}
 		return nil, e.startError(err)
@@ -155,7 +155,7 @@ func (c *container) createCgroups() error {
 // makeFiles creates the instance's folder, gates and capture files.
 func (c *container) makeFiles() error {
 	if err := os.MkdirAll(c.dir, 0o711); err != nil {
-		return fmt.Errorf("cannot make folder of the instance: %w", err)
+		return fmt.Errorf("cannot create the folder of the instance: %w", err)
 	}
 	files := map[string]string{
 		"hosts":       dns.Hosts(c.spec, c.e.net.Gateway().String()),
@@ -172,7 +172,7 @@ func (c *container) makeFiles() error {
 			return err
 		}
 		if err := unix.Mkfifo(p.gate(), 0o600); err != nil {
-			return fmt.Errorf("cannot make gate: %w", err)
+			return fmt.Errorf("cannot create gate: %w", err)
 		}
 		if err := p.create(); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedIn
 		return nil, session.Context{}, fmt.Errorf("crashed instance %s: %w", id, runtime.ErrNoInstance)
 	}
 	if ci.starting+len(ci.sessions) >= maxCrashSessions {
-		return nil, session.Context{}, fmt.Errorf("crashed instance %s has %d sessions, which is as many as there may be", id, maxCrashSessions)
+		return nil, session.Context{}, fmt.Errorf("crashed instance %s already has %d sessions, the maximum; close one first", id, maxCrashSessions)
 	}
 	for _, p := range ci.Processes {
 		if p.Name == sidecar {
@@ -141,7 +141,7 @@ func (st *crashedStore) prepareCopy(ctx context.Context, c *container, on runtim
 	defer cancel()
 	mounts, err := st.e.images.Snapshotter().Prepare(ctx, c.id, crashedKey(on), snapshots.WithLabels(map[string]string{images.GCRoot: "instance"}))
 	if err != nil {
-		return nil, fmt.Errorf("cannot copy the files: %w", err)
+		return nil, fmt.Errorf("cannot copy the files of the crashed instance: %w", err)
 	}
 	return mounts, nil
 }
@@ -151,7 +151,7 @@ func (st *crashedStore) removeSessionContainer(ctx context.Context, c *container
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := c.Delete(ctx); err != nil {
-		st.e.log.Warn("cannot remove a copy of a crashed instance, it is tried again", "instance", c.spec.Instance, "err", err)
+		st.e.log.Warn("cannot remove a copy of a crashed instance; dewd tries again", "instance", c.spec.Instance, "err", err)
 		st.e.removals.addInstance(c.spec.Instance, c.spec.App, err)
 	}
 }

@@ -96,7 +96,7 @@ func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedSt
 		return st, nil
 	}
 	if err := os.MkdirAll(limits.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of crashed instances: %w", err)
+		return nil, fmt.Errorf("cannot create the folder of crashed instances: %w", err)
 	}
 	entries, err := os.ReadDir(limits.Dir)
 	if err != nil {
@@ -110,7 +110,7 @@ func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedSt
 		}
 		if err != nil || d.Name() != string(ci.Instance)+".json" || !ci.Instance.Valid() {
 			// It is incomplete, or not from dew: the sweep removes its files.
-			st.e.log.Warn("cannot read what is kept of a crashed instance", "file", d.Name(), "err", err)
+			st.e.log.Warn("cannot read the record of a crashed instance", "file", d.Name(), "err", err)
 			continue
 		}
 		st.kept[ci.Instance] = ci
@@ -143,7 +143,7 @@ func (st *crashedStore) keepFiles(ctx context.Context, c *container) {
 	ctx, cancel := context.WithTimeout(ctx, keepLimit)
 	defer cancel()
 	if err := st.keep(ctx, c, *at); err != nil {
-		st.e.log.Warn("cannot keep the files of a crashed instance", "instance", c.spec.Instance, "err", err)
+		st.e.log.Warn("cannot store the files of a crashed instance", "instance", c.spec.Instance, "err", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	ci.Size = u.Size
 	data, err := json.Marshal(ci)
 	if err != nil {
-		return fmt.Errorf("cannot encode what is kept: %w", err)
+		return fmt.Errorf("cannot encode the record of a crashed instance: %w", err)
 	}
 	if err := runfile.Write(st.file(id), string(data), 0o600); err != nil {
 		return errors.Join(err, sn.Remove(ctx, crashedKey(id)))
@@ -274,12 +274,12 @@ func (st *crashedStore) trim(ctx context.Context) {
 		}
 		if err := st.remove(ctx, ci); err != nil {
 			if ctx.Err() == nil {
-				st.e.log.Warn("cannot remove what is kept of a crashed instance yet", "instance", ci.Instance, "err", err)
+				st.e.log.Warn("cannot remove the files of a crashed instance; dewd tries again", "instance", ci.Instance, "err", err)
 			}
 			return
 		}
 		pressed = false // containerd frees the space later: remove one at a time
-		st.e.log.Info("removed what was kept of a crashed instance", "app", ci.App, "instance", ci.Instance, "bytes", ci.Size)
+		st.e.log.Info("removed the files of a crashed instance", "app", ci.App, "instance", ci.Instance, "bytes", ci.Size)
 	}
 }
 
@@ -394,7 +394,7 @@ func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]b
 		if known[id] != nil || keep[id] {
 			continue
 		}
-		st.e.log.Info("swept what was kept of a crashed instance", "instance", id)
+		st.e.log.Info("swept the files of a crashed instance", "instance", id)
 		if err := sn.Remove(ctx, crashedKey(id)); err != nil && !errdefs.IsNotFound(err) {
 			errs = errors.Join(errs, fmt.Errorf("cannot remove snapshot %s: %w", crashedKey(id), err))
 		}

@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		mounts: scratch.New(filepath.Join(cfg.Run, "mnt"), cfg.Logger),
 	}
 	if e.exitTimes, err = process.ListenExitTimes(); err != nil {
-		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
+		e.log.Warn("the kernel does not report the exit times of processes; dewd uses containerd's times", "err", err)
 	}
 	e.images = images.New(images.Config{
 		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: e.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
@@ -141,7 +141,7 @@ func (e *Engine) Keep(ctx context.Context) {
 			continue
 		}
 		if err := e.fw.Keep(); err != nil {
-			e.log.Warn("cannot keep firewall", "err", err)
+			e.log.Warn("cannot restore the firewall rules", "err", err)
 		}
 	}
 }

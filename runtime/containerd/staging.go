@@ -42,7 +42,7 @@ func (c *container) Written(ctx context.Context) (bytes, files int64, err error)
 func (c *container) Pack(ctx context.Context, w io.Writer, p droplet.Packing) error {
 	root, err := os.OpenRoot(filepath.Join("/proc", strconv.Itoa(c.init.pid), "root"))
 	if err != nil {
-		return fmt.Errorf("cannot reach the files of the container: %w", err)
+		return fmt.Errorf("cannot open the files of the container: %w", err)
 	}
 	defer func() { _ = root.Close() }() // only read
 	return rootfs.Pack(ctx, root, w, p)

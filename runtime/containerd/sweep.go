@@ -63,7 +63,7 @@ func (e *Engine) removeContainer(ctx context.Context, name string) error {
 			return err
 		}
 		if pid != 0 {
-			e.log.Info("ended a shim that containerd has lost", "container", name, "pid", pid)
+			e.log.Info("killed a shim that containerd lost", "container", name, "pid", pid)
 		}
 	}
 	err = e.conn.UntilDeleted(ctx, func(ctx context.Context) error { return e.conn.Client.ContainerService().Delete(ctx, name) })
@@ -161,7 +161,7 @@ func (e *Engine) retryRemovals(ctx context.Context) {
 	instances, links := e.removals.due()
 	for id, u := range instances {
 		if err := e.removeOne(ctx, id, u.app); err != nil {
-			e.log.Warn("cannot clean up yet", "instance", id, "err", err)
+			e.log.Warn("cannot remove an instance; dewd tries again", "instance", id, "err", err)
 			e.removals.addInstance(id, u.app, err)
 			continue
 		}

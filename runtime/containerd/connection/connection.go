@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Connection, error) {
 	defer cancel()
 	if _, err := cl.Version(call); err != nil {
 		cl.Close()
-		return nil, fmt.Errorf("containerd at %s does not answer: %w (is it running, and is this its socket?)", address, err)
+		return nil, fmt.Errorf("containerd at %s does not answer: %w (check that it is running and that this is its socket)", address, err)
 	}
 	c := &Connection{Client: cl, Tasks: cl.TaskService(), address: address, log: cfg.Logger}
 	answers, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -121,7 +121,7 @@ func (c *Connection) watchAnswers(ctx context.Context) {
 		}
 		switch was := c.silent.Swap(err != nil); {
 		case err != nil && !was:
-			c.log.Warn("containerd does not answer: instances are left as they are until it does", "address", c.address, "err", err)
+			c.log.Warn("containerd does not answer: dewd does not change instances until it answers", "address", c.address, "err", err)
 		case err == nil && was:
 			c.log.Info("containerd answers again", "address", c.address)
 		}

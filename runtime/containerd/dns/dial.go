@@ -55,7 +55,7 @@ func lookup(ctx context.Context, dir string, dial DialFunc, host string) ([]neti
 	}
 	servers := nameservers(string(b))
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("the instance cannot resolve %s, and has no DNS server", host)
+		return nil, fmt.Errorf("cannot resolve %s: the instance has no DNS server", host)
 	}
 	var tried atomic.Uint32 // both address families are queried at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -102,12 +102,12 @@ func (im *Store) Parent(ctx context.Context, s runtime.Spec) (string, error) {
 	lm := im.cfg.Client.LeasesService()
 	lease, err := lm.Create(ctx, leases.WithRandomID(), leases.WithLabels(map[string]string{leaseLabel: key}))
 	if err != nil {
-		return "", fmt.Errorf("cannot lease: %w", err)
+		return "", fmt.Errorf("cannot create lease: %w", err)
 	}
 	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next daemon drops it
 	ctx = leases.WithLease(ctx, lease.ID)
 	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return rootfs.FillStack(ctx, root, s.Stack) }); err != nil {
-		return "", fmt.Errorf("cannot make stack %s: %w", s.Stack.Name, err)
+		return "", fmt.Errorf("cannot create stack %s: %w", s.Stack.Name, err)
 	}
 	if s.Image == "" {
 		return key, nil
@@ -201,7 +201,7 @@ func (im *Store) DropLeases(ctx context.Context) error {
 	}
 	for _, l := range ls {
 		if err := lm.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("cannot drop lease %s: %w", l.ID, err)
+			return fmt.Errorf("cannot delete lease %s: %w", l.ID, err)
 		}
 		im.log.Info("swept lease", "lease", l.ID)
 	}
@@ -222,7 +222,7 @@ func (im *Store) unlabel(ctx context.Context) error {
 	for _, info := range all {
 		delete(info.Labels, GCRoot)
 		if _, err := sn.Update(ctx, info, "labels"); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("cannot unlabel snapshot %s: %w", info.Name, err)
+			return fmt.Errorf("cannot remove the label of snapshot %s: %w", info.Name, err)
 		}
 	}
 	return nil
@@ -252,7 +252,7 @@ func (im *Store) PruneImages(ctx context.Context, has func(sha string) bool) err
 		if err != nil {
 			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 		}
-		im.log.Info("removed the snapshot of an image that is gone", "snapshot", name)
+		im.log.Info("removed the snapshot of a deleted image", "snapshot", name)
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (im *Store) PruneStacks(ctx context.Context, keep func(id string) bool) err
 		if err != nil {
 			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 		}
-		im.log.Info("removed the snapshot of a stack that is gone", "snapshot", name)
+		im.log.Info("removed the snapshot of a deleted stack", "snapshot", name)
 	}
 	return nil
 }
@@ -297,10 +297,10 @@ func (im *Store) Drop(ctx context.Context) error {
 	lm := im.cfg.Client.LeasesService()
 	l, err := lm.Create(ctx, leases.WithRandomID())
 	if err != nil {
-		return fmt.Errorf("cannot lease: %w", err)
+		return fmt.Errorf("cannot create lease: %w", err)
 	}
 	if err := lm.Delete(ctx, l, leases.SynchronousDelete); err != nil { // this runs a garbage collection
-		return fmt.Errorf("cannot collect snapshots: %w", err)
+		return fmt.Errorf("cannot run the garbage collection of snapshots: %w", err)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func Spec(l map[string]string) (runtime.Spec, error) {
 		return n
 	}
 	if n := number("format"); n > formatNumber {
-		return runtime.Spec{}, fmt.Errorf("label %s is %d, this dewd knows up to %d: %w", labelFormat, n, formatNumber, ErrNewerFormat)
+		return runtime.Spec{}, fmt.Errorf("label %s is %d, but this dewd supports at most %d: %w", labelFormat, n, formatNumber, ErrNewerFormat)
 	}
 	s := runtime.Spec{
 		Instance: runtime.InstanceID(get("instance")),
@@ -141,7 +141,7 @@ func Spec(l map[string]string) (runtime.Spec, error) {
 	s.Processes = processesFrom(l, s.Type)
 	setKind(&s, l)
 	if !s.Instance.Valid() && firstErr == nil {
-		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", LabelPrefix, s.Instance)
+		firstErr = fmt.Errorf("label %sinstance: %q is not a valid instance id", LabelPrefix, s.Instance)
 	}
 	return s, firstErr
 }

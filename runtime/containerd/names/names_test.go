@@ -178,7 +178,7 @@ func TestLabelsThatCannotBeRead(t *testing.T) {
 func TestLabelsOfANewerFormatSayBothNumbers(t *testing.T) {
 	t.Parallel()
 	_, err := Spec(map[string]string{labelFormat: "7"})
-	want := fmt.Sprintf("label run.dew/format is 7, this dewd knows up to %d: start the newer dewd again", formatNumber)
+	want := fmt.Sprintf("label run.dew/format is 7, but this dewd supports at most %d: start the newer dewd again", formatNumber)
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)
 	}

@@ -46,17 +46,17 @@ const bootTimeout = time.Minute
 func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	d := &Daemon{cfg: cfg}
 	if err := os.MkdirAll(cfg.Run, 0o711); err != nil {
-		return nil, fmt.Errorf("cannot make folder for containerd: %w", err)
+		return nil, fmt.Errorf("cannot create the folder of containerd: %w", err)
 	}
 	if d.takeOver(ctx) {
 		return d, d.awaitSocket(ctx, d.logFile())
 	}
 	binary, err := exec.LookPath(cfg.Binary)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find %s: no containerd socket is there and none can be started (install the package containerd, or give --containerd)", cfg.Binary)
+		return nil, fmt.Errorf("cannot find %s: no containerd is running and dewd cannot start one (install the package containerd, or set --containerd)", cfg.Binary)
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		return nil, errors.New("cannot find runc: containerd needs it to start anything (install the package runc)")
+		return nil, errors.New("cannot find runc: containerd needs it to start containers (install the package runc)")
 	}
 	d.binary = binary
 	err = d.start(ctx)
@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 }
 
 // errEndedAtOnce reports that containerd exited before it opened its socket.
-var errEndedAtOnce = errors.New("containerd ended at once")
+var errEndedAtOnce = errors.New("containerd exited immediately")
 
 // Revive starts it again if it has exited, and reports whether it had. It is for the
 // time before Supervise.
@@ -99,7 +99,7 @@ func (d *Daemon) Supervise(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		d.cfg.Logger.Warn("containerd ended, starting it again", "pid", d.pid)
+		d.cfg.Logger.Warn("containerd exited; dewd starts it again", "pid", d.pid)
 		if err := d.restart(ctx); err != nil {
 			d.cfg.Logger.Error("cannot start containerd again", "err", err)
 			if process.Sleep(ctx, delay) != nil {
@@ -145,7 +145,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(d.cfg.Root, 0o711); err != nil {
-		return fmt.Errorf("cannot make folder for containerd: %w", err)
+		return fmt.Errorf("cannot create the folder of containerd: %w", err)
 	}
 	out, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -181,7 +181,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	// An earlier dewd was killed before it wrote the pid of the containerd that serves.
 	// The new one only waits for the lock.
 	if err := cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("cannot end a surplus containerd: %w", err)
+		return fmt.Errorf("cannot stop a second containerd: %w", err)
 	}
 	<-d.ended
 	if !d.takeOver(ctx) {
@@ -200,7 +200,7 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 		default:
 		}
 		if err := process.Sleep(ctx, 5*time.Millisecond); err != nil {
-			return fmt.Errorf("containerd does not open its socket: %w (see %s)", err, log)
+			return fmt.Errorf("containerd did not open its socket: %w (see %s)", err, log)
 		}
 	}
 	return nil
@@ -285,7 +285,7 @@ func SocketAnswers(ctx context.Context, path string) (bool, error) {
 		return false, nil
 	}
 	if !answers(ctx, path) {
-		return false, fmt.Errorf("nothing answers at %s", path)
+		return false, fmt.Errorf("no process answers at the socket %s", path)
 	}
 	return true, nil
 }

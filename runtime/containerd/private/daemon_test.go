@@ -45,8 +45,8 @@ func TestSocketAnswers(t *testing.T) {
 		err        string
 	}{
 		{"absent", filepath.Join(dir, "absent"), false, ""},
-		{"dead", dead, false, "nothing answers at " + dead},
-		{"no socket", file, false, "nothing answers at " + file},
+		{"dead", dead, false, "no process answers at the socket " + dead},
+		{"no socket", file, false, "no process answers at the socket " + file},
 		{"served", served, true, ""},
 	} {
 		got, err := SocketAnswers(t.Context(), tt.path)
@@ -92,7 +92,7 @@ func TestStartDaemonWithoutFolder(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Touch(t, dir, "file")
 	_, err := Start(t.Context(), Config{Binary: "containerd", Root: dir, Run: filepath.Join(dir, "file", "run"), Logger: slog.New(slog.DiscardHandler)})
-	if err == nil || !strings.Contains(err.Error(), "cannot make folder for containerd") {
+	if err == nil || !strings.Contains(err.Error(), "cannot create the folder of containerd") {
 		t.Errorf("error = %v, want that the folder cannot be made", err)
 	}
 }
@@ -259,7 +259,7 @@ func TestContainerdThatEndsAtOnce(t *testing.T) {
 	dir := testkit.ShortDir(t)
 	d := &Daemon{cfg: Config{Root: filepath.Join(dir, "root"), Run: dir, Logger: slog.New(slog.DiscardHandler)}, binary: "/bin/false"}
 	err := d.start(t.Context())
-	if want := "containerd ended at once: see the end of " + filepath.Join(dir, "root", "containerd.log"); err == nil || err.Error() != want {
+	if want := "containerd exited immediately: see the end of " + filepath.Join(dir, "root", "containerd.log"); err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %q", err, want)
 	}
 }

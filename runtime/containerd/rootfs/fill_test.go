@@ -54,7 +54,7 @@ func TestFillSaysWhatCannotBeMade(t *testing.T) {
 	root := t.TempDir()
 	testkit.Touch(t, root, "file")
 	if err := fill(root, stack.Stack{Dirs: []stack.Dir{{Path: "/file/below", Mode: 0o755}}}); err == nil ||
-		!strings.Contains(err.Error(), "cannot make folder") {
+		!strings.Contains(err.Error(), "cannot create folder") {
 		t.Errorf("a folder below a file: %v", err)
 	}
 	if err := fill(root, stack.Stack{Files: []stack.File{{Path: "/absent/file"}}}); !errors.Is(err, fs.ErrNotExist) {

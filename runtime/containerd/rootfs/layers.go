@@ -23,7 +23,7 @@ type Owner struct{ UID, GID int }
 func UnpackLayers(ctx context.Context, root string, layers []droplet.Layer, o Owner) error {
 	for _, l := range layers {
 		if err := unpackLayer(ctx, root, l, o); err != nil {
-			return fmt.Errorf("cannot lay out %s: %w", l.Path, err)
+			return fmt.Errorf("cannot unpack %s: %w", l.Path, err)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (k *packer) folder(f droplet.Folder) error {
 		return fmt.Errorf("cannot pack %s: %w", f.From, err)
 	}
 	if !fi.IsDir() {
-		return refuse("%s is no folder any more: the buildpack has put something else there", f.From)
+		return refuse("%s is no longer a folder: the buildpack replaced it", f.From)
 	}
 	return k.dir(from, f.As)
 }
@@ -151,7 +151,7 @@ func (k *packer) file(from, as string, fi fs.FileInfo) error {
 		k.seen[key] = as
 	}
 	if k.left -= fi.Size(); k.left < 0 {
-		return refuse("its files are larger than %dM together", k.p.MaxBytes>>20)
+		return refuse("the staged files are larger than %dM in total", k.p.MaxBytes>>20)
 	}
 	f, err := k.root.Open(from)
 	if err != nil {
@@ -175,7 +175,7 @@ func (k *packer) head(h *tar.Header) error {
 		return nil // the top folder itself
 	}
 	if len(h.Name) > maxPacked {
-		return refuse("%.60s… is too deep in folders", h.Name)
+		return refuse("the path %.60s… is too long", h.Name)
 	}
 	if k.files--; k.files < 0 {
 		return k.tooMany()
@@ -187,7 +187,7 @@ func (k *packer) head(h *tar.Header) error {
 	return nil
 }
 
-func (k *packer) tooMany() error { return refuse("it has more than %d files", k.p.MaxFiles) }
+func (k *packer) tooMany() error { return refuse("there are more than %d staged files", k.p.MaxFiles) }
 
 // mode returns the permission bits, without setuid and setgid.
 func mode(fi fs.FileInfo) int64 { return int64(fi.Mode().Perm()) }

@@ -112,30 +112,30 @@ func TestPackRefuses(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(app), os.Symlink("/etc", app)); err != nil {
 				t.Fatal(err)
 			}
-		}, "is no folder any more"},
+		}, "is no longer a folder"},
 		"holes": {func(t *testing.T, app string) {
 			put(t, filepath.Join(app, "hole"), "")
 			if err := os.Truncate(filepath.Join(app, "hole"), 1<<40); err != nil {
 				t.Fatal(err)
 			}
-		}, "larger than 1M together"},
+		}, "larger than 1M in total"},
 		"many files": {func(t *testing.T, app string) {
 			for i := range 30 {
 				put(t, filepath.Join(app, string(rune('a'+i))), "")
 			}
-		}, "more than 20 files"},
+		}, "more than 20 staged files"},
 		"many folders": {func(t *testing.T, app string) {
 			for i := range 30 {
 				put(t, filepath.Join(app, "d"+string(rune('a'+i)), "x"), "")
 			}
-		}, "more than 20 files"},
+		}, "more than 20 staged files"},
 		"deep": {func(t *testing.T, app string) {
 			deep := app
 			for range 15 {
 				deep = filepath.Join(deep, strings.Repeat("d", 250))
 			}
 			put(t, filepath.Join(deep, "x"), "")
-		}, "too deep in folders"},
+		}, "is too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

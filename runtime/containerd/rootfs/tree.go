@@ -36,7 +36,7 @@ func FillStack(ctx context.Context, root string, s stack.Stack) error {
 	}
 	// Whatever mode the archive sets for its own folder, every user must have access.
 	if err := os.Chmod(root, 0o755); err != nil {
-		return fmt.Errorf("cannot open the root: %w", err)
+		return fmt.Errorf("cannot set the mode of the root folder: %w", err)
 	}
 	return overlay(root, s)
 }
@@ -46,7 +46,7 @@ func fill(root string, s stack.Stack) error {
 	for _, d := range s.Dirs {
 		p := filepath.Join(root, d.Path)
 		if err := os.MkdirAll(p, 0o755); err != nil {
-			return fmt.Errorf("cannot make folder: %w", err)
+			return fmt.Errorf("cannot create folder: %w", err)
 		}
 		// Both after the creation, so that they do not depend on the umask or the
 		// parent.
@@ -61,7 +61,7 @@ func fill(root string, s stack.Stack) error {
 	}
 	for _, l := range s.Links {
 		if err := os.Symlink(l.Target, filepath.Join(root, l.Path)); err != nil {
-			return fmt.Errorf("cannot make link: %w", err)
+			return fmt.Errorf("cannot create link: %w", err)
 		}
 	}
 	return nil
@@ -112,12 +112,12 @@ func sanitize(h *tar.Header) bool {
 func overlay(root string, s stack.Stack) error {
 	for _, d := range s.Dirs {
 		if err := overlayDir(root, d); err != nil {
-			return fmt.Errorf("cannot make folder %s: %w", d.Path, err)
+			return fmt.Errorf("cannot create folder %s: %w", d.Path, err)
 		}
 	}
 	for _, f := range s.Files {
 		if err := overlayFile(root, f); err != nil {
-			return fmt.Errorf("cannot make file %s: %w", f.Path, err)
+			return fmt.Errorf("cannot create file %s: %w", f.Path, err)
 		}
 	}
 	for _, l := range s.Lines {
@@ -146,7 +146,7 @@ func overlayDir(root string, d stack.Dir) error {
 		return err
 	}
 	if !fi.IsDir() {
-		return errors.New("something else has its name in the stack")
+		return errors.New("the stack has a file with that name")
 	}
 	if d.UID == 0 {
 		return nil
@@ -202,7 +202,7 @@ func readSome(p string) (string, error) {
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxLinesFile+1))
 	if err == nil && len(raw) > maxLinesFile {
-		err = fmt.Errorf("it is larger than %d bytes", maxLinesFile)
+		err = fmt.Errorf("the file is larger than %d bytes", maxLinesFile)
 	}
 	return string(raw), err
 }

@@ -29,11 +29,11 @@ func New(dir string, log *slog.Logger) *Mounts { return &Mounts{dir: dir, log: l
 // daemon finds the mount if this one is killed.
 func (m *Mounts) With(mounts []mount.Mount, fn func(root string) error) error {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return fmt.Errorf("cannot make mount folder: %w", err)
+		return fmt.Errorf("cannot create mount folder: %w", err)
 	}
 	root, err := os.MkdirTemp(m.dir, "")
 	if err != nil {
-		return fmt.Errorf("cannot make mount point: %w", err)
+		return fmt.Errorf("cannot create mount point: %w", err)
 	}
 	if err := mount.All(mounts, root); err != nil {
 		return errors.Join(fmt.Errorf("cannot mount snapshot: %w", err), os.Remove(root))

@@ -80,7 +80,7 @@ func contextFile(dir, exec string) string { return filepath.Join(dir, exec+".giv
 func WriteContext(dir string, p runtime.ProcessSpec, shell string) error {
 	b, err := json.Marshal(Context{Dir: p.Dir, Env: p.Env, Shell: shell, User: p.User})
 	if err != nil {
-		return fmt.Errorf("cannot encode surroundings: %w", err)
+		return fmt.Errorf("cannot encode the start settings of a process: %w", err)
 	}
 	return runfile.Write(contextFile(dir, p.Exec), string(b), 0o600)
 }
@@ -96,7 +96,7 @@ func ReadContext(dir, exec string) (Context, error) {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("cannot read what %s was started with: %w", exec, err)
+		return s, fmt.Errorf("cannot read the start settings of %s: %w", exec, err)
 	}
 	return s, nil
 }

@@ -144,7 +144,7 @@ func yieldMemory(pid int) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("cannot make a session the first to go: %w", err)
+		return fmt.Errorf("cannot set the memory priority of a session: %w", err)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (s *Session) openPipes() error {
 	s.err = endedOutput()
 	for _, kind := range kinds {
 		if err := unix.Mkfifo(s.pipe(kind), 0o600); err != nil {
-			return fmt.Errorf("cannot make pipe: %w", err)
+			return fmt.Errorf("cannot create pipe: %w", err)
 		}
 		if kind == "in" {
 			continue
@@ -215,18 +215,18 @@ func (s *Session) watch() {
 	s.end = runtime.SessionEnd{Code: code}
 	switch {
 	case cfg.Context.Err() != nil && !cfg.Deleting():
-		s.end = runtime.SessionEnd{Code: lostCode, Why: "the daemon is leaving"}
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "dewd is stopping"}
 	case s.all.Closed() || cfg.Exited():
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + cfg.Reason()}
 	case err != nil:
-		s.end = runtime.SessionEnd{Code: lostCode, Why: "the container service lost it"}
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "containerd lost the session"}
 	}
 	ctx, cancel := context.WithTimeout(cfg.Context, finishTimeout)
 	defer cancel()
 	log := s.all.log.With("exec", s.exec)
 	// Processes in the background would keep its pipes open.
 	if err := cfg.Cgroups.Kill(ctx, cfg.Instance, s.exec); err != nil && cfg.Context.Err() == nil {
-		log.Warn("cannot end what a session left", "err", err)
+		log.Warn("cannot kill the remaining processes of a session", "err", err)
 	}
 	close(s.ended)
 	for _, o := range []*output{s.out, s.err} {
@@ -239,7 +239,7 @@ func (s *Session) watch() {
 	ctx, cancel = context.WithTimeout(cfg.Context, finishTimeout)
 	defer cancel()
 	if err := s.all.remove(ctx, s.exec); err != nil && cfg.Context.Err() == nil {
-		log.Warn("cannot clear a session away, the next daemon does", "err", err)
+		log.Warn("cannot remove a session; the next dewd removes it", "err", err)
 	}
 }
 
@@ -336,7 +336,7 @@ func (s *Session) Close() error {
 			ctx, cancel := context.WithTimeout(cfg.Context, finishTimeout)
 			defer cancel()
 			if err := cfg.Cgroups.Kill(ctx, cfg.Instance, s.exec); err != nil && cfg.Context.Err() == nil {
-				s.all.log.Warn("cannot end a session", "exec", s.exec, "err", err)
+				s.all.log.Warn("cannot kill the processes of a session", "exec", s.exec, "err", err)
 			}
 		}
 		// The output ends now: drain the unread part.

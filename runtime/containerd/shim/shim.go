@@ -19,7 +19,7 @@ import (
 func List(namespace string) (map[string]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("cannot look for shims: %w", err)
+		return nil, fmt.Errorf("cannot list shims: %w", err)
 	}
 	found := map[string]int{}
 	for _, d := range entries {
@@ -79,7 +79,7 @@ func Kill(namespace, name string) (int, error) {
 	}
 	p, err := os.FindProcess(pid)
 	if err != nil {
-		return 0, fmt.Errorf("cannot end a lost shim: %w", err)
+		return 0, fmt.Errorf("cannot kill a lost shim: %w", err)
 	}
 	defer func() { _ = p.Release() }()
 	// The pid can have been reused before FindProcess: check it again. From now on p
@@ -88,7 +88,7 @@ func Kill(namespace, name string) (int, error) {
 		return 0, nil
 	}
 	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return 0, fmt.Errorf("cannot end a lost shim: %w", err)
+		return 0, fmt.Errorf("cannot kill a lost shim: %w", err)
 	}
 	return pid, nil
 }
