@@ -84,7 +84,7 @@ func newCrasher(b *testing.B, w *world) *crasher {
 			sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 32)},
 		}),
 	}
-	l, err := w.books.App(c.process.App)
+	l, err := w.appLogs.App(c.process.App)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (w *world) sized(b *testing.B, size int) string {
 	if err := t.Close(); err != nil {
 		b.Fatal(err)
 	}
-	sha, err := w.shelf.AddImage(&out)
+	sha, err := w.droplets.AddImage(&out)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -76,8 +76,8 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 		}
 	}
 	return runtime.Spec{
-		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), App: app0("bench"), Type: "web", Version: "1", Cell: "bench",
-		Slot:  runtime.SlotID{Process: app0("bench")},
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), App: guidOf("bench"), Type: "web", Version: "1", Cell: "bench",
+		Slot:  runtime.SlotID{Process: guidOf("bench")},
 		Stack: stack, Image: w.image, Memory: 96 << 20, Disk: 1 << 30, Ports: []int{8080},
 		Address:   netip.PrefixFrom(w.prefix().Addr().Next().Next(), w.prefix().Bits()),
 		Processes: []runtime.ProcessSpec{process(runtime.MainExec, "", 64<<20), process(runtime.SidecarExec(0), "agent", 32<<20)},

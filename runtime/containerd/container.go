@@ -29,7 +29,7 @@ type container struct {
 	spec   runtime.Spec
 	id     string // id of containerd's container and task
 	dir    string // folder of run-time files
-	applog *logstream.Log
+	appLog *logstream.Log
 	limit  *logstream.Limit // of the output of all its processes, or nil
 	procs  []*proc
 
@@ -65,7 +65,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		return nil, err
 	}
 	c := &container{
-		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
+		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), appLog: l,
 	}
 	if s.LogRate != nil {
 		c.limit = logstream.NewLimit(*s.LogRate)
@@ -85,7 +85,7 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 func newProc(c *container, s runtime.ProcessSpec) *proc {
 	id := c.spec.Instance
 	p := &proc{ProcessSpec: s, dir: c.dir, reaped: make(chan struct{})}
-	p.log = c.applog
+	p.log = c.appLog
 	p.frozen = func() bool { return c.e.cg.Frozen(id, s.Exec) }
 	p.capture = logstream.Capture{
 		Source: logstream.Source{Type: s.Source, Index: c.spec.Slot.Index, InstanceID: string(id)},
@@ -140,7 +140,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 		return runtime.Exit{}, false
 	}
 	at, exact := p.exitTime.Earlier(c.ctx, at)
-	x := c.verdict(p, code, at)
+	x := c.describeExit(p, code, at)
 	x.Exact = exact
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
@@ -153,8 +153,8 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	return x, true
 }
 
-// verdict reads from the leaf how a process exited.
-func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
+// describeExit reads from the leaf how a process exited.
+func (c *container) describeExit(p *proc, code int, at time.Time) runtime.Exit {
 	x := runtime.Exit{
 		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
 		OOM: c.e.cg.OOMKills(c.spec.Instance, p.Exec) > 0, Memory: c.e.cg.MemoryOf(c.spec.Instance, p.Exec),
@@ -299,7 +299,7 @@ func (c *container) delete(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.applog.Append(last...); err != nil {
+		if err := c.appLog.Append(last...); err != nil {
 			return fmt.Errorf("cannot store the last log lines: %w", err)
 		}
 	}

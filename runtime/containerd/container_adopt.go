@@ -197,7 +197,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 	}
 	st, err := c.e.conn.Process(ctx, c.id, p.Exec)
 	if errdefs.IsNotFound(err) {
-		x := c.verdict(p, -1, time.Now())
+		x := c.describeExit(p, -1, time.Now())
 		x.Cause, x.Detail = runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 		p.missed = &x
 		return p.saveExit(x)

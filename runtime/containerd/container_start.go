@@ -190,7 +190,7 @@ func (c *container) guardFor() ocispec.Guard {
 	if len(c.procs) == 0 {
 		return ocispec.Guard{}
 	}
-	g := ocispec.Guard{Capture: c.applog.CaptureDir(string(c.spec.Instance))}
+	g := ocispec.Guard{Capture: c.appLog.CaptureDir(string(c.spec.Instance))}
 	g.Limit, g.Reserve = c.e.cfg.Logs.Ceiling()
 	for _, p := range c.procs {
 		g.Freezers = append(g.Freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))

@@ -33,15 +33,15 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// madeUpShim is the test process itself: it holds the pipes of a process and their
+// fakeShim is the test process itself: it holds the pipes of a process and their
 // files.
-type madeUpShim struct {
+type fakeShim struct {
 	files, reads, writes []*os.File
 }
 
-func newMadeUpShim(t *testing.T) *madeUpShim {
+func newFakeShim(t *testing.T) *fakeShim {
 	t.Helper()
-	dir, s := t.TempDir(), &madeUpShim{}
+	dir, s := t.TempDir(), &fakeShim{}
 	for _, name := range []string{"main.out", "main.err"} {
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
@@ -58,7 +58,7 @@ func newMadeUpShim(t *testing.T) *madeUpShim {
 }
 
 // start runs a process that prints into two of the pipes.
-func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
+func (s *fakeShim) start(t *testing.T, out, err *os.File) *proc {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	cmd.Stdout, cmd.Stderr = out, err
@@ -74,7 +74,7 @@ func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
 
 func TestCaptureBroken(t *testing.T) {
 	t.Parallel()
-	s := newMadeUpShim(t)
+	s := newFakeShim(t)
 	p := s.start(t, s.writes[0], s.writes[1])
 	if p.broken(p.pid) {
 		t.Error("broken while everything is open")
@@ -95,7 +95,7 @@ func TestCaptureBroken(t *testing.T) {
 // With 2>&1 the shim correctly closes the file of stderr.
 func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
 	t.Parallel()
-	s := newMadeUpShim(t)
+	s := newFakeShim(t)
 	p := s.start(t, s.writes[0], s.writes[0])
 	s.files[1].Close()
 	s.reads[1].Close()
@@ -108,12 +108,12 @@ func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
 	}
 }
 
-func newTestTask(t *testing.T, execs ...string) *container {
+func newTestContainer(t *testing.T, execs ...string) *container {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	x := &container{
-		e:    &Engine{cg: madeUpV2(t), log: silent, conn: &connection.Connection{}},
+		e:    &Engine{cg: fakeV2(t), log: silent, conn: &connection.Connection{}},
 		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: names.Container(someInstance), dir: t.TempDir(),
 		ctx: ctx, cancel: cancel,
 	}
@@ -137,7 +137,7 @@ func execsOf(xs []runtime.Exit) (execs []string) {
 // dead process, its report is awaited.
 func TestGatherWaitsForTheDead(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	x := newTestContainer(t, "main", "sidecar-0", "sidecar-1")
 	synctest.Test(t, func(t *testing.T) {
 		x.exits.reports = make(chan runtime.Exit, 4)
 		x.procs[1].pid = testkit.NoPID                                             // dead, and not reported yet
@@ -155,7 +155,7 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 // A shim that never reports does not block the others.
 func TestGatherGivesUpOnALateReport(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid = testkit.NoPID
@@ -174,7 +174,7 @@ func TestGatherGivesUpOnALateReport(t *testing.T) {
 // A containerd that does not answer cannot report: the wait continues until it does.
 func TestGatherWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid = testkit.NoPID
@@ -192,7 +192,7 @@ func TestGatherWaitsForAnAnswer(t *testing.T) {
 // There is no wait if no other process is dead.
 func TestGatherAlone(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid, x.procs[1].born = os.Getpid(), process.BornAt(os.Getpid())
@@ -208,7 +208,7 @@ func TestGatherAlone(t *testing.T) {
 // The exit of PID 1 ends all processes, and their times are often earlier.
 func TestInitIsNamedFirst(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	for _, p := range x.procs {
 		p.pid = testkit.NoPID
 	}
@@ -232,7 +232,7 @@ func TestInitIsNamedFirst(t *testing.T) {
 // The exit of PID 1 is not reported if dewd is deleting the instance.
 func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	x.init.pid = testkit.NoPID
 	if !x.exits.unreported(nil) {
 		t.Error("a dead PID 1 is not waited for")
@@ -245,7 +245,7 @@ func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
 
 func TestCollectEndsWhenLetGo(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	x.cancel()
 	x.exits.collect(x.ctx)
 	select {
@@ -257,7 +257,7 @@ func TestCollectEndsWhenLetGo(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	x := newTestContainer(t, "main", "sidecar-0", "sidecar-1")
 	write := func(exec, file, text string) {
 		testkit.WriteFile(t, filepath.Join(x.e.cg.Memory(someInstance, exec), file), text)
 	}
@@ -276,7 +276,7 @@ func TestVerdict(t *testing.T) {
 		{runtime.CauseCaptureFailed, true, runtime.Memory{}},
 	}
 	for i, tt := range tests {
-		got := x.verdict(x.procs[i], 137, someTime)
+		got := x.describeExit(x.procs[i], 137, someTime)
 		if got.Cause != tt.cause || got.OOM != tt.oom || got.Memory != tt.memory || got.Code != 137 || !got.At.Equal(someTime) {
 			t.Errorf("verdict on %s = %+v, want %+v", x.procs[i].Exec, got, tt)
 		}
@@ -307,7 +307,7 @@ func (f *fakeTasks) Get(context.Context, *tasks.GetRequest, ...grpc.CallOption) 
 // containerd forgets an exit with the exec, so the exit is read from the folder.
 func TestExitIsKept(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	want := runtime.Exit{
 		Exec: "main", Source: "APP/PROC/WEB", Code: 137, OOM: true, Cause: runtime.CauseOutOfMemory,
 		At: someTime, Memory: runtime.Memory{Limit: 1 << 20, Peak: 1 << 19},
@@ -330,7 +330,7 @@ func TestExitIsKept(t *testing.T) {
 // have the status.
 func TestHalfAKeptExit(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
 		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
 	}}
@@ -349,7 +349,7 @@ func TestFindProcess(t *testing.T) {
 	}
 	t.Run("running", func(t *testing.T) {
 		t.Parallel()
-		x := newTestTask(t, "main")
+		x := newTestContainer(t, "main")
 		x.e.conn.Tasks = &fakeTasks{get: process(tasktypes.Status_RUNNING)}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 4711 || x.procs[0].missed != nil {
 			t.Errorf("pid %d, missed %v, %v, want it running", x.procs[0].pid, x.procs[0].missed, err)
@@ -357,7 +357,7 @@ func TestFindProcess(t *testing.T) {
 	})
 	t.Run("stopped", func(t *testing.T) { // Wait returns the status, and the pid can belong to another process by now
 		t.Parallel()
-		x := newTestTask(t, "main")
+		x := newTestContainer(t, "main")
 		x.e.conn.Tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 0 || x.procs[0].missed != nil {
 			t.Errorf("pid %d, missed %v, %v, want neither", x.procs[0].pid, x.procs[0].missed, err)
@@ -365,7 +365,7 @@ func TestFindProcess(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		t.Parallel()
-		x := newTestTask(t, "main")
+		x := newTestContainer(t, "main")
 		x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") }}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil {
 			t.Fatal(err)
@@ -379,7 +379,7 @@ func TestFindProcess(t *testing.T) {
 	})
 	t.Run("containerd away", func(t *testing.T) {
 		t.Parallel()
-		x := newTestTask(t, "main")
+		x := newTestContainer(t, "main")
 		x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") }}
 		if err := x.findProcess(t.Context(), x.procs[0]); !connection.IsUnavailable(err) || x.procs[0].missed != nil {
 			t.Errorf("missed %v, %v, want that nothing is known", x.procs[0].missed, err)
@@ -389,7 +389,7 @@ func TestFindProcess(t *testing.T) {
 
 func TestReapHandsOutLinesOnce(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := x.Reap(canceled, "main"); !errors.Is(err, context.Canceled) {
@@ -416,7 +416,7 @@ func TestReapHandsOutLinesOnce(t *testing.T) {
 
 func TestSignalOnlyTheNamed(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	x := newTestContainer(t, "main", "sidecar-0", "sidecar-1")
 	cmds := map[string]*exec.Cmd{}
 	for _, p := range x.procs {
 		cmds[p.Exec] = testkit.Sleeper(t)
@@ -444,7 +444,7 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 // so that the next daemon does not query it again.
 func TestLostProcessIsARecord(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	x.e.conn.Tasks = &fakeTasks{
 		wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
 		get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") },
@@ -464,7 +464,7 @@ func TestLostProcessIsARecord(t *testing.T) {
 
 func TestInitIsReportedUnlessWeEndIt(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	x.e.conn.Tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
 		return &tasks.WaitResponse{ExitStatus: 137, ExitedAt: timestamppb.New(someTime)}, nil
 	}}

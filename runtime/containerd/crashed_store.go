@@ -347,23 +347,23 @@ func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
 	st := e.crashed
 	st.order.Lock()
 	defer st.order.Unlock()
-	var doomed []*crashedInstance
-	var visits []*crashSession
+	var removed []*crashedInstance
+	var sessionsToClose []*crashSession
 	st.mu.Lock()
 	for _, ci := range st.sorted() {
 		if ci.Slot.Process != process {
 			continue
 		}
 		ci.removing = true
-		doomed = append(doomed, ci)
-		visits = slices.AppendSeq(visits, maps.Keys(ci.sessions))
+		removed = append(removed, ci)
+		sessionsToClose = slices.AppendSeq(sessionsToClose, maps.Keys(ci.sessions))
 	}
 	st.mu.Unlock()
 	var errs error
-	for _, cs := range visits {
+	for _, cs := range sessionsToClose {
 		errs = errors.Join(errs, cs.container.Delete(ctx))
 	}
-	for _, ci := range doomed {
+	for _, ci := range removed {
 		errs = errors.Join(errs, st.remove(ctx, ci))
 	}
 	return errs

@@ -69,7 +69,7 @@ func TestExcess(t *testing.T) {
 }
 
 // The records of an earlier daemon are read. Incomplete records are not.
-func TestMorgueReadsBack(t *testing.T) {
+func TestCrashedStoreReadsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "crashed")
 	e := &Engine{log: slog.New(slog.DiscardHandler)}
 	limits := Crashed{Dir: dir, Bytes: 1 << 20}

@@ -27,7 +27,7 @@ func TestDiskFullWhileCreating(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	run := filepath.Join(ground.dir, "full")
+	run := filepath.Join(shared.dir, "full")
 	d, err := private.Start(t.Context(), private.Config{Binary: "containerd", Root: dir, Run: run, Logger: discard})
 	if err != nil {
 		t.Fatal(err)

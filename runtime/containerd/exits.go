@@ -69,14 +69,14 @@ func (x *exitCollector) collect(ctx context.Context) {
 				continue
 			}
 			left--
-			x.noteReported(exit.Exec)
+			x.markReported(exit.Exec)
 		}
 	}
 	close(x.sent)
 }
 
-// noteReported records that the exit of a process is sent.
-func (x *exitCollector) noteReported(exec string) {
+// markReported records that the exit of a process is sent.
+func (x *exitCollector) markReported(exec string) {
 	for _, p := range x.procs {
 		if p.Exec == exec {
 			p.reported.Store(true)
@@ -109,12 +109,12 @@ func (x *exitCollector) gather(ctx context.Context) ([]runtime.Exit, bool) {
 			return nil, false
 		}
 	}
-	return inOrder(batch), true
+	return sortExits(batch), true
 }
 
-// inOrder sorts exits by time. The exit of PID 1 is the cause of all others, even if
+// sortExits sorts exits by time. The exit of PID 1 is the cause of all others, even if
 // the times contradict that. It counts as no later than the first of them.
-func inOrder(batch []runtime.Exit) []runtime.Exit {
+func sortExits(batch []runtime.Exit) []runtime.Exit {
 	slices.SortStableFunc(batch, func(a, b runtime.Exit) int { return a.At.Compare(b.At) })
 	i := slices.IndexFunc(batch, func(x runtime.Exit) bool { return x.Exec == runtime.InitExec })
 	if i > 0 {

@@ -50,7 +50,7 @@ func signalOf(err error) syscall.Signal {
 	return ee.Sys().(syscall.WaitStatus).Signal()
 }
 
-func madeUpV2(t testing.TB) *cgroup.Hierarchies {
+func fakeV2(t testing.TB) *cgroup.Hierarchies {
 	root := t.TempDir()
 	return &cgroup.Hierarchies{Parent: "dew", Unified: root, V1: map[string]string{}, All: []string{root}}
 }

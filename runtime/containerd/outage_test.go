@@ -5,6 +5,7 @@ package containerd
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -65,7 +67,7 @@ func TestDeathDuringOutage(t *testing.T) {
 		burn(t)
 	}
 	p := w.watched("outage")
-	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.Noted(), syscall.SIGCONT) }) // in case a check failed in between
+	t.Cleanup(func() { _ = syscall.Kill(shared.daemon.StoredPID(), syscall.SIGCONT) }) // in case a check failed in between
 	var before runtime.InstanceID
 	for i := range times(2, 20) {
 		for _, exec := range []string{"main", "sidecar-0"} {
@@ -75,16 +77,16 @@ func TestDeathDuringOutage(t *testing.T) {
 				pid := w.mainPID(st.Instance, exec)
 				switch outage {
 				case "hung":
-					signalTo(t, ground.daemon.Noted(), syscall.SIGSTOP)
+					freeze(t, shared.daemon.StoredPID())
 				case "killed":
-					signalTo(t, ground.daemon.Noted(), syscall.SIGKILL)
+					signalTo(t, shared.daemon.StoredPID(), syscall.SIGKILL)
 				}
 				kill(t, pid)
 				if outage == "hung" {
 					if i == 0 {
 						w.wantUnknown(p, exec == "sidecar-0")
 					}
-					signalTo(t, ground.daemon.Noted(), syscall.SIGCONT)
+					signalTo(t, shared.daemon.StoredPID(), syscall.SIGCONT)
 				}
 				w.wantFirst(p, st.Instance, exec)
 			}
@@ -92,6 +94,29 @@ func TestDeathDuringOutage(t *testing.T) {
 	}
 	w.running(p, before)
 	w.stop(p)
+}
+
+// freeze stops a process. It returns when all its threads have stopped: until then
+// containerd could still report an exit.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	signalTo(t, pid, syscall.SIGSTOP)
+	testkit.Eventually(t, "all threads have stopped", func() error {
+		threads, err := filepath.Glob(process.File(pid, "task/*/stat"))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("no threads of %d: %w", pid, err)
+		}
+		for _, thread := range threads {
+			b, err := os.ReadFile(thread)
+			if err != nil {
+				return err
+			}
+			if _, state, ok := strings.Cut(string(b), ") "); !ok || state[0] != 'T' {
+				return fmt.Errorf("thread %s", b)
+			}
+		}
+		return nil
+	})
 }
 
 func signalTo(t *testing.T, pid int, sig syscall.Signal) {

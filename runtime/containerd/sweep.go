@@ -96,10 +96,10 @@ func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
 
 // Sweep removes all resources of this daemon that belong to no instance in keep.
 func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
-	doomed := map[runtime.InstanceID]string{} // one kind of resource that was found, by instance
+	strays := map[runtime.InstanceID]string{} // one kind of resource that was found, by instance
 	note := func(id runtime.InstanceID, what string) {
 		if id.Valid() && !keep[id] {
-			doomed[id] = what
+			strays[id] = what
 		}
 	}
 	records, err := e.conn.Records(ctx)
@@ -135,7 +135,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		note(runtime.InstanceID(d.Name()), "folder")
 	}
 	var errs error
-	for id, what := range doomed {
+	for id, what := range strays {
 		e.log.Info("swept instance", "instance", id, "found", what)
 		if c := e.known.remove(id); c != nil {
 			c.detach()

@@ -34,9 +34,9 @@ import (
 	"github.com/dewrun/dew/testkit"
 )
 
-// ground is shared by all tests of the package: the programs they run and one
+// shared is shared by all tests of the package: the programs they run and one
 // containerd.
-var ground struct {
+var shared struct {
 	bin    string // has dew-init and testapp
 	image  []byte // a droplet's tree with testapp in it
 	dir    string
@@ -64,33 +64,33 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	ground.dir = dir
-	if err := layGround(); err != nil {
+	shared.dir = dir
+	if err := setUpShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { ground.daemon.Supervise(ctx) })
+	wg.Go(func() { shared.daemon.Supervise(ctx) })
 	code := m.Run()
 	cancel()
 	wg.Wait()
-	if err := ground.daemon.Stop(context.Background()); err != nil {
+	if err := shared.daemon.Stop(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
 }
 
-func layGround() error {
+func setUpShared() error {
 	if err := buildPrograms(); err != nil {
 		return err
 	}
 	var err error
-	if ground.image, err = makeImage(filepath.Join(ground.bin, "testapp")); err != nil {
+	if shared.image, err = makeImage(filepath.Join(shared.bin, "testapp")); err != nil {
 		return err
 	}
-	ground.daemon, err = startContainerd(filepath.Join(ground.dir, "c"))
+	shared.daemon, err = startContainerd(filepath.Join(shared.dir, "c"))
 	return err
 }
 
@@ -103,12 +103,12 @@ func startContainerd(dir string) (*private.Daemon, error) {
 // buildPrograms compiles the programs for the instances, unless DEW_TEST_BIN names a
 // folder that has them. That is for a guest without a compiler.
 func buildPrograms() error {
-	if ground.bin = os.Getenv("DEW_TEST_BIN"); ground.bin != "" {
+	if shared.bin = os.Getenv("DEW_TEST_BIN"); shared.bin != "" {
 		return nil
 	}
-	ground.bin = filepath.Join(ground.dir, "bin")
+	shared.bin = filepath.Join(shared.dir, "bin")
 	for out, pkg := range map[string]string{"dew-init": "../../cmd/dew-init", "testapp": "./testdata/testapp"} {
-		c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(ground.bin, out), pkg)
+		c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(shared.bin, out), pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if b, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("cannot build %s: %w\n%s", pkg, err, b)
@@ -146,20 +146,20 @@ type world struct {
 
 	db     *store.DB
 	reg    *registry.Registry
-	shelf  *droplet.Droplets
-	books  *logstream.Logs
+	droplets  *droplet.Droplets
+	appLogs  *logstream.Logs
 	engine *Engine
 	sup    *supervisor.Supervisor
-	away   func()
+	stopRunning   func()
 	image  string
-	warned *warnings
+	daemonLog *logLines
 }
 
 var worlds int // makes subnets differ: tests run one after the other
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return newWorldOn(t, ground.daemon.Address())
+	return newWorldOn(t, shared.daemon.Address())
 }
 
 // newWorldOn returns a world on another containerd than the shared one.
@@ -169,7 +169,7 @@ func newWorldOn(t testing.TB, address string) *world {
 	worlds++
 	w := &world{
 		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: address,
-		subnet: worlds % 250, warned: &warnings{},
+		subnet: worlds % 250, daemonLog: &logLines{},
 		logs: logstream.Options{Reserve: 1 << 20},
 	}
 	w.logDir = filepath.Join(w.root, "logs")
@@ -178,7 +178,7 @@ func newWorldOn(t testing.TB, address string) *world {
 		w.tearDown()
 	})
 	w.open()
-	w.image = testkit.Must(w.shelf.AddImage(bytes.NewReader(ground.image)))(t)
+	w.image = testkit.Must(w.droplets.AddImage(bytes.NewReader(shared.image)))(t)
 	return w
 }
 
@@ -197,10 +197,10 @@ func (w *world) open() {
 	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
 	must(err)
 	w.reg = registry.New(w.db)
-	w.shelf, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
+	w.droplets, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	must(err)
 	w.logs.Logger = w.logger()
-	w.books, err = logstream.Open(w.logDir, w.logs)
+	w.appLogs, err = logstream.Open(w.logDir, w.logs)
 	must(err)
 	w.engine, err = New(context.Background(), w.config())
 	must(err)
@@ -208,9 +208,9 @@ func (w *world) open() {
 
 func (w *world) config() Config {
 	return Config{
-		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(ground.bin, "dew-init"),
+		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(shared.bin, "dew-init"),
 		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024,
-		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.shelf.OpenImage, Logs: w.books, Logger: w.logger(),
+		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.droplets.OpenImage, Logs: w.appLogs, Logger: w.logger(),
 	}
 }
 
@@ -222,7 +222,7 @@ func (w *world) boot() {
 	}
 	var err error
 	w.sup, err = supervisor.New(supervisor.Config{
-		Engine: w.engine, Registry: w.reg, Droplets: w.shelf, Stacks: w.stack, Logs: logBook{w.books}, DB: w.db,
+		Engine: w.engine, Registry: w.reg, Droplets: w.droplets, Stacks: w.stack, Logs: logBook{w.appLogs}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Logger: w.logger(),
 	})
 	if err != nil {
@@ -237,20 +237,20 @@ func (w *world) boot() {
 		}
 	})
 	wg.Go(func() { w.engine.Keep(ctx) })
-	w.away = func() { cancel(); wg.Wait() }
+	w.stopRunning = func() { cancel(); wg.Wait() }
 }
 
 // leave stops the daemon; its apps keep running.
 func (w *world) leave() {
-	if w.away != nil {
-		w.away()
+	if w.stopRunning != nil {
+		w.stopRunning()
 	}
 	if w.engine != nil {
-		if err := errors.Join(w.engine.Close(), w.books.Close(), w.db.Close()); err != nil {
+		if err := errors.Join(w.engine.Close(), w.appLogs.Close(), w.db.Close()); err != nil {
 			w.t.Errorf("cannot leave: %v", err)
 		}
 	}
-	w.away, w.engine, w.db, w.sup = nil, nil, nil, nil
+	w.stopRunning, w.engine, w.db, w.sup = nil, nil, nil, nil
 }
 
 func (w *world) tearDown() {
@@ -293,13 +293,13 @@ func (b logBook) Last(app string) (uint64, error) {
 	return l.LastSeq(), nil
 }
 
-// warnings stores the lines of the daemon's log at warning level and above.
-type warnings struct {
+// logLines stores the lines of the daemon's log at warning level and above.
+type logLines struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (w *warnings) Write(b []byte) (int, error) {
+func (w *logLines) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, string(b))
@@ -307,7 +307,7 @@ func (w *warnings) Write(b []byte) (int, error) {
 }
 
 func (w *world) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(w.warned, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(w.daemonLog, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // testApp is one app of a test.
@@ -331,8 +331,8 @@ func (w *world) put(x testApp) app.Process {
 			w.t.Fatal(err)
 		}
 	}
-	guid := app0(x.name)
-	must(w.shelf.Put(droplet.Droplet{GUID: "droplet-of-" + guid, App: guid, Stack: "host", Image: w.image, CreatedAt: time.Now()}))
+	guid := guidOf(x.name)
+	must(w.droplets.Put(droplet.Droplet{GUID: "droplet-of-" + guid, App: guid, Stack: "host", Image: w.image, CreatedAt: time.Now()}))
 	a, err := w.reg.PutApp(app.App{GUID: guid, Name: x.name, Space: "dev", State: app.Stopped, Stack: "host", Droplet: "droplet-of-" + guid})
 	must(err)
 	p, err := w.reg.UpdateProcess(guid, func(p *app.Process) error {
@@ -366,8 +366,8 @@ func (w *world) put(x testApp) app.Process {
 	return p
 }
 
-// app0 derives a guid from a name, so that failures are readable.
-func app0(name string) string {
+// guidOf derives a guid from a name, so that failures are readable.
+func guidOf(name string) string {
 	return "00000000-0000-4000-8000-" + fmt.Sprintf("%012x", []byte(fmt.Sprintf("%-6.6s", name)))[:12]
 }
 
@@ -441,7 +441,7 @@ func (w *world) record(p app.Process, n int) runtime.ExitRecord {
 // lines reads the whole current log of an app.
 func (w *world) lines(guid string) []logstream.Envelope {
 	w.t.Helper()
-	l, err := w.books.App(guid)
+	l, err := w.appLogs.App(guid)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -487,9 +487,9 @@ func printed(es []logstream.Envelope) string {
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
 	if err := testkit.Until(ok); err != nil {
-		w.warned.mu.Lock()
-		defer w.warned.mu.Unlock()
-		w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
+		w.daemonLog.mu.Lock()
+		defer w.daemonLog.mu.Unlock()
+		w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.daemonLog.lines[max(0, len(w.daemonLog.lines)-30):], ""))
 	}
 }
 

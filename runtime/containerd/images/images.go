@@ -168,11 +168,11 @@ func (im *Store) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	sn := im.Snapshotter()
-	var doomed []string
+	var stale []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		id, isInstance := names.Instance(info.Name)
 		if isInstance && !keep[id] || strings.HasSuffix(info.Name, "-draft") {
-			doomed = append(doomed, info.Name)
+			stale = append(stale, info.Name)
 		}
 		return nil
 	})
@@ -180,7 +180,7 @@ func (im *Store) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		return fmt.Errorf("cannot list snapshots: %w", err)
 	}
 	var errs error
-	for _, name := range doomed {
+	for _, name := range stale {
 		if err := sn.Remove(ctx, name); err != nil && !errdefs.IsNotFound(err) {
 			errs = errors.Join(errs, fmt.Errorf("cannot remove snapshot %s: %w", name, err))
 			continue

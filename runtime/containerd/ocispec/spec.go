@@ -76,7 +76,7 @@ func (b Base) Container(s runtime.Spec, p Paths) *specs.Spec {
 		Version:  "1.0.2",
 		Root:     &specs.Root{Path: "rootfs"},
 		Hostname: string(s.Instance),
-		Process:  b.first(s, p),
+		Process:  b.initProcess(s, p),
 		Mounts:   append(systemMounts(), b.instanceMounts(s, p)...),
 		Linux: &specs.Linux{
 			CgroupsPath: p.Cgroups,
@@ -118,9 +118,9 @@ func (b Base) Process(args []string, dir string, env []string) *specs.Process {
 	}
 }
 
-// first returns PID 1. It runs as root, without capabilities like all others: an app of
+// initProcess returns PID 1. It runs as root, without capabilities like all others: an app of
 // another user can neither signal it nor open the files that it guards.
-func (b Base) first(s runtime.Spec, p Paths) *specs.Process {
+func (b Base) initProcess(s runtime.Spec, p Paths) *specs.Process {
 	args := append([]string{InitPath}, p.Guard.args(s.Processes)...)
 	return As(b.Process(args, "/", nil), &runtime.User{})
 }

@@ -211,7 +211,7 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 func (d *Daemon) takeOver(ctx context.Context) bool {
 	pid := d.peer(ctx)
 	if !d.isOurs(pid) {
-		pid = d.Noted()
+		pid = d.StoredPID()
 	}
 	if !d.isOurs(pid) || !process.Alive(pid) {
 		return false
@@ -235,8 +235,8 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 	return true
 }
 
-// Noted returns the pid in the pid file, or 0 if there is none.
-func (d *Daemon) Noted() int {
+// StoredPID returns the pid in the pid file, or 0 if there is none.
+func (d *Daemon) StoredPID() int {
 	b, err := os.ReadFile(d.pidFile())
 	if err != nil {
 		return 0

@@ -82,7 +82,7 @@ func (k *packer) dir(from, as string) error {
 	if err != nil {
 		return fmt.Errorf("cannot pack %s: %w", as, err)
 	}
-	if err := k.head(&tar.Header{Typeflag: tar.TypeDir, Name: as, Mode: mode(fi) | 0o700, ModTime: when(fi)}); err != nil {
+	if err := k.head(&tar.Header{Typeflag: tar.TypeDir, Name: as, Mode: permissions(fi) | 0o700, ModTime: modTime(fi)}); err != nil {
 		return err
 	}
 	d, err := k.root.Open(from)
@@ -137,7 +137,7 @@ func (k *packer) entry(from, as string) error {
 		if err != nil {
 			return fmt.Errorf("cannot pack %s: %w", as, err)
 		}
-		return k.head(&tar.Header{Typeflag: tar.TypeSymlink, Name: as, Linkname: target, Mode: 0o777, ModTime: when(fi)})
+		return k.head(&tar.Header{Typeflag: tar.TypeSymlink, Name: as, Linkname: target, Mode: 0o777, ModTime: modTime(fi)})
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (k *packer) file(from, as string, fi fs.FileInfo) error {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		key := fileKey{st.Dev, st.Ino}
 		if first, ok := k.seen[key]; ok {
-			return k.head(&tar.Header{Typeflag: tar.TypeLink, Name: as, Linkname: first, Mode: mode(fi), ModTime: when(fi)})
+			return k.head(&tar.Header{Typeflag: tar.TypeLink, Name: as, Linkname: first, Mode: permissions(fi), ModTime: modTime(fi)})
 		}
 		k.seen[key] = as
 	}
@@ -158,7 +158,7 @@ func (k *packer) file(from, as string, fi fs.FileInfo) error {
 		return fmt.Errorf("cannot pack %s: %w", as, err)
 	}
 	defer f.Close()
-	if err := k.head(&tar.Header{Typeflag: tar.TypeReg, Name: as, Mode: mode(fi), Size: fi.Size(), ModTime: when(fi)}); err != nil {
+	if err := k.head(&tar.Header{Typeflag: tar.TypeReg, Name: as, Mode: permissions(fi), Size: fi.Size(), ModTime: modTime(fi)}); err != nil {
 		return err
 	}
 	if _, err := io.CopyBuffer(struct{ io.Writer }{k.tar}, f, k.buf); err != nil {
@@ -189,10 +189,10 @@ func (k *packer) head(h *tar.Header) error {
 
 func (k *packer) tooMany() error { return refuse("there are more than %d staged files", k.p.MaxFiles) }
 
-// mode returns the permission bits, without setuid and setgid.
-func mode(fi fs.FileInfo) int64 { return int64(fi.Mode().Perm()) }
+// permissions returns the permission bits, without setuid and setgid.
+func permissions(fi fs.FileInfo) int64 { return int64(fi.Mode().Perm()) }
 
-func when(fi fs.FileInfo) time.Time { return fi.ModTime().Truncate(time.Second) }
+func modTime(fi fs.FileInfo) time.Time { return fi.ModTime().Truncate(time.Second) }
 
 func refuse(format string, args ...any) error {
 	return &droplet.StagingError{Kind: droplet.StagingFailed, Reason: fmt.Sprintf(format, args...)}

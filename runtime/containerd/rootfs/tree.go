@@ -173,7 +173,7 @@ func overlayLine(root string, l stack.Line) error {
 	if err != nil {
 		return err
 	}
-	old, err := readSome(p)
+	old, err := readSmallFile(p)
 	if err != nil {
 		return err
 	}
@@ -190,8 +190,8 @@ func overlayLine(root string, l stack.Line) error {
 	return runfile.Write(p, b.String(), 0o644)
 }
 
-// readSome reads a plain file of a tree. A missing file counts as empty.
-func readSome(p string) (string, error) {
+// readSmallFile reads a plain file of a tree. A missing file counts as empty.
+func readSmallFile(p string) (string, error) {
 	f, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -6,7 +6,7 @@ import (
 )
 
 // A sanitized entry has no bits and attributes that give permissions.
-func TestFit(t *testing.T) {
+func TestSanitize(t *testing.T) {
 	for _, flag := range []byte{tar.TypeChar, tar.TypeBlock, tar.TypeFifo, tar.TypeCont} {
 		if sanitize(&tar.Header{Typeflag: flag}) {
 			t.Errorf("type %q was let in", flag)

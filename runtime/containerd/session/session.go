@@ -128,16 +128,16 @@ func (s *Session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 			}
 		}
 	}
-	if err := yieldMemory(int(r.Pid)); err != nil {
+	if err := preferForOOM(int(r.Pid)); err != nil {
 		return err
 	}
 	return cfg.Cgroups.Place(cfg.Instance, s.exec, int(r.Pid))
 }
 
-// yieldMemory makes the kernel kill a session and its children first when its instance
+// preferForOOM makes the kernel kill a session and its children first when its instance
 // is out of memory, so that the app survives. A session that has already exited needs
 // nothing.
-func yieldMemory(pid int) error {
+func preferForOOM(pid int) error {
 	f, err := os.OpenFile(process.File(pid, "oom_score_adj"), os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString("1000")
