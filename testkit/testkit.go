@@ -151,6 +151,13 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
+// Reset discards everything that was written so far.
+func (b *Buffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -115,9 +115,7 @@ type footprint struct {
 func (w *world) footprint(b *testing.B) footprint {
 	b.Helper()
 	// The log lines that the test stores are not part of the daemon.
-	w.daemonLog.mu.Lock()
-	w.daemonLog.lines = nil
-	w.daemonLog.mu.Unlock()
+	w.daemonLog.Reset()
 	f := footprint{standing: resident(b), goroutines: goruntime.NumGoroutine()}
 	goruntime.GC()
 	debug.FreeOSMemory()

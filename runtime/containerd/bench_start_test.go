@@ -157,7 +157,7 @@ func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
-	parent, err := f.ground(ctx, s)
+	parent, err := f.createResources(ctx, s)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	return took
 }
 
-// ground creates the resources that the OCI spec names, and the image.
-func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
+// createResources creates the resources that the OCI spec names, and the image.
+func (f *floor) createResources(ctx context.Context, s runtime.Spec) (string, error) {
 	dir := f.e.instanceDir(s.Instance)
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return "", err

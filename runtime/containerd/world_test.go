@@ -144,15 +144,15 @@ type world struct {
 	logDir    string
 	subnet    int
 
-	db     *store.DB
-	reg    *registry.Registry
-	droplets  *droplet.Droplets
-	appLogs  *logstream.Logs
-	engine *Engine
-	sup    *supervisor.Supervisor
-	stopRunning   func()
-	image  string
-	daemonLog *logLines
+	db          *store.DB
+	reg         *registry.Registry
+	droplets    *droplet.Droplets
+	appLogs     *logstream.Logs
+	engine      *Engine
+	sup         *supervisor.Supervisor
+	stopRunning func()
+	image       string
+	daemonLog   *testkit.Buffer
 }
 
 var worlds int // makes subnets differ: tests run one after the other
@@ -169,7 +169,7 @@ func newWorldOn(t testing.TB, address string) *world {
 	worlds++
 	w := &world{
 		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: address,
-		subnet: worlds % 250, daemonLog: &logLines{},
+		subnet: worlds % 250, daemonLog: &testkit.Buffer{},
 		logs: logstream.Options{Reserve: 1 << 20},
 	}
 	w.logDir = filepath.Join(w.root, "logs")
@@ -291,19 +291,6 @@ func (b logBook) Last(app string) (uint64, error) {
 		return 0, err
 	}
 	return l.LastSeq(), nil
-}
-
-// logLines stores the lines of the daemon's log at warning level and above.
-type logLines struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (w *logLines) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines = append(w.lines, string(b))
-	return len(b), nil
 }
 
 func (w *world) logger() *slog.Logger {
@@ -487,9 +474,8 @@ func printed(es []logstream.Envelope) string {
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
 	if err := testkit.Until(ok); err != nil {
-		w.daemonLog.mu.Lock()
-		defer w.daemonLog.mu.Unlock()
-		w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.daemonLog.lines[max(0, len(w.daemonLog.lines)-30):], ""))
+		said := strings.SplitAfter(w.daemonLog.String(), "\n")
+		w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(said[max(0, len(said)-30):], ""))
 	}
 }
 

@@ -56,8 +56,8 @@ func (c *Connection) DeleteExec(ctx context.Context, id, exec string) error {
 	})
 }
 
-// UntilDeleted repeats a deletion until it succeeds, there is nothing to delete, or ctx is
-// done. A process that just exited is possibly not reaped yet, and containerd is
+// UntilDeleted repeats a deletion until it succeeds, there is nothing to delete, or ctx
+// is done. A process that just exited is possibly not reaped yet, and containerd is
 // possibly restarting.
 func (c *Connection) UntilDeleted(ctx context.Context, fn func(ctx context.Context) error) error {
 	for delay := time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {

@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-
-	"github.com/containerd/containerd/v2/client"
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
@@ -32,11 +31,10 @@ const GCRoot = "containerd.io/gc.root"
 // leaseLabel marks the leases of this daemon's operations in progress.
 const leaseLabel = names.LabelPrefix + "operation"
 
-// The time limits of calls to containerd.
-const (
-	UnpackTimeout  = 15 * time.Minute // for unpacking a droplet or the files of a build
-	cleanupTimeout = time.Minute
-)
+// UnpackTimeout is the time limit for unpacking a droplet or the files of a build.
+const UnpackTimeout = 15 * time.Minute
+
+const cleanupTimeout = time.Minute
 
 // Config is the configuration of a Store.
 type Config struct {

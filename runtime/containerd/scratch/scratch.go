@@ -25,8 +25,8 @@ type Mounts struct {
 // New returns the mounts below dir.
 func New(dir string, log *slog.Logger) *Mounts { return &Mounts{dir: dir, log: log} }
 
-// With runs fn with a snapshot mounted below its folder, where a later
-// daemon finds the mount if this one is killed.
+// With runs fn while a snapshot is mounted below the folder of the mounts. A later
+// daemon finds the mount there if this one is killed.
 func (m *Mounts) With(mounts []mount.Mount, fn func(root string) error) error {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return fmt.Errorf("cannot create mount folder: %w", err)

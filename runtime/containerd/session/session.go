@@ -24,8 +24,8 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// Prefix is the prefix of the exec id of every session, which is also its leaf
-// and the name of its pipes.
+// Prefix is the prefix of the exec id of every session, which is also its leaf and the
+// name of its pipes.
 const Prefix = "ssh-"
 
 // Session is an exec for a client. Its output goes through pipes: the shim copies the

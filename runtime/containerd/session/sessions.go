@@ -63,7 +63,8 @@ func New(cfg Config) *Sessions {
 	}
 }
 
-// Open opens a session. It shares the environment of a process.
+// Open opens a session with the environment env. A session at a socket is open when it
+// is connected.
 func (ss *Sessions) Open(ctx context.Context, env Context, spec runtime.ExecSpec) (*Session, error) {
 	ses, err := ss.create(ctx, env, spec)
 	if err != nil || spec.Kind != runtime.ExecSocket {
@@ -81,8 +82,8 @@ func (ss *Sessions) Open(ctx context.Context, env Context, spec runtime.ExecSpec
 // small app.
 const MaxCreating = 2
 
-// create creates a session and holds a lock during that. A deletion in between
-// would miss the new leaf.
+// create creates a session and holds a lock during that. A deletion in between would
+// miss the new leaf.
 func (ss *Sessions) create(ctx context.Context, env Context, spec runtime.ExecSpec) (*Session, error) {
 	select {
 	case ss.creating <- struct{}{}:

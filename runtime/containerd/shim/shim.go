@@ -66,8 +66,8 @@ func parse(cmdline []byte, namespace string) (string, bool) {
 	return id, id != ""
 }
 
-// Kill kills the shim of a container that containerd does not know. It returns
-// the shim's pid, or 0 if there is none.
+// Kill kills the shim of a container that containerd does not know. It returns the
+// shim's pid, or 0 if there is none.
 func Kill(namespace, name string) (int, error) {
 	all, err := List(namespace)
 	if err != nil {
