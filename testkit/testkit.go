@@ -233,7 +233,7 @@ func WriteFile(t testing.TB, path, data string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(data), 0o644); err != nil { //nolint:forbidigo // a file of a test need not be durable
 		t.Fatal(err)
 	}
 	return path

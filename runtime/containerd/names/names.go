@@ -26,7 +26,7 @@ type Names struct {
 	Cgroup    string // parent of all instances
 }
 
-// NamesFor returns the names for a root.
+// For returns the names for a root.
 func For(root string) Names {
 	if filepath.Clean(root) == DefaultRoot {
 		return Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
@@ -36,8 +36,11 @@ func For(root string) Names {
 	return Names{Namespace: "dew-" + tag, Bridge: "dewbr" + tag, Table: "dew-" + tag, Cgroup: "dew-" + tag}
 }
 
+// Prefix is the prefix of the names of containers, snapshots and network namespaces.
 const Prefix = "dew-"
 
+// Container returns the id of an instance's container, which is also that of its task
+// and its snapshot.
 func Container(id runtime.InstanceID) string { return Prefix + string(id) }
 
 // Instance returns the instance id in the name of a container, snapshot or netns.

@@ -22,7 +22,7 @@ import (
 	"github.com/dewrun/dew/runtime/process"
 )
 
-// DaemonConfig is the configuration of a private containerd.
+// Config is the configuration of a private containerd.
 type Config struct {
 	Binary string // found on PATH unless it contains a slash
 	Root   string // folder of its persistent state
@@ -42,7 +42,7 @@ type Daemon struct {
 // bootTimeout is generous: a start takes 20 ms, but seconds on an emulated machine.
 const bootTimeout = time.Minute
 
-// StartDaemon takes over or starts a private containerd and waits for its socket.
+// Start takes over or starts a private containerd and waits for its socket.
 func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	d := &Daemon{cfg: cfg}
 	if err := os.MkdirAll(cfg.Run, 0o711); err != nil {

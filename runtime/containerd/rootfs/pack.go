@@ -37,6 +37,7 @@ type fileKey struct{ dev, ino uint64 }
 // elsewhere.
 const maxPacked = 3072
 
+// Pack writes a tar of the files below root that p selects.
 func Pack(ctx context.Context, root *os.Root, w io.Writer, p droplet.Packing) error {
 	out := bufio.NewWriterSize(w, 128<<10)
 	k := &packer{
