@@ -136,11 +136,11 @@ func TestHostileBuildpacks(t *testing.T) {
 		hostileBuildpacks(t, "3m", map[string]hostileCase{
 			"eats":    {`x=x; while :; do x=$x$x; done`, `cannot stage \S+: staging ran out of memory: the limit is 128M`},
 			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: the limit for staging is 256M`},
-			"holes":   {`truncate -s 100G "$1/hole"`, `cannot stage \S+: its files are larger than 256M together`},
-			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `cannot stage \S+: /tmp/app is no folder any more`},
+			"holes":   {`truncate -s 100G "$1/hole"`, `cannot stage \S+: the staged files are larger than 256M in total`},
+			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `cannot stage \S+: /tmp/app is no longer a folder`},
 			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile exited with status 3`},
 			"devices": {`mkfifo "$1/fifo" && mknod "$1/dev" c 1 3`, `cannot stage \S+: mknod: .*Operation not permitted`},
-			"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `cannot stage \S+: its files are larger than 1M together`},
+			"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `cannot stage \S+: the staged files are larger than 1M in total`},
 		})
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,13 +41,15 @@ func EventuallyTrue(t testing.TB, what string, ok func() bool) {
 
 // Until waits until ok returns nil, and returns its last error after Patience. It is
 // for tests that report more than Eventually does.
-func Until(ok func() error) error { return until(ok, lastPause) }
+func Until(ok func() error) error { return until(ok, firstPause, lastPause) }
 
 // UntilExactly is Until for measurements: it checks the condition every millisecond.
-func UntilExactly(ok func() error) error { return until(ok, firstPause) }
+func UntilExactly(ok func() error) error { return until(ok, firstPause, firstPause) }
 
-func until(ok func() error, longest time.Duration) error {
-	pause := firstPause
+// UntilEvery is Until for measurements with another time between two checks.
+func UntilEvery(pause time.Duration, ok func() error) error { return until(ok, pause, pause) }
+
+func until(ok func() error, pause, longest time.Duration) error {
 	for end := time.Now().Add(Patience); ; pause = min(2*pause, longest) {
 		err := ok()
 		var final Final
@@ -147,6 +151,13 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
+// Reset discards everything that was written so far.
+func (b *Buffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,4 +222,45 @@ func areFree(t testing.TB, first, n int) bool {
 		defer l.Close() // keep all open, so that n ports are free at the same moment
 	}
 	return true
+}
+
+// NoPID is above every limit of pids, so that no process has it.
+const NoPID = 1 << 30
+
+// WriteFile writes a file, and the folders above it, and returns its path.
+func WriteFile(t testing.TB, path, data string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(data), 0o644); err != nil { //nolint:forbidigo // a file of a test need not be durable
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Touch creates empty files in a folder.
+func Touch(t testing.TB, dir string, files ...string) {
+	t.Helper()
+	for _, f := range files {
+		WriteFile(t, filepath.Join(dir, f), "")
+	}
+}
+
+// Sleeper starts a process that exits with the test, or by itself after a minute. A
+// test that waits for its exit without success then fails instead of hanging.
+func Sleeper(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	if args == nil {
+		args = []string{"sleep", "60"}
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
 }

@@ -29,7 +29,7 @@ func TestMissingRequirements(t *testing.T) {
 		{name: "no containerd binary", flags: []string{"--containerd-binary", "no-such-containerd"}, want: "install the package containerd"},
 		{name: "no runc", ready: withoutRunc, want: "install the package runc"},
 		{name: "wrong socket", flags: []string{"--containerd", "/nowhere/containerd.sock"}, ready: noPrivate, want: "the socket /nowhere/containerd.sock does not exist"},
-		{name: "dead socket", ready: deadSocket, want: "nothing answers at"},
+		{name: "dead socket", ready: deadSocket, want: "no process answers at the socket"},
 		{name: "not root", user: 65534, want: "not root"},
 		{name: "root in use", ready: func(t *testing.T, c *cell) { c.start() }, want: "dewd with pid"},
 		{name: "store of a newer format", ready: newerStore, want: "newer"},

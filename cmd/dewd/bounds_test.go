@@ -42,10 +42,6 @@ var exceptions = map[string]exception{
 	"logstream.Log": {bounds{methods: 63}, "reading, writing, retention and recovery share one lock over one list of segments"},
 
 	"runtime/supervisor.Slot": {bounds{methods: 45}, "the steps of one loop; its orders, view, checks and log are types of their own"},
-
-	"runtime/containerd":           {bounds{lines: 5250}, "only this package imports containerd"},
-	"runtime/containerd.Engine":    {bounds{methods: 58}, "one implementation of runtime.Engine"},
-	"runtime/containerd.container": {bounds{methods: 67}, "one implementation of runtime.Container"},
 }
 
 // Packages and types stay small enough to read.

@@ -24,7 +24,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
 )
@@ -101,7 +101,7 @@ type cell struct {
 	t           testing.TB
 	root, run   string
 	bin         string // folder of dewd, dew and dew-init
-	names       containerd.Names
+	names       names.Names
 	cmd         *exec.Cmd
 	said        *testkit.Buffer // dewd's output so far
 	extraOutput io.Writer       // also gets dewd's output; can be nil
@@ -125,7 +125,7 @@ func newCell(t testing.TB, flags ...string) *cell {
 func newCellIn(t testing.TB, dir string, flags ...string) *cell {
 	t.Helper()
 	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), bin: programs, flags: flags}
-	c.names = containerd.NamesFor(c.root)
+	c.names = names.For(c.root)
 	if err := os.MkdirAll(filepath.Join(c.root, "containerd"), 0o700); err != nil {
 		t.Fatal(err)
 	}

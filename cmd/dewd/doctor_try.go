@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/containerd/names"
 )
 
 // The checks of this file try operations instead of reading settings. They use a
@@ -116,7 +116,7 @@ var defaultNetworks = netip.MustParsePrefix("10.201.0.0/16")
 
 // checkSubnet checks that no other network uses the instances' addresses.
 func checkSubnet(_ context.Context, m machine) finding {
-	taken, err := hostNetworks(containerd.NamesFor(m.cfg.Root).Bridge)
+	taken, err := hostNetworks(names.For(m.cfg.Root).Bridge)
 	if err != nil {
 		return warn(oneLine(err), "run dewd doctor as root")
 	}

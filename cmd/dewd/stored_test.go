@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -167,7 +167,7 @@ func (w *storedWorld) revive() {
 	w.t.Helper()
 	// It outlives the context, as it outlives a dewd. The teardown of the cell stops
 	// it.
-	d, err := containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
+	d, err := private.Start(context.Background(), private.Config{
 		Binary: "containerd", Root: filepath.Join(w.root, "containerd"), Run: filepath.Join(w.run, "containerd"), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -47,7 +47,7 @@ func newUnit(t *testing.T) unit {
 		t.Fatal("this test empties the machine's own /var/lib/dew: run it in a guest (make vmtest)")
 	}
 	d := defaultConfig()
-	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &testkit.Buffer{}}}
+	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: names.For(d.Root), said: &testkit.Buffer{}}}
 	u.clear()
 	if err := os.MkdirAll(u.root, 0o700); err != nil {
 		t.Fatal(err)

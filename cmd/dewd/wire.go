@@ -24,6 +24,9 @@ import (
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services/builtin"
@@ -62,7 +65,7 @@ type daemon struct {
 	logs      *logstream.Logs
 	appLogs   appLogs
 	subnet    netip.Prefix
-	private   *containerd.Daemon // nil if the machine's own containerd is used
+	private   *private.Daemon // nil if the machine's own containerd is used
 	engine    *containerd.Engine
 	sup       *supervisor.Supervisor
 	router    *route.Router
@@ -157,7 +160,7 @@ func (d *daemon) chooseSubnet(ctx context.Context) (netip.Prefix, error) {
 		if !errors.Is(err, store.ErrNotFound) {
 			return p, err
 		}
-		if p, err = network.TakeSubnet(ctx, containerd.NamesFor(d.cfg.Root).Bridge); err != nil {
+		if p, err = network.TakeSubnet(ctx, names.For(d.cfg.Root).Bridge); err != nil {
 			return p, err
 		}
 	}
@@ -210,7 +213,7 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 func (d *daemon) openContainerd(ctx context.Context) error {
 	own := filepath.Join(d.cfg.Root, "containerd")
 	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
-		served, err := containerd.SocketAnswers(ctx, d.cfg.Containerd)
+		served, err := private.SocketAnswers(ctx, d.cfg.Containerd)
 		if err != nil {
 			return fmt.Errorf("cannot connect to containerd: %w (start containerd, remove the socket if no containerd uses it, or set another socket with --containerd)", err)
 		}
@@ -222,7 +225,7 @@ func (d *daemon) openContainerd(ctx context.Context) error {
 		}
 	}
 	var err error
-	d.private, err = containerd.StartDaemon(ctx, containerd.DaemonConfig{
+	d.private, err = private.Start(ctx, private.Config{
 		Binary: d.cfg.ContainerdBinary, Root: own, Run: filepath.Join(d.cfg.Run, "containerd"), Logger: d.log,
 	})
 	return err
@@ -237,9 +240,9 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	cfg := containerd.Config{
-		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
+		Names: names.For(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
-		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
+		Seccomp: ocispec.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
 		Called: d.called, HostPorts: []uint16{portOf(d.ports.api), portOf(d.ports.routes)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.droplets.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // InitLeaf is the leaf in which runc places PID 1, and every exec until it is moved.
@@ -269,7 +270,7 @@ func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf stri
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // the next iteration checks the result
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := process.Sleep(ctx, wait); err != nil {
 			return fmt.Errorf("cannot stop all processes in cgroup leaf %s of %s, %d are left: %w", leaf, id, len(pids), err)
 		}
 	}
@@ -397,21 +398,9 @@ func removeTree(ctx context.Context, dir string) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("cannot remove cgroup %s: %w", dir, err)
 		}
-		if sleep(ctx, wait) != nil {
+		if process.Sleep(ctx, wait) != nil {
 			return fmt.Errorf("cannot remove cgroup %s: %w", dir, err)
 		}
-	}
-}
-
-// sleep waits for d, or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

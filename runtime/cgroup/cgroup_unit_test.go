@@ -15,11 +15,12 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 func mountinfo(t *testing.T, lines ...string) string {
 	t.Helper()
-	return writeTestFile(t, filepath.Join(t.TempDir(), "mountinfo"), strings.Join(lines, "\n")+"\n")
+	return testkit.WriteFile(t, filepath.Join(t.TempDir(), "mountinfo"), strings.Join(lines, "\n")+"\n")
 }
 
 // Lines from real machines.
@@ -94,7 +95,7 @@ func v2Line(dir string) string {
 func TestFindCgroupsV2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	writeTestFile(t, filepath.Join(dir, "cgroup.controllers"), "cpuset cpu io memory pids\n")
+	testkit.WriteFile(t, filepath.Join(dir, "cgroup.controllers"), "cpuset cpu io memory pids\n")
 	c, err := Find(mountinfo(t, rootLine, v2Line(dir)), "dew")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func TestFindCgroupsRefuses(t *testing.T) {
 	t.Parallel()
 	withControllers := func(list string) string {
 		dir := t.TempDir()
-		writeTestFile(t, filepath.Join(dir, "cgroup.controllers"), list)
+		testkit.WriteFile(t, filepath.Join(dir, "cgroup.controllers"), list)
 		return v2Line(dir)
 	}
 	tests := []struct {
@@ -201,9 +202,9 @@ func TestCreateV1(t *testing.T) {
 	t.Parallel()
 	c := fakeV1(t, false)
 	memory, cpu, pids := c.path(c.V1["memory"], someInstance, ""), c.path(c.V1["cpu"], someInstance, ""), c.path(c.V1["pids"], someInstance, "")
-	touch(t, memory, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness")
-	touch(t, cpu, "cpu.shares")
-	touch(t, pids, "pids.max")
+	testkit.Touch(t, memory, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness")
+	testkit.Touch(t, cpu, "cpu.shares")
+	testkit.Touch(t, pids, "pids.max")
 	if err := c.Create(someInstance, someLimits); err != nil {
 		t.Fatal(err)
 	}
@@ -223,8 +224,8 @@ func TestCreateV1WithLess(t *testing.T) {
 	c := fakeV1(t, false)
 	delete(c.V1, "cpu")
 	memory := c.path(c.V1["memory"], someInstance, "")
-	touch(t, memory, "memory.limit_in_bytes")
-	touch(t, c.path(c.V1["pids"], someInstance, ""), "pids.max")
+	testkit.Touch(t, memory, "memory.limit_in_bytes")
+	testkit.Touch(t, c.path(c.V1["pids"], someInstance, ""), "pids.max")
 	if err := c.Create(someInstance, someLimits); err != nil {
 		t.Fatal(err)
 	}
@@ -236,9 +237,9 @@ func TestCreateV2(t *testing.T) {
 	c := fakeV2(t)
 	dir := c.path(c.Unified, someInstance, "")
 	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
-		touch(t, d, "cgroup.subtree_control")
+		testkit.Touch(t, d, "cgroup.subtree_control")
 	}
-	touch(t, dir, "memory.max", "memory.swap.max", "pids.max", "cpu.weight")
+	testkit.Touch(t, dir, "memory.max", "memory.swap.max", "pids.max", "cpu.weight")
 	if err := c.Create(someInstance, someLimits); err != nil {
 		t.Fatal(err)
 	}
@@ -255,9 +256,9 @@ func TestWeightOfShares(t *testing.T) {
 		c := fakeV2(t)
 		dir := c.path(c.Unified, someInstance, "")
 		for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
-			touch(t, d, "cgroup.subtree_control")
+			testkit.Touch(t, d, "cgroup.subtree_control")
 		}
-		touch(t, dir, "memory.max", "pids.max", "cpu.weight")
+		testkit.Touch(t, dir, "memory.max", "pids.max", "cpu.weight")
 		if err := c.Create(someInstance, Limits{Memory: 1, PIDs: 1, Shares: shares}); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +275,7 @@ func TestCreateNeedsItsLimits(t *testing.T) {
 			t.Errorf("%s: error = %v, want that a limit cannot be set", name, err)
 		}
 	}
-	touch(t, v1.path(v1.V1["memory"], someInstance, ""), "memory.limit_in_bytes")
+	testkit.Touch(t, v1.path(v1.V1["memory"], someInstance, ""), "memory.limit_in_bytes")
 	if err := v1.Create(someInstance, someLimits); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "cpu.shares") {
 		t.Errorf("v1 without cpu.shares: %v", err)
 	}
@@ -307,7 +308,7 @@ func TestCreateLeaf(t *testing.T) {
 	}
 	for i, tt := range tests {
 		leaf := runtime.SidecarExec(i)
-		touch(t, tt.c.Memory(someInstance, leaf), tt.files...)
+		testkit.Touch(t, tt.c.Memory(someInstance, leaf), tt.files...)
 		if err := tt.c.CreateLeaf(someInstance, leaf, tt.memory); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
@@ -327,7 +328,7 @@ func TestPlaceWritesEveryHierarchy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]*Hierarchies{"v1": fakeV1(t, false), "hybrid": fakeV1(t, true), "v2": fakeV2(t)} {
 		for _, m := range c.leafMounts() {
-			touch(t, c.path(m, someInstance, "main"), "cgroup.procs")
+			testkit.Touch(t, c.path(m, someInstance, "main"), "cgroup.procs")
 		}
 		if err := c.Place(someInstance, "main", 4711); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -359,7 +360,7 @@ func TestFreeze(t *testing.T) {
 			frozen bool
 			want   string
 		}{{true, tt.frozen}, {false, tt.thaw}} {
-			touch(t, tt.dir, tt.file)
+			testkit.Touch(t, tt.dir, tt.file)
 			if err := tt.c.Freeze(someInstance, "main", step.frozen); err != nil {
 				t.Fatal(err)
 			}
@@ -404,13 +405,13 @@ func TestOOMKills(t *testing.T) {
 	if got := v1.OOMKills(someInstance, "main"); got != 0 {
 		t.Errorf("oom kills of no leaf = %d, want 0", got)
 	}
-	writeTestFile(t, filepath.Join(v1.Memory(someInstance, "main"), "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
+	testkit.WriteFile(t, filepath.Join(v1.Memory(someInstance, "main"), "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
 	if got := v1.OOMKills(someInstance, "main"); got != 1 {
 		t.Errorf("oom kills on v1 = %d, want 1", got)
 	}
 	// The sum over the children must not be read: it would count kills in other leaves.
-	writeTestFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events"), "oom_kill 9\n")
-	writeTestFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events.local"), "oom 0\noom_kill 2\n")
+	testkit.WriteFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events"), "oom_kill 9\n")
+	testkit.WriteFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events.local"), "oom 0\noom_kill 2\n")
 	if got := v2.OOMKills(someInstance, "main"); got != 2 {
 		t.Errorf("oom kills on v2 = %d, want 2", got)
 	}
@@ -437,8 +438,8 @@ func TestUsage(t *testing.T) {
 			limit, peak = "memory.max", "memory.peak"
 		}
 		dir := tt.c.Memory(someInstance, leaf)
-		writeTestFile(t, filepath.Join(dir, limit), tt.limit)
-		writeTestFile(t, filepath.Join(dir, peak), tt.peak)
+		testkit.WriteFile(t, filepath.Join(dir, limit), tt.limit)
+		testkit.WriteFile(t, filepath.Join(dir, peak), tt.peak)
 		if got := tt.c.MemoryOf(someInstance, leaf); got != tt.want {
 			t.Errorf("%s: usage = %+v, want %+v", tt.name, got, tt.want)
 		}
@@ -448,8 +449,8 @@ func TestUsage(t *testing.T) {
 		v1: {"memory.usage_in_bytes", "memory.stat", "total_inactive_file"}, v2: {"memory.current", "memory.stat", "inactive_file"},
 	} {
 		for leaf, size := range map[string]string{"": "9000\n", runtime.MainExec: "5000\n"} {
-			writeTestFile(t, filepath.Join(c.Memory(someInstance, leaf), files[0]), size)
-			writeTestFile(t, filepath.Join(c.Memory(someInstance, leaf), files[1]), files[2]+" 1000\n")
+			testkit.WriteFile(t, filepath.Join(c.Memory(someInstance, leaf), files[0]), size)
+			testkit.WriteFile(t, filepath.Join(c.Memory(someInstance, leaf), files[1]), files[2]+" 1000\n")
 		}
 		if got := c.MemoryUsed(someInstance, runtime.MainExec); got != 4000 {
 			t.Errorf("the leaf uses %d, want 4000", got)
@@ -471,7 +472,7 @@ func TestProcsOfALeaf(t *testing.T) {
 	}
 	// 0 stands for a process of another pid namespace. It must never be signalled,
 	// because it means the sender's own process group.
-	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), "12\n0\n-1\nx\n4711\n")
+	testkit.WriteFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), "12\n0\n-1\nx\n4711\n")
 	if pids, err := c.Procs(someInstance, "main"); err != nil || !slices.Equal(pids, []int{12, 4711}) {
 		t.Errorf("processes = %v, %v, want 12 and 4711", pids, err)
 	}
@@ -480,9 +481,9 @@ func TestProcsOfALeaf(t *testing.T) {
 func TestSignalReachesEveryProcess(t *testing.T) {
 	t.Parallel()
 	c := fakeV2(t)
-	a, b := sleeper(t), sleeper(t)
-	pids := fmt.Sprintf("%d\n%d\n%d\n", noPID, a.Process.Pid, b.Process.Pid) // the first has just exited
-	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), pids)
+	a, b := testkit.Sleeper(t), testkit.Sleeper(t)
+	pids := fmt.Sprintf("%d\n%d\n%d\n", testkit.NoPID, a.Process.Pid, b.Process.Pid) // the first has just exited
+	testkit.WriteFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), pids)
 	if err := c.Signal(someInstance, "main", syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -497,11 +498,11 @@ func TestSignalReachesEveryProcess(t *testing.T) {
 func TestKillEmptiesALeaf(t *testing.T) {
 	t.Parallel()
 	c := fakeV1(t, true)
-	victim := sleeper(t)
+	victim := testkit.Sleeper(t)
 	procs := filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs")
-	writeTestFile(t, procs, strconv.Itoa(victim.Process.Pid)+"\n")
-	touch(t, c.path(c.V1["freezer"], someInstance, "main"), "freezer.state")
-	touch(t, c.path(c.Unified, someInstance, "main"), "cgroup.kill")
+	testkit.WriteFile(t, procs, strconv.Itoa(victim.Process.Pid)+"\n")
+	testkit.Touch(t, c.path(c.V1["freezer"], someInstance, "main"), "freezer.state")
+	testkit.Touch(t, c.path(c.Unified, someInstance, "main"), "cgroup.kill")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	done := make(chan error, 1)
@@ -512,7 +513,7 @@ func TestKillEmptiesALeaf(t *testing.T) {
 		t.Fatalf("kill returned %v with a process in the leaf", err)
 	default:
 	}
-	writeTestFile(t, procs, "")
+	testkit.WriteFile(t, procs, "")
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -526,7 +527,7 @@ func TestKillEmptiesALeaf(t *testing.T) {
 func TestKillReportsRemainingProcesses(t *testing.T) {
 	t.Parallel()
 	c := fakeV2(t)
-	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), strconv.Itoa(noPID)+"\n")
+	testkit.WriteFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), strconv.Itoa(testkit.NoPID)+"\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := c.Kill(ctx, someInstance, "main")
@@ -552,7 +553,7 @@ func TestRemoveTree(t *testing.T) {
 	if err := os.MkdirAll(c.path(c.Unified, other, ""), 0o755); err != nil { // in one hierarchy only
 		t.Fatal(err)
 	}
-	touch(t, filepath.Join(c.Unified, "dew"), "cgroup.procs") // not an instance
+	testkit.Touch(t, filepath.Join(c.Unified, "dew"), "cgroup.procs") // not an instance
 	if got := c.Instances(); len(got) != 2 || !slices.Contains(got, other) || !slices.Contains(got, someInstance) {
 		t.Errorf("instances = %v, want %s and %s", got, someInstance, other)
 	}
@@ -580,7 +581,7 @@ func TestRemoveTree(t *testing.T) {
 func TestRemoveTreeReportsTheRest(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "group")
-	touch(t, filepath.Join(dir, "leaf"), "a file that no kernel removes")
+	testkit.Touch(t, filepath.Join(dir, "leaf"), "a file that no kernel removes")
 	err := removeTree(t.Context(), dir)
 	if err == nil || !strings.Contains(err.Error(), "cannot remove cgroup "+filepath.Join(dir, "leaf")) {
 		t.Errorf("error = %v, want the folder that stays", err)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // WatchOOM makes cgroup v1 behave like v2 with memory.oom.group: one kill in a leaf
@@ -53,7 +54,7 @@ func (c *Hierarchies) awaitKill(ctx context.Context, id runtime.InstanceID, leaf
 		if _, err := os.Stat(c.Memory(id, leaf)); err != nil {
 			return err
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := process.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/testkit"
 )
 
 // fakeOOM is a v1 leaf whose events are raised by the test. The file event_control is
@@ -26,8 +30,8 @@ func newFakeOOM(t *testing.T) fakeOOM {
 	t.Helper()
 	c := fakeV1(t, false)
 	dir := c.Memory(someInstance, "main")
-	writeTestFile(t, filepath.Join(dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
-	touch(t, dir, "cgroup.procs")
+	testkit.WriteFile(t, filepath.Join(dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
+	testkit.Touch(t, dir, "cgroup.procs")
 	if err := unix.Mkfifo(filepath.Join(dir, "cgroup.event_control"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -69,16 +73,21 @@ func raise(t *testing.T, fd int) {
 func TestOOMEndsTheLeaf(t *testing.T) {
 	t.Parallel()
 	m := newFakeOOM(t)
-	survivor := sleeper(t)
-	writeTestFile(t, filepath.Join(m.dir, "cgroup.procs"), strconv.Itoa(survivor.Process.Pid)+"\n")
+	survivor := testkit.Sleeper(t)
+	testkit.WriteFile(t, filepath.Join(m.dir, "cgroup.procs"), strconv.Itoa(survivor.Process.Pid)+"\n")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	fd, done := m.watch(ctx, t)
-	raise(t, fd)                       // memory is short
-	time.Sleep(500 * time.Millisecond) // the kernel kills a process when it gets a processor
-	writeTestFile(t, filepath.Join(m.dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
+	raise(t, fd) // memory is short; the kernel kills a process when it gets a processor
+	testkit.Stays(t, "the leaf lives until the kernel kills a process", 500*time.Millisecond, func() error {
+		if !process.Alive(survivor.Process.Pid) {
+			return errors.New("it was killed")
+		}
+		return nil
+	})
+	testkit.WriteFile(t, filepath.Join(m.dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
 	awaitDeath(t, survivor)
-	writeTestFile(t, filepath.Join(m.dir, "cgroup.procs"), "")
+	testkit.WriteFile(t, filepath.Join(m.dir, "cgroup.procs"), "")
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,15 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // An instance that cannot be taken over keeps running, and no second one starts. The
@@ -70,11 +71,43 @@ func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 		st := w.running(p)
 		w.eventually("the command runs", func() error { return w.isCommand(st.Instance, "testapp") })
 	}
-	time.Sleep(300 * time.Millisecond) // time for the shim to see the ends of the pipes
+	w.eventually("the shims see the ends of the pipes", func() error {
+		for _, c := range w.engine.known.all() {
+			if err := unusedClosed(c.procs[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	w.engine.checkCaptures(context.Background())
 	for _, p := range ps {
 		if rs, err := w.sup.Exits().Process(p.GUID); err != nil || len(rs) != 0 {
 			t.Errorf("records of %s = %+v, %v, want none", p.GUID, rs, err)
 		}
 	}
+}
+
+// unusedClosed returns an error while a shim holds more capture files of a process than
+// the process has pipes for its output.
+func unusedClosed(p *proc) error {
+	s, ok := process.ReadStat(process.Dir(p.pid))
+	if !ok {
+		return fmt.Errorf("process %d does not run", p.pid)
+	}
+	held := process.OpenFiles(s.Parent)
+	files, pipes := 0, map[string]bool{}
+	for _, path := range []string{p.outPath, p.errPath} {
+		if id, err := process.FileID(path); err == nil && held[id] {
+			files++
+		}
+	}
+	for _, fd := range []string{"1", "2"} {
+		if id, err := process.FileID(process.File(p.pid, "fd/"+fd)); err == nil && held[id] {
+			pipes[id] = true
+		}
+	}
+	if files > len(pipes) {
+		return fmt.Errorf("process %d has %d pipes and %d capture files", p.pid, len(pipes), files)
+	}
+	return nil
 }

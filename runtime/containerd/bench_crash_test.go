@@ -4,6 +4,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,7 +17,10 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkCrash kills a sidecar repeatedly. The floor is the moment when a plain
@@ -80,7 +84,7 @@ func newCrasher(b *testing.B, w *world) *crasher {
 			sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 32)},
 		}),
 	}
-	l, err := w.books.App(c.process.App)
+	l, err := w.appLogs.App(c.process.App)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -119,7 +123,7 @@ type crashed struct{ killed, heard, record, running time.Time }
 
 func (c *crasher) crash(b *testing.B) crashed {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	st := c.w.running(c.process, c.last)
 	c.last = st.Instance
@@ -128,14 +132,19 @@ func (c *crasher) crash(b *testing.B) crashed {
 	awaitCommand(b, pid)
 	heard := make(chan time.Time, 1)
 	go func() {
-		_, err := c.plain.Wait(ctx, &tasks.WaitRequest{ContainerID: containerID(st.Instance), ExecID: exec})
+		_, err := c.plain.Wait(ctx, &tasks.WaitRequest{ContainerID: names.Container(st.Instance), ExecID: exec})
 		heard <- time.Now()
 		if err != nil {
 			b.Errorf("cannot wait: %v", err)
 		}
 	}()
 	// Not during a start: the shim reports an exit late while it starts a process.
-	time.Sleep(settle)
+	testkit.Stays(b, "the sidecar runs", 100*time.Millisecond, func() error {
+		if !process.Alive(pid) {
+			return errors.New("it exited")
+		}
+		return nil
+	})
 	var x crashed
 	x.killed = time.Now()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -165,13 +174,21 @@ func receive[T any](ctx context.Context, b *testing.B, from <-chan T) T {
 // next waits for another instance and returns the start of its RUNNING state.
 func (c *crasher) next(ctx context.Context, b *testing.B) time.Time {
 	b.Helper()
-	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	var since time.Time
+	err := testkit.UntilExactly(func() error {
+		if err := ctx.Err(); err != nil {
+			return testkit.Finally(err)
+		}
 		for _, st := range c.w.sup.Instances(c.process.GUID) {
 			if st.State == runtime.Running && st.Instance != c.last {
-				return st.Since
+				since = st.Since
+				return nil
 			}
 		}
+		return errors.New("no other instance is running")
+	})
+	if err != nil {
+		b.Fatalf("cannot wait for the next instance: %v", err)
 	}
-	b.Fatal("the condition was not met in time for the next instance")
-	return time.Time{}
+	return since
 }

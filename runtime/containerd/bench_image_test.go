@@ -10,9 +10,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkImage alternates between starts of a small and a large droplet, and measures
@@ -28,7 +28,7 @@ func BenchmarkImage(b *testing.B) {
 		}
 		for range repetitions(b, 20) {
 			for sha, s := range map[string]*series{small: &one, large: &many} {
-				time.Sleep(settle)
+				w.settle(b)
 				w.image = sha
 				_, running := w.oneStart(b)
 				*s = append(*s, running)
@@ -37,7 +37,7 @@ func BenchmarkImage(b *testing.B) {
 	}
 	w.image = large
 	var containers []runtime.Container
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	for i := range 5 {
 		s := w.startSpec(b)
@@ -93,7 +93,7 @@ func (w *world) sized(b *testing.B, size int) string {
 	if err := t.Close(); err != nil {
 		b.Fatal(err)
 	}
-	sha, err := w.shelf.AddImage(&out)
+	sha, err := w.droplets.AddImage(&out)
 	if err != nil {
 		b.Fatal(err)
 	}

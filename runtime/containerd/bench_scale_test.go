@@ -3,6 +3,7 @@
 package containerd
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkScale starts one instance after the other until a hundred run, each a
@@ -64,14 +66,14 @@ func BenchmarkScale(b *testing.B) {
 // beside measures a bare start among the instances of a world.
 func (f *floor) beside(b *testing.B, w *world) time.Duration {
 	b.Helper()
-	time.Sleep(settle)
+	w.settle(b)
 	s := w.startSpec(b)
 	// The supervisor assigns addresses from the start of the subnet.
 	last := w.prefix().Addr().As4()
 	last[3] = 254
 	s.Address = netip.PrefixFrom(netip.AddrFrom4(last), w.prefix().Bits())
 	took := f.oneStart(b, s)
-	time.Sleep(settle)
+	w.settle(b)
 	return took
 }
 
@@ -84,15 +86,20 @@ func (w *world) grow(name string) time.Duration {
 		sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 16)},
 	})
 	begin := time.Now()
-	for deadline := begin.Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	var took time.Duration
+	err := testkit.UntilExactly(func() error {
 		for _, st := range w.sup.Instances(p.GUID) {
 			if st.State == runtime.Running {
-				return st.Since.Sub(begin)
+				took = st.Since.Sub(begin)
+				return nil
 			}
 		}
+		return errors.New("no instance is running")
+	})
+	if err != nil {
+		w.t.Fatalf("%s does not run: %v", name, err)
 	}
-	w.t.Fatalf("%s does not run", name)
-	return 0
+	return took
 }
 
 // footprint is the daemon's memory usage, in bytes. The benchmark process is the
@@ -108,9 +115,7 @@ type footprint struct {
 func (w *world) footprint(b *testing.B) footprint {
 	b.Helper()
 	// The log lines that the test stores are not part of the daemon.
-	w.warned.mu.Lock()
-	w.warned.lines = nil
-	w.warned.mu.Unlock()
+	w.daemonLog.Reset()
 	f := footprint{standing: resident(b), goroutines: goruntime.NumGoroutine()}
 	goruntime.GC()
 	debug.FreeOSMemory()

@@ -18,6 +18,11 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/images"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/testkit"
 )
 
 // BenchmarkStart measures the start of an instance with one sidecar, until both
@@ -30,9 +35,9 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		w.oneStart(b) // creates the image, which is not part of a start
 		for range repetitions(b, 30) {
-			time.Sleep(settle)
+			w.settle(b)
 			floor = append(floor, f.oneStart(b, w.startSpec(b)))
-			time.Sleep(settle)
+			w.settle(b)
 			g, r := w.oneStart(b)
 			gates, running = append(gates, g), append(running, r)
 		}
@@ -71,8 +76,8 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 		}
 	}
 	return runtime.Spec{
-		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), App: app0("bench"), Type: "web", Version: "1", Cell: "bench",
-		Slot:  runtime.SlotID{Process: app0("bench")},
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), App: guidOf("bench"), Type: "web", Version: "1", Cell: "bench",
+		Slot:  runtime.SlotID{Process: guidOf("bench")},
 		Stack: stack, Image: w.image, Memory: 96 << 20, Disk: 1 << 30, Ports: []int{8080},
 		Address:   netip.PrefixFrom(w.prefix().Addr().Next().Next(), w.prefix().Bits()),
 		Processes: []runtime.ProcessSpec{process(runtime.MainExec, "", 64<<20), process(runtime.SidecarExec(0), "agent", 32<<20)},
@@ -83,7 +88,7 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 // It removes the instance afterwards.
 func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	s := w.startSpec(b)
 	begin := time.Now()
@@ -107,17 +112,18 @@ func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 func awaitCommand(b *testing.B, pid int) {
 	b.Helper()
 	comm := filepath.Join("/proc", fmt.Sprint(pid), "comm")
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Microsecond) {
+	err := testkit.UntilEvery(50*time.Microsecond, func() error {
 		name, err := os.ReadFile(comm)
 		if err != nil {
-			b.Fatal(err)
+			return testkit.Finally(err)
 		}
-		if strings.TrimSpace(string(name)) == benchCommand {
-			return
+		if got := strings.TrimSpace(string(name)); got != benchCommand {
+			return fmt.Errorf("process %d is still %s", pid, got)
 		}
-		if time.Now().After(deadline) {
-			b.Fatalf("process %d is still %s", pid, name)
-		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -149,9 +155,9 @@ func (f *floor) steps() string {
 // namespace, exist before and take no time here.
 func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
-	parent, err := f.ground(ctx, s)
+	parent, err := f.createResources(ctx, s)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -170,33 +176,33 @@ func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
 	return took
 }
 
-// ground creates the resources that the OCI spec names, and the image.
-func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
+// createResources creates the resources that the OCI spec names, and the image.
+func (f *floor) createResources(ctx context.Context, s runtime.Spec) (string, error) {
 	dir := f.e.instanceDir(s.Instance)
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return "", err
 	}
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		if err := writeFile(filepath.Join(dir, name), "", 0o644); err != nil {
+		if err := runfile.Write(filepath.Join(dir, name), "", 0o644); err != nil {
 			return "", err
 		}
 	}
 	if err := f.e.net.Create(s.Instance, s.Address); err != nil {
 		return "", err
 	}
-	return f.e.images.parent(ctx, s)
+	return f.e.images.Parent(ctx, s)
 }
 
 func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, error) {
-	e, id := f.e, containerID(s.Instance)
-	oci := e.base.ociSpec(s, place{dir: e.instanceDir(s.Instance), netns: e.net.Path(s.Instance), cgroups: e.cg.OCIPath(s.Instance)})
+	e, id := f.e, names.Container(s.Instance)
+	oci := e.base.Container(s, ocispec.Paths{Dir: e.instanceDir(s.Instance), Netns: e.net.Path(s.Instance), Cgroups: e.cg.OCIPath(s.Instance)})
 	last := time.Now()
 	lap := func(ts *series) {
 		now := time.Now()
 		*ts, last = append(*ts, now.Sub(last)), now
 	}
 	_, err := f.client.SnapshotService(e.cfg.Snapshotter).Prepare(ctx, id, parent,
-		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+		snapshots.WithLabels(map[string]string{images.GCRoot: "instance"}))
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +223,7 @@ func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, 
 	lap(&f.start)
 	var pids []int
 	for _, p := range s.Processes {
-		x, err := t.Exec(ctx, p.Exec, e.base.process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
+		x, err := t.Exec(ctx, p.Exec, e.base.Process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/dewrun/dew/runtime/containerd/shim"
 )
 
 // The benchmarks compare with a floor that is measured in the same run, in alternation.
@@ -22,9 +24,23 @@ import (
 // One operation of a benchmark is all its turns. Nothing is asserted, because a busy
 // machine must not fail.
 
-// settle is long enough for the kernel to clean up after the previous turn: network
-// namespaces, cgroups and shims are removed in the background.
-const settle = 100 * time.Millisecond
+// settle waits until the previous turn is cleaned up: the kernel removes links in the
+// background, and shims exit by themselves.
+func (w *world) settle(b *testing.B) {
+	b.Helper()
+	w.eventually("the previous turn is cleaned up", func() error {
+		running := len(w.engine.known.all())
+		veths, err := w.engine.net.Veths()
+		if err != nil {
+			return err
+		}
+		shims, err := shim.List(w.engine.cfg.Names.Namespace)
+		if err == nil && (len(veths) > running || len(shims) > running) {
+			err = fmt.Errorf("%d links and %d shims for %d containers", len(veths), len(shims), running)
+		}
+		return err
+	})
+}
 
 // repetitions returns n, or the value of DEW_BENCH_N.
 func repetitions(b *testing.B, n int) int {

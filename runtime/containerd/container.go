@@ -2,23 +2,20 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/containerd/containerd/api/services/tasks/v1"
-	tasktypes "github.com/containerd/containerd/api/types/task"
-	"github.com/containerd/errdefs"
-
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
 )
@@ -28,48 +25,36 @@ const finishTimeout = 30 * time.Second
 
 // container is the container of one instance, task, build or Server.
 type container struct {
-	e        *Engine
-	spec     runtime.Spec
-	id       string // id of containerd's container and task
-	dir      string // folder of run-time files
-	applog   *logstream.Log
-	limit    *logstream.Limit // of the output of all its processes, or nil
-	procs    []*proc
-	initPID  int
-	initBorn uint64
+	e      *Engine
+	spec   runtime.Spec
+	id     string // id of containerd's container and task
+	dir    string // folder of run-time files
+	appLog *logstream.Log
+	limit  *logstream.Limit // of the output of all its processes, or nil
+	procs  []*proc
 
-	ctx         context.Context // done when the daemon releases the instance
-	cancel      context.CancelFunc
-	work        sync.WaitGroup
-	deleting    atomic.Bool // the daemon is stopping PID 1
-	initSettled atomic.Bool // the exit of PID 1 is in exits, or will never be
-	reports     chan runtime.Exit
-	exits       chan runtime.Exit
+	ctx    context.Context // done when the daemon releases the instance
+	cancel context.CancelFunc
+	work   sync.WaitGroup
 
-	first      atomic.Pointer[runtime.Exit] // the first exit that was sent
-	sessions   atomic.Int64                 // number of the last opened session
-	making     chan struct{}                // one entry for every session that is being created
-	sessionsMu sync.RWMutex                 // guards closed, held for reading while a session is created
-	closed     bool                         // no more sessions
-	crashed    atomic.Pointer[time.Time]    // time of the crash, if its files must be stored
+	init     initProcess
+	exits    *exitCollector
+	sessions *session.Sessions
+	crashed  atomic.Pointer[time.Time] // time of the crash, if its files must be stored
 }
 
 // proc is one process of an instance.
 type proc struct {
 	runtime.ProcessSpec
-	pid              int
-	born             uint64
-	outPath, errPath string
-	out, err         *logstream.Tail
-	missed           *runtime.Exit // its exit, if an earlier daemon saw it or it is lost
-	ended            atomic.Bool
-	reported         atomic.Bool // its exit is in exits
-	captureFailed    atomic.Bool
-	exitTime         *process.ExitTime
-
-	reaped chan struct{} // closed when the process has left nothing behind
-	mu     sync.Mutex    // guards last
-	last   []logstream.Envelope
+	output
+	dir      string // folder of the instance's run-time files
+	pid      int
+	born     uint64
+	missed   *runtime.Exit // its exit, if an earlier daemon saw it or it is lost
+	ended    atomic.Bool
+	reported atomic.Bool // its exit is sent
+	exitTime *process.ExitTime
+	reaped   chan struct{} // closed when the process has left nothing behind
 }
 
 var _ runtime.Container = (*container)(nil)
@@ -80,26 +65,41 @@ func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, 
 		return nil, err
 	}
 	c := &container{
-		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
-		reports: make(chan runtime.Exit, len(s.Processes)+1),
-		exits:   make(chan runtime.Exit, len(s.Processes)+1),
-		making:  make(chan struct{}, maxMaking),
+		e: e, spec: s, id: names.Container(s.Instance), dir: e.instanceDir(s.Instance), appLog: l,
 	}
 	if s.LogRate != nil {
 		c.limit = logstream.NewLimit(*s.LogRate)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, p := range s.Processes {
-		c.procs = append(c.procs, &proc{ProcessSpec: p, reaped: make(chan struct{})})
+		c.procs = append(c.procs, newProc(c, p))
 	}
+	c.exits = newExitCollector(c.procs, &c.init, e.Outage)
+	c.sessions = session.New(session.Config{
+		Conn: e.conn, Cgroups: e.cg, Base: e.base, Instance: s.Instance, Container: c.id, Dir: c.dir,
+		Context: c.ctx, Work: &c.work, Deleting: c.init.stopping.Load, Exited: c.init.exited, Reason: c.exits.reason, Logger: e.log,
+	})
 	return c, nil
+}
+
+func newProc(c *container, s runtime.ProcessSpec) *proc {
+	id := c.spec.Instance
+	p := &proc{ProcessSpec: s, dir: c.dir, reaped: make(chan struct{})}
+	p.log = c.appLog
+	p.frozen = func() bool { return c.e.cg.Frozen(id, s.Exec) }
+	p.capture = logstream.Capture{
+		Source: logstream.Source{Type: s.Source, Index: c.spec.Slot.Index, InstanceID: string(id)},
+		Exec:   s.Exec, Limit: c.limit,
+		Freeze: func(frozen bool) error { return c.e.cg.Freeze(id, s.Exec, frozen) },
+	}
+	return p
 }
 
 // Spec returns the spec that the instance was started from.
 func (c *container) Spec() runtime.Spec { return c.spec }
 
 // Exits reports the exit of every process.
-func (c *container) Exits() <-chan runtime.Exit { return c.exits }
+func (c *container) Exits() <-chan runtime.Exit { return c.exits.sent }
 
 // watch starts to wait for the exit of every process.
 func (c *container) watch() {
@@ -110,12 +110,12 @@ func (c *container) watch() {
 		}
 	}
 	c.work.Go(c.watchInit)
-	c.work.Go(c.collect)
+	c.work.Go(func() { c.exits.collect(c.ctx) })
 }
 
 func (c *container) watchOOM(p *proc) {
 	if err := c.e.cg.WatchOOM(c.ctx, c.spec.Instance, p.Exec); err != nil && c.ctx.Err() == nil {
-		c.e.log.Warn("cannot watch for out of memory", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+		c.e.log.Warn("cannot watch for out-of-memory kills", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func (c *container) watchProcess(p *proc) {
 		return
 	}
 	p.ended.Store(true)
-	c.reports <- x
+	c.exits.reports <- x
 	c.finish(p)
 }
 
@@ -135,26 +135,26 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	if p.missed != nil {
 		return *p.missed, true
 	}
-	code, at, err := c.e.wait(c.ctx, c.id, p.Exec)
+	code, at, err := c.e.conn.Wait(c.ctx, c.id, p.Exec)
 	if c.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
 	at, exact := p.exitTime.Earlier(c.ctx, at)
-	x := c.verdict(p, code, at)
+	x := c.describeExit(p, code, at)
 	x.Exact = exact
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 	}
 	// containerd forgets the status when the exec is deleted, so it is stored here
 	// until the instance is deleted.
-	if err := c.keepExit(x); err != nil {
-		c.e.log.Warn("cannot keep exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+	if err := p.saveExit(x); err != nil {
+		c.e.log.Warn("cannot store exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 	return x, true
 }
 
-// verdict reads from the leaf how a process exited.
-func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
+// describeExit reads from the leaf how a process exited.
+func (c *container) describeExit(p *proc, code int, at time.Time) runtime.Exit {
 	x := runtime.Exit{
 		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
 		OOM: c.e.cg.OOMKills(c.spec.Instance, p.Exec) > 0, Memory: c.e.cg.MemoryOf(c.spec.Instance, p.Exec),
@@ -168,131 +168,18 @@ func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
 	return x
 }
 
-func (c *container) exitFile(exec string) string { return filepath.Join(c.dir, exec+".exit") }
-
-func (c *container) keepExit(x runtime.Exit) error {
-	b, err := json.Marshal(x)
-	if err != nil {
-		return fmt.Errorf("cannot encode exit: %w", err)
-	}
-	return writeFile(c.exitFile(x.Exec), string(b), 0o600)
-}
-
-// wait queries containerd for the exit of a process until it has a reliable answer. An
-// error of the connection is not one: every open Wait fails with code 255 when
-// containerd is killed, but the processes keep running. The returned error means that
-// the process is lost.
-func (e *Engine) wait(ctx context.Context, id, exec string) (int, time.Time, error) {
-	for delay := 5 * time.Millisecond; ; delay = min(2*delay, time.Second) {
-		r, err := e.tasks.Wait(ctx, &tasks.WaitRequest{ContainerID: id, ExecID: exec})
-		if err == nil {
-			return int(r.ExitStatus), r.ExitedAt.AsTime(), nil
-		}
-		if ctx.Err() != nil {
-			return 0, time.Time{}, ctx.Err()
-		}
-		if _, err := e.get(ctx, id, exec); notFound(err) {
-			return 0, time.Now(), err
-		}
-		if err := pause(ctx, delay); err != nil {
-			return 0, time.Time{}, err
-		}
-	}
-}
-
-func (e *Engine) get(ctx context.Context, id, exec string) (*tasktypes.Process, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	r, err := e.tasks.Get(ctx, &tasks.GetRequest{ContainerID: id, ExecID: exec})
-	if err != nil {
-		return nil, native(err)
-	}
-	return r.Process, nil
-}
-
 // watchInit reports the exit of PID 1, which ends all processes.
 func (c *container) watchInit() {
-	code, at, err := c.e.wait(c.ctx, c.id, "")
-	if c.ctx.Err() != nil || c.deleting.Load() || err != nil { // lost: the processes report it
-		c.initSettled.Store(true)
+	code, at, err := c.e.conn.Wait(c.ctx, c.id, "")
+	if c.ctx.Err() != nil || c.init.stopping.Load() || err != nil { // lost: the processes report it
+		c.init.settled.Store(true)
 		return
 	}
 	x := runtime.Exit{
 		Exec: runtime.InitExec, Source: runtime.ProcessSource(c.spec.Type, ""), Code: code, At: at, Cause: runtime.CauseInitExited,
 		Detail: "the first process of the container ended", OOM: c.e.cg.OOMKills(c.spec.Instance, cgroup.InitLeaf) > 0,
 	}
-	c.reports <- x
-}
-
-// collect sorts reports by the time of the exits and sends them.
-func (c *container) collect() {
-	for left := len(c.procs); left > 0; {
-		batch, ok := c.gather()
-		if !ok {
-			return
-		}
-		for _, x := range batch {
-			c.first.CompareAndSwap(nil, &x)
-			c.exits <- x
-			if x.Exec == runtime.InitExec {
-				c.initSettled.Store(true)
-				continue
-			}
-			left--
-			c.noteReported(x.Exec)
-		}
-	}
-	close(c.exits)
-}
-
-// noteReported records that the exit of a process is in exits.
-func (c *container) noteReported(exec string) {
-	for _, p := range c.procs {
-		if p.Exec == exec {
-			p.reported.Store(true)
-		}
-	}
-}
-
-// gather receives one report, and those of all processes that have exited by then. A
-// report can be late, and the first process to exit must be named.
-func (c *container) gather() ([]runtime.Exit, bool) {
-	var batch []runtime.Exit
-	select {
-	case x := <-c.reports:
-		batch = append(batch, x)
-	case <-c.ctx.Done():
-		return nil, false
-	}
-	limit, look := time.NewTimer(reportLimit), time.NewTicker(reportLook)
-	defer limit.Stop()
-	defer look.Stop()
-	for over := false; !over && c.unreported(batch); {
-		select {
-		case x := <-c.reports:
-			batch = append(batch, x)
-		case <-look.C:
-		case <-limit.C:
-			over = c.e.Outage() == nil // a containerd that does not answer cannot report
-			limit.Reset(reportLimit)
-		case <-c.ctx.Done():
-			return nil, false
-		}
-	}
-	return inOrder(batch), true
-}
-
-// inOrder sorts exits by time. The exit of PID 1 is the cause of all others, even if
-// the times contradict that. It counts as no later than the first of them.
-func inOrder(batch []runtime.Exit) []runtime.Exit {
-	slices.SortStableFunc(batch, func(a, b runtime.Exit) int { return a.At.Compare(b.At) })
-	i := slices.IndexFunc(batch, func(x runtime.Exit) bool { return x.Exec == runtime.InitExec })
-	if i > 0 {
-		init := batch[i]
-		init.At = batch[0].At
-		batch = slices.Insert(slices.Delete(batch, i, i+1), 0, init)
-	}
-	return batch
+	c.exits.reports <- x
 }
 
 // finish cleans up after an exited process, in the only order that neither blocks nor
@@ -304,53 +191,45 @@ func (c *container) finish(p *proc) {
 	defer cancel()
 	log := c.e.log.With("instance", c.spec.Instance, "exec", p.Exec)
 	if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
-		log.Warn("cannot end what a process left", "err", err)
+		log.Warn("cannot kill the remaining child processes of a process", "err", err)
 	}
-	if err := c.e.deleteExec(ctx, c.id, p.Exec); err != nil {
+	if err := c.e.conn.DeleteExec(ctx, c.id, p.Exec); err != nil {
 		log.Warn("cannot delete process", "err", err)
 	}
 	// A separate time limit: even if the steps above took long, the lines are on disk.
 	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
-	var last []logstream.Envelope
-	for _, tail := range []*logstream.Tail{p.out, p.err} {
-		es, err := tail.Finish(ctx)
-		if err != nil && c.ctx.Err() == nil {
-			log.Error("cannot read output to its end", "err", err)
-		}
-		last = append(last, es...)
+	if err := p.output.finish(ctx); err != nil && c.ctx.Err() == nil {
+		log.Error("cannot read all output of a process", "err", err)
 	}
-	p.mu.Lock()
-	p.last = last
-	p.mu.Unlock()
 }
 
-// deleteExec removes an exited exec. This waits for its last output.
-func (e *Engine) deleteExec(ctx context.Context, id, exec string) error {
-	return e.until(ctx, func(ctx context.Context) error {
-		_, err := e.tasks.DeleteProcess(ctx, &tasks.DeleteProcessRequest{ContainerID: id, ExecID: exec})
-		return err
-	})
+// Exec opens a session next to one of the processes.
+func (c *container) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
+	ses, err := c.openSession(ctx, exec, s)
+	switch {
+	case err == nil:
+		return ses, nil
+	case c.sessions.Closed():
+		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
+	case connection.IsUnavailable(err):
+		return nil, fmt.Errorf("cannot open a session: %w: %w", runtime.ErrUnavailable, err)
+	}
+	return nil, fmt.Errorf("cannot open a session: %w", err)
 }
 
-// until repeats a deletion until it succeeds, there is nothing to delete, or ctx is
-// done. A process that just exited is possibly not reaped yet, and containerd is
-// possibly restarting.
-func (e *Engine) until(ctx context.Context, fn func(ctx context.Context) error) error {
-	for delay := time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		err := native(fn(call))
-		cancel()
-		if err == nil || errdefs.IsNotFound(err) {
-			return nil
+func (c *container) openSession(ctx context.Context, exec string, s runtime.ExecSpec) (*session.Session, error) {
+	for _, p := range c.procs {
+		if p.Exec != exec || p.ended.Load() || p.pid == 0 {
+			continue
 		}
-		if !unavailable(err) && !errdefs.IsFailedPrecondition(err) && !errdefs.IsUnknown(err) {
-			return err
+		env, err := c.sessions.ContextOf(ctx, exec, p.pid)
+		if err != nil {
+			return nil, err
 		}
-		if perr := pause(ctx, delay); perr != nil {
-			return errors.Join(err, perr)
-		}
+		return c.sessions.Open(ctx, env, s)
 	}
+	return nil, fmt.Errorf("process %s: %w", exec, runtime.ErrNoInstance)
 }
 
 // Reap returns the last lines of an exited process.
@@ -376,14 +255,6 @@ func (c *container) Reap(ctx context.Context, exec string) ([]logstream.Envelope
 	return nil, nil
 }
 
-func (p *proc) takeLast() []logstream.Envelope {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	es := p.last
-	p.last = nil
-	return es
-}
-
 // Signal sends sig to every process in the leaves of the named execs. It does not need
 // containerd, so it works even while containerd is down.
 func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...string) error {
@@ -405,16 +276,16 @@ func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...strin
 // Delete stops the processes that still run and removes the instance.
 func (c *container) Delete(ctx context.Context) error {
 	err := c.delete(ctx)
-	if err != nil && unavailable(err) {
+	if err != nil && connection.IsUnavailable(err) {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return err
 }
 
 func (c *container) delete(ctx context.Context) error {
-	c.deleting.Store(true)
+	c.init.stopping.Store(true)
 	id := c.spec.Instance
-	if err := c.endSessions(ctx); err != nil {
+	if err := c.sessions.Kill(ctx); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
@@ -428,12 +299,12 @@ func (c *container) delete(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.applog.Append(last...); err != nil {
-			return fmt.Errorf("cannot keep last lines: %w", err)
+		if err := c.appLog.Append(last...); err != nil {
+			return fmt.Errorf("cannot store the last log lines: %w", err)
 		}
 	}
 	c.detach()
-	c.keepCrashFiles(ctx)
+	c.e.crashed.keepFiles(ctx, c)
 	if c.spec.Kind == runtime.KindService {
 		// The next instance has the same address: the kernel must not answer for this
 		// one.
@@ -444,21 +315,17 @@ func (c *container) delete(ctx context.Context) error {
 	if err := c.e.removeAll(ctx, id, c.spec.App); err != nil {
 		return err
 	}
-	c.e.forget(id)
+	c.e.known.remove(id)
 	return nil
 }
 
 // detach stops all watching and reading, and does nothing else.
 func (c *container) detach() {
-	c.closeSessions()
+	c.sessions.Close()
 	c.cancel()
 	c.work.Wait()
 	for _, p := range c.procs {
 		c.e.exitTimes.Forget(p.pid)
-		for _, tail := range []*logstream.Tail{p.out, p.err} {
-			if tail != nil {
-				tail.Close()
-			}
-		}
+		p.output.close()
 	}
 }

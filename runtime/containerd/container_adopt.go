@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -30,9 +32,9 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 		// Forget it as well: the next try must find it again, or a sweep would remove
 		// it as a stray one.
 		c.(*container).detach()
-		e.forget(c.Spec().Instance)
+		e.known.remove(c.Spec().Instance)
 	}
-	if unavailable(err) {
+	if connection.IsUnavailable(err) {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return nil, err
@@ -41,25 +43,25 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
 // find adopts one container after the other. With an error it returns the containers
 // that it already took over.
 func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
-	if err := e.sweepMounts(); err != nil { // each mount has its own mount point, so leftovers do no harm
-		e.log.Warn("cannot remove mounts of a killed daemon, trying again", "err", err)
+	if err := e.mounts.Sweep(); err != nil { // each mount has its own mount point, so leftovers do no harm
+		e.log.Warn("cannot remove mounts of an earlier dewd; dewd tries again", "err", err)
 	}
-	if err := e.dropLeases(ctx); err != nil {
+	if err := e.images.DropLeases(ctx); err != nil {
 		return nil, err
 	}
-	records, err := e.containerRecords(ctx)
+	records, err := e.conn.Records(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var found []runtime.Container
 	var left []runtime.Unadopted
 	for _, record := range records {
-		id, ok := instanceOf(record.ID)
-		if !ok || e.knows(id) {
+		id, ok := names.Instance(record.ID)
+		if !ok || e.known.has(id) {
 			continue
 		}
 		c, err := e.adopt(ctx, record)
-		if err != nil && (unavailable(err) && !e.answers(ctx) || errors.Is(err, errNewerFormat)) {
+		if err != nil && (connection.IsUnavailable(err) && !e.conn.Answers(ctx) || errors.Is(err, names.ErrNewerFormat)) {
 			return found, fmt.Errorf("cannot adopt %s: %w", record.ID, err)
 		}
 		if err != nil {
@@ -78,13 +80,13 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
 // unadopted describes an instance that could not be adopted, with functions to try
 // again and to remove it.
 func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, err error) runtime.Unadopted {
-	u := runtime.Unadopted{Instance: id, App: record.Labels[labelPrefix+"app"], Err: err}
-	if s, err := specFrom(record.Labels); err == nil {
+	u := runtime.Unadopted{Instance: id, App: record.Labels[names.LabelPrefix+"app"], Err: err}
+	if s, err := names.Spec(record.Labels); err == nil {
 		u.Slot, u.Task, u.Address = s.Slot, s.Task, s.Address.Addr()
 	}
 	u.Retry = func(ctx context.Context) (runtime.Container, error) {
-		record, err := e.containerRecord(ctx, record.ID)
-		if notFound(err) {
+		record, err := e.conn.Record(ctx, record.ID)
+		if connection.IsNotFound(err) {
 			return nil, e.removeOne(ctx, id, u.App)
 		}
 		if err != nil {
@@ -100,44 +102,17 @@ func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, e
 	return u
 }
 
-// answers reports whether containerd answers. If it does, an unanswered call about one
-// instance is a fault of that instance.
-func (e *Engine) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := e.client.Version(ctx)
-	return err == nil
-}
-
-// containerRecord reads containerd's record of a container.
-func (e *Engine) containerRecord(ctx context.Context, id string) (containers.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return e.client.ContainerService().Get(ctx, id)
-}
-
-// containerRecords lists containerd's records in the daemon's namespace.
-func (e *Engine) containerRecords(ctx context.Context) ([]containers.Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	cs, err := e.client.ContainerService().List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list containers: %w", err)
-	}
-	return cs, nil
-}
-
 // adopt takes over one container. It removes the container if its commands never ran,
 // or if they ran before a reboot.
 func (e *Engine) adopt(ctx context.Context, record containers.Container) (*container, error) {
-	s, err := specFrom(record.Labels)
+	s, err := names.Spec(record.Labels)
 	if err != nil {
 		return nil, err
 	}
 	build := s.Kind == runtime.KindStaging
 	started, err := os.ReadFile(filepath.Join(e.instanceDir(s.Instance), startedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cannot read when it started: %w", err)
+		return nil, fmt.Errorf("cannot read the start time of the instance: %w", err)
 	}
 	c, err := e.newContainer(ctx, s)
 	if err != nil {
@@ -145,13 +120,13 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 	}
 	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sameBoot := record.Labels[labelBoot] == e.boot
+	sameBoot := record.Labels[names.LabelBoot] == e.boot
 	if started == nil || !sameBoot || build {
 		e.log.Info("swept container", "container", record.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
 		// Kill the processes first: they must not print more output during the removal.
 		if err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
 			// Leftovers do no harm: the sweep tries again, and so does the next daemon.
-			e.log.Error("cannot remove what never came to run", "container", record.ID, "err", err)
+			e.log.Error("cannot remove a container of an earlier dewd", "container", record.ID, "err", err)
 		}
 		return nil, nil
 	}
@@ -161,7 +136,7 @@ func (e *Engine) adopt(ctx context.Context, record containers.Container) (*conta
 		c.detach()
 		return nil, err
 	}
-	e.remember(c)
+	e.known.add(c)
 	c.watch()
 	c.work.Go(func() { c.checkCapture(c.ctx) })
 	return c, nil
@@ -174,15 +149,15 @@ func (c *container) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.clearSessions(); err != nil {
+	if err := c.sessions.Sweep(); err != nil {
 		return err
 	}
-	init, err := c.e.get(ctx, c.id, "")
+	init, err := c.e.conn.Process(ctx, c.id, "")
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
 	if err == nil {
-		c.initPID, c.initBorn = int(init.Pid), process.BornAt(int(init.Pid))
+		c.init.pid, c.init.born = int(init.Pid), process.BornAt(int(init.Pid))
 	}
 	return nil
 }
@@ -192,8 +167,7 @@ func (c *container) takeOver(ctx context.Context) error {
 func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	// Create deleted files again: the check of the captures then finds that no process
 	// writes to them.
-	var err error
-	if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
+	if err := p.create(); err != nil {
 		return err
 	}
 	if err := c.findProcess(ctx, p); err != nil {
@@ -201,7 +175,7 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 	}
 	// The leaf can be frozen, by the earlier daemon or by PID 1 since then. The reader
 	// thaws it, unless the disk has no space for further output.
-	if err := c.follow(p, late); err != nil {
+	if err := p.follow(late); err != nil {
 		return err
 	}
 	if p.missed != nil {
@@ -211,23 +185,22 @@ func (c *container) adoptProcess(ctx context.Context, p *proc) error {
 }
 
 func (c *container) findProcess(ctx context.Context, p *proc) error {
-	b, err := os.ReadFile(c.exitFile(p.Exec))
-	if err == nil {
-		x := &runtime.Exit{}
-		if err := json.Unmarshal(b, x); err == nil {
-			p.missed = x
-			return nil
-		}
-		c.e.log.Warn("the kept exit status cannot be read, containerd is asked", "instance", c.spec.Instance, "exec", p.Exec)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	x, err := p.loadExit()
+	switch {
+	case err == nil:
+		p.missed = x
+		return nil
+	case errors.Is(err, errBadExit):
+		c.e.log.Warn("cannot decode the stored exit status; dewd gets it from containerd", "instance", c.spec.Instance, "exec", p.Exec)
+	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot read exit status: %w", err)
 	}
-	st, err := c.e.get(ctx, c.id, p.Exec)
+	st, err := c.e.conn.Process(ctx, c.id, p.Exec)
 	if errdefs.IsNotFound(err) {
-		x := c.verdict(p, -1, time.Now())
+		x := c.describeExit(p, -1, time.Now())
 		x.Cause, x.Detail = runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 		p.missed = &x
-		return c.keepExit(x)
+		return p.saveExit(x)
 	}
 	if err != nil {
 		return err
@@ -241,19 +214,19 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 
 // openClosedGate completes a start: everything was ready, only the byte is missing.
 func (c *container) openClosedGate(ctx context.Context, p *proc) error {
-	gate := c.gate(p)
+	gate := p.gate()
 	if _, err := os.Stat(gate); err != nil || p.pid == 0 {
 		return nil
 	}
 	if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
 		return err
 	}
-	if err := openGate(ctx, gate); err != nil {
+	if err := runfile.OpenGate(ctx, gate); err != nil {
 		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
 	// If the process has already exited, there is nothing to close.
-	_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+	_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 	return nil
 }

@@ -7,23 +7,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
 )
 
 // Consumption returns the resources that the whole instance has used so far.
 func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
 	used := c.e.cg.Consumption(c.spec.Instance)
-	used.Entitled, used.Printed = entitled(c.spec.Memory), c.printed()
+	used.Entitled = entitled(c.spec.Memory)
 	for _, p := range c.procs {
+		used.Printed += p.printed()
 		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.MemoryUsed(c.spec.Instance, p.Exec), Limit: p.Memory})
 	}
 	if c.e.Outage() != nil {
 		return used, nil // the kernel's numbers are correct without containerd
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
-	u, err := c.e.images.snapshotter().Usage(ctx, c.id)
+	u, err := c.e.images.Snapshotter().Usage(ctx, c.id)
 	if err != nil {
 		return used, fmt.Errorf("cannot measure the writable layer: %w", err)
 	}
@@ -39,18 +40,6 @@ func (c *container) Paused() bool {
 		}
 	}
 	return false
-}
-
-// printed returns the number of bytes that the running processes have printed.
-func (c *container) printed() (n int64) {
-	for _, p := range c.procs {
-		for _, tail := range []*logstream.Tail{p.out, p.err} {
-			if tail != nil {
-				n += tail.Size()
-			}
-		}
-	}
-	return n
 }
 
 // entitled returns the number of cores that are guaranteed to an instance: its share of

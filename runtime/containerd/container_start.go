@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,9 +18,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/dns"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -31,7 +36,7 @@ const startedFile = "started"
 // Start creates the container of s and starts all its processes.
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	if !s.Instance.Valid() {
-		return nil, fmt.Errorf("cannot start: %q is no instance id", s.Instance)
+		return nil, fmt.Errorf("cannot start: %q is not a valid instance id", s.Instance)
 	}
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -45,12 +50,12 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 		defer cancel()
 		c.detach()
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
-			e.log.Warn("cannot clean up after a failed start, it is tried again", "instance", s.Instance, "err", cerr)
-			e.noteUnclean(s.Instance, s.App, cerr)
+			e.log.Warn("cannot clean up after a failed start; dewd tries again", "instance", s.Instance, "err", cerr)
+			e.removals.addInstance(s.Instance, s.App, cerr)
 		}
 		return nil, e.startError(err)
 	}
-	e.remember(c)
+	e.known.add(c)
 	c.watch()
 	return c, nil
 }
@@ -65,7 +70,7 @@ func (e *Engine) startError(err error) error {
 		return &runtime.StartError{Reason: "the disk is full: free some space (" + oneLine(err) + ")", Err: err}
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
-	case unavailable(err):
+	case connection.IsUnavailable(err):
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	return &runtime.StartError{Reason: oneLine(err), Err: err}
@@ -95,7 +100,7 @@ func (c *container) build(ctx context.Context) error {
 	}
 	c.spec.StartedAt = time.Now()
 	// From here on commands run: the next daemon must not remove them.
-	if err := writeFile(filepath.Join(c.dir, startedFile), c.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
+	if err := runfile.Write(filepath.Join(c.dir, startedFile), c.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
 		return err
 	}
 	return c.openGates(ctx)
@@ -105,7 +110,7 @@ func (c *container) build(ctx context.Context) error {
 func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	e, s := c.e, c.spec
 	// Unpacking a droplet for the first time has no time limit.
-	parent, err := e.images.parent(ctx, s)
+	parent, err := e.images.Parent(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +122,16 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	g.Go(c.createCgroups)
 	g.Go(func() error { return c.makeFiles() })
 	g.Go(func() error {
-		ms, err := e.images.prepare(gctx, s, parent)
+		ms, err := e.images.Prepare(gctx, s, parent)
 		if err != nil {
 			return err
 		}
 		mounts = ms
-		if err := e.unpackLayers(gctx, ms, s.Layers); err != nil {
-			return err
+		if len(s.Layers) > 0 {
+			err := e.mounts.With(ms, func(root string) error { return rootfs.UnpackLayers(gctx, root, s.Layers, e.owner()) })
+			if err != nil {
+				return err
+			}
 		}
 		return c.createContainer(gctx, e.net.Path(s.Instance))
 	})
@@ -133,7 +141,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 // createCgroups creates the instance's group, and the leaves that the container mounts.
 func (c *container) createCgroups() error {
 	id, memory := c.spec.Instance, c.spec.Memory
-	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: shares(memory)}); err != nil {
+	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: ocispec.CPUShares(memory)}); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
@@ -147,76 +155,60 @@ func (c *container) createCgroups() error {
 // makeFiles creates the instance's folder, gates and capture files.
 func (c *container) makeFiles() error {
 	if err := os.MkdirAll(c.dir, 0o711); err != nil {
-		return fmt.Errorf("cannot make folder of the instance: %w", err)
+		return fmt.Errorf("cannot create the folder of the instance: %w", err)
 	}
 	files := map[string]string{
-		"hosts":       hostsFile(c.spec, c.e.net.Gateway().String()),
+		"hosts":       dns.Hosts(c.spec, c.e.net.Gateway().String()),
 		"hostname":    string(c.spec.Instance) + "\n",
 		"resolv.conf": c.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
-		if err := writeFile(filepath.Join(c.dir, name), data, 0o644); err != nil {
+		if err := runfile.Write(filepath.Join(c.dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}
 	for _, p := range c.procs {
-		if err := c.saveStartContext(p); err != nil {
+		if err := session.WriteContext(c.dir, p.ProcessSpec, c.spec.Stack.Shell); err != nil {
 			return err
 		}
-		if err := unix.Mkfifo(c.gate(p), 0o600); err != nil {
-			return fmt.Errorf("cannot make gate: %w", err)
+		if err := unix.Mkfifo(p.gate(), 0o600); err != nil {
+			return fmt.Errorf("cannot create gate: %w", err)
 		}
-		var err error
-		if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
+		if err := p.create(); err != nil {
 			return err
 		}
-		if err := c.follow(p, onTime); err != nil {
+		if err := p.follow(onTime); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// resolvConf returns the first of the host's files that has a name server which is
-// reachable from other network namespaces. It leaves out servers that are not.
-func resolvConf(paths ...string) string {
-	var text string
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		var kept strings.Builder
-		servers := 0
-		for line := range strings.Lines(string(b)) {
-			f := strings.Fields(line)
-			isServer := len(f) > 1 && f[0] == "nameserver"
-			if isServer && (strings.HasPrefix(f[1], "127.") || f[1] == "::1") {
-				continue
-			}
-			if isServer {
-				servers++
-			}
-			kept.WriteString(line)
-		}
-		if text = kept.String(); servers > 0 {
-			break
-		}
+// guardFor returns the limits for the output of an instance. An instance without
+// processes has no capture files, and gets the zero guard.
+func (c *container) guardFor() ocispec.Guard {
+	if len(c.procs) == 0 {
+		return ocispec.Guard{}
 	}
-	return text
+	g := ocispec.Guard{Capture: c.appLog.CaptureDir(string(c.spec.Instance))}
+	g.Limit, g.Reserve = c.e.cfg.Logs.Ceiling()
+	for _, p := range c.procs {
+		g.Freezers = append(g.Freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))
+	}
+	return g
 }
 
 // createContainer creates the container's record. Without a network namespace, the
 // container gets a new one that has only a loopback interface.
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
-	oci := c.e.base.ociSpec(s, place{dir: c.dir, netns: netns, cgroups: c.e.cg.OCIPath(s.Instance), guard: c.guardFor()})
+	oci := c.e.base.Container(s, ocispec.Paths{Dir: c.dir, Netns: netns, Cgroups: c.e.cg.OCIPath(s.Instance), Guard: c.guardFor()})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
 	}
-	_, err = c.e.client.ContainerService().Create(ctx, containers.Container{
-		ID: c.id, Labels: labels(s, c.e.boot), Spec: any,
+	_, err = c.e.conn.Client.ContainerService().Create(ctx, containers.Container{
+		ID: c.id, Labels: names.Labels(s, c.e.boot), Spec: any,
 		Runtime:     containers.RuntimeInfo{Name: runtimeName},
 		Snapshotter: c.e.cfg.Snapshotter, SnapshotKey: c.id,
 	})
@@ -246,14 +238,14 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		return nil
 	})
 	g.Go(func() error {
-		if _, err := c.e.tasks.Create(gctx, req); err != nil {
-			return fmt.Errorf("cannot create task: %w", native(err))
+		if _, err := c.e.conn.Tasks.Create(gctx, req); err != nil {
+			return fmt.Errorf("cannot create task: %w", connection.Native(err))
 		}
-		r, err := c.e.tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
+		r, err := c.e.conn.Tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
 		if err != nil {
-			return fmt.Errorf("cannot start task: %w", native(err))
+			return fmt.Errorf("cannot start task: %w", connection.Native(err))
 		}
-		c.initPID, c.initBorn = int(r.Pid), process.BornAt(int(r.Pid))
+		c.init.pid, c.init.born = int(r.Pid), process.BornAt(int(r.Pid))
 		return nil
 	})
 	return g.Wait()
@@ -262,7 +254,7 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 // startAll starts every launcher, which then waits at its gate.
 func (c *container) startAll(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxMaking)
+	g.SetLimit(session.MaxCreating)
 	for _, p := range c.procs {
 		g.Go(func() error { return c.startOne(gctx, p) })
 	}
@@ -272,23 +264,23 @@ func (c *container) startAll(ctx context.Context) error {
 func (c *container) startOne(ctx context.Context, p *proc) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	oci, err := typeurl.MarshalAnyToProto(c.e.base.launch(p.ProcessSpec, c.spec.Stack.Shell))
+	oci, err := typeurl.MarshalAnyToProto(c.e.base.Launch(p.ProcessSpec, c.spec.Stack.Shell))
 	if err != nil {
 		return fmt.Errorf("cannot encode process: %w", err)
 	}
-	_, err = c.e.tasks.Exec(ctx, &tasks.ExecProcessRequest{
+	_, err = c.e.conn.Tasks.Exec(ctx, &tasks.ExecProcessRequest{
 		ContainerID: c.id, ExecID: p.Exec, Spec: oci,
-		Stdin: c.gate(p), Stdout: p.outPath, Stderr: p.errPath,
+		Stdin: p.gate(), Stdout: p.outPath, Stderr: p.errPath,
 	})
 	if err != nil {
-		return fmt.Errorf("cannot create process %s: %w", p.Exec, native(err))
+		return fmt.Errorf("cannot create process %s: %w", p.Exec, connection.Native(err))
 	}
 	// After a failed Start, Wait still answers, with 0: only the error of Start is
 	// reliable.
-	r, err := c.e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: c.id, ExecID: p.Exec})
+	r, err := c.e.conn.Tasks.Start(ctx, &tasks.StartRequest{ContainerID: c.id, ExecID: p.Exec})
 	if err != nil {
-		err = native(err)
-		if unavailable(err) {
+		err = connection.Native(err)
+		if connection.IsUnavailable(err) {
 			return fmt.Errorf("cannot start process %s: %w", p.Exec, err)
 		}
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
@@ -302,99 +294,19 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 // background. This frees descriptors there, and nothing waits for it.
 func (c *container) openGates(ctx context.Context) error {
 	for _, p := range c.procs {
-		if err := openGate(ctx, c.gate(p)); err != nil {
+		if err := runfile.OpenGate(ctx, p.gate()); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}
 	for _, p := range c.procs {
 		c.work.Go(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connection.CallTimeout)
 			defer cancel()
 			// If the process has already exited, there is nothing to close.
-			_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+			_, _ = c.e.conn.Tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 		})
 	}
 	return nil
 }
 
-// openGate writes the one byte that a launcher waits for. If the gate does not exist,
-// it was already opened.
-func openGate(ctx context.Context, path string) error {
-	f, err := openFIFO(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte{'\n'})
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Remove(path)
-}
-
-// openFIFO opens the write end. When the shim reports the process as started, it has
-// possibly not opened its own end yet.
-func openFIFO(ctx context.Context, path string) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
-		if !errors.Is(err, unix.ENXIO) {
-			return f, err
-		}
-		if perr := pause(ctx, wait); perr != nil {
-			// The app is not known to be at fault: the start is tried again.
-			return nil, fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, err, perr)
-		}
-	}
-}
-
-func (c *container) gate(p *proc) string { return filepath.Join(c.dir, p.Exec+".gate") }
-
-// writeFile writes a run-time file atomically: a reader sees all of it or nothing. It
-// does not sync the file, because the run folder does not survive a reboot.
-func writeFile(path, data string, mode fs.FileMode) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	_, err = f.WriteString(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil { // independent of the umask
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return nil
-}
-
-// punctuality says whether the existing content of a capture file was printed while no
-// daemon read it.
-type punctuality bool
-
-const (
-	onTime punctuality = false
-	late   punctuality = true
-)
-
-// follow starts the readers of a process's output.
-func (c *container) follow(p *proc, when punctuality) error {
-	src := logstream.Source{Type: p.Source, Index: c.spec.Slot.Index, InstanceID: string(c.spec.Instance)}
-	freeze := func(frozen bool) error { return c.e.cg.Freeze(c.spec.Instance, p.Exec, frozen) }
-	capture := logstream.Capture{Source: src, Exec: p.Exec, Late: when == late, Freeze: freeze, Limit: c.limit}
-	capture.Paused = capture.Late && c.e.cg.Frozen(c.spec.Instance, p.Exec)
-	for _, s := range []struct {
-		stream logstream.Stream
-		tail   **logstream.Tail
-	}{{logstream.Out, &p.out}, {logstream.Err, &p.err}} {
-		capture.Stream = s.stream
-		tail, err := c.applog.Tail(capture)
-		if err != nil {
-			return fmt.Errorf("cannot follow output of %s: %w", p.Exec, err)
-		}
-		*s.tail = tail
-	}
-	return nil
-}
+func (p *proc) gate() string { return filepath.Join(p.dir, p.Exec+".gate") }

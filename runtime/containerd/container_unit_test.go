@@ -25,20 +25,23 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/names"
 	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/testkit"
 )
 
 var silent = slog.New(slog.DiscardHandler)
 
-// madeUpShim is the test process itself: it holds the pipes of a process and their
+// fakeShim is the test process itself: it holds the pipes of a process and their
 // files.
-type madeUpShim struct {
+type fakeShim struct {
 	files, reads, writes []*os.File
 }
 
-func newMadeUpShim(t *testing.T) *madeUpShim {
+func newFakeShim(t *testing.T) *fakeShim {
 	t.Helper()
-	dir, s := t.TempDir(), &madeUpShim{}
+	dir, s := t.TempDir(), &fakeShim{}
 	for _, name := range []string{"main.out", "main.err"} {
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
@@ -55,7 +58,7 @@ func newMadeUpShim(t *testing.T) *madeUpShim {
 }
 
 // start runs a process that prints into two of the pipes.
-func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
+func (s *fakeShim) start(t *testing.T, out, err *os.File) *proc {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	cmd.Stdout, cmd.Stderr = out, err
@@ -66,25 +69,25 @@ func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
 	for _, w := range s.writes {
 		w.Close()
 	}
-	return &proc{pid: cmd.Process.Pid, outPath: s.files[0].Name(), errPath: s.files[1].Name()}
+	return &proc{pid: cmd.Process.Pid, output: output{outPath: s.files[0].Name(), errPath: s.files[1].Name()}}
 }
 
 func TestCaptureBroken(t *testing.T) {
 	t.Parallel()
-	s := newMadeUpShim(t)
+	s := newFakeShim(t)
 	p := s.start(t, s.writes[0], s.writes[1])
-	if captureBroken(p) {
+	if p.broken(p.pid) {
 		t.Error("broken while everything is open")
 	}
 	s.files[1].Close()
-	if !captureBroken(p) {
+	if !p.broken(p.pid) {
 		t.Error("not broken although the file behind stderr is closed")
 	}
 	s.reads[1].Close() // the shim holds neither: the process gets a signal and does not hang
-	if captureBroken(p) {
+	if p.broken(p.pid) {
 		t.Error("broken although nobody holds the pipe")
 	}
-	if captureBroken(&proc{pid: noPID}) {
+	if (&output{}).broken(testkit.NoPID) {
 		t.Error("broken without a process")
 	}
 }
@@ -92,32 +95,32 @@ func TestCaptureBroken(t *testing.T) {
 // With 2>&1 the shim correctly closes the file of stderr.
 func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
 	t.Parallel()
-	s := newMadeUpShim(t)
+	s := newFakeShim(t)
 	p := s.start(t, s.writes[0], s.writes[0])
 	s.files[1].Close()
 	s.reads[1].Close()
-	if captureBroken(p) {
+	if p.broken(p.pid) {
 		t.Error("broken although the one pipe has its file")
 	}
 	s.files[0].Close()
-	if !captureBroken(p) {
+	if !p.broken(p.pid) {
 		t.Error("not broken although the only file is closed")
 	}
 }
 
-func newTestTask(t *testing.T, execs ...string) *container {
+func newTestContainer(t *testing.T, execs ...string) *container {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	x := &container{
-		e:    &Engine{cg: madeUpV2(t), log: silent, known: map[runtime.InstanceID]*container{}},
-		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: containerID(someInstance), dir: t.TempDir(),
+		e:    &Engine{cg: fakeV2(t), log: silent, conn: &connection.Connection{}},
+		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: names.Container(someInstance), dir: t.TempDir(),
 		ctx: ctx, cancel: cancel,
-		reports: make(chan runtime.Exit, len(execs)+1), exits: make(chan runtime.Exit, len(execs)+1),
 	}
 	for _, e := range execs {
-		x.procs = append(x.procs, &proc{ProcessSpec: runtime.ProcessSpec{Exec: e, Source: "APP/PROC/" + e}, reaped: make(chan struct{})})
+		x.procs = append(x.procs, &proc{ProcessSpec: runtime.ProcessSpec{Exec: e, Source: "APP/PROC/" + e}, dir: x.dir, reaped: make(chan struct{})})
 	}
+	x.exits = newExitCollector(x.procs, &x.init, func() error { return nil })
 	return x
 }
 
@@ -134,15 +137,15 @@ func execsOf(xs []runtime.Exit) (execs []string) {
 // dead process, its report is awaited.
 func TestGatherWaitsForTheDead(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	x := newTestContainer(t, "main", "sidecar-0", "sidecar-1")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
-		x.procs[1].pid = noPID                                                     // dead, and not reported yet
+		x.exits.reports = make(chan runtime.Exit, 4)
+		x.procs[1].pid = testkit.NoPID                                             // dead, and not reported yet
 		x.procs[2].pid, x.procs[2].born = os.Getpid(), process.BornAt(os.Getpid()) // alive
-		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
-		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(reportLimit/2, func() { x.exits.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
 		defer late.Stop()
-		batch, ok := x.gather()
+		batch, ok := x.exits.gather(t.Context())
 		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
 			t.Errorf("order = %v, %v, want %v", got, ok, want)
 		}
@@ -152,13 +155,13 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 // A shim that never reports does not block the others.
 func TestGatherGivesUpOnALateReport(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
-		x.procs[1].pid = noPID
-		x.reports <- runtime.Exit{Exec: "main", At: someTime}
+		x.exits.reports = make(chan runtime.Exit, 3)
+		x.procs[1].pid = testkit.NoPID
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
-		batch, ok := x.gather()
+		batch, ok := x.exits.gather(t.Context())
 		if got := execsOf(batch); !ok || !slices.Equal(got, []string{"main"}) {
 			t.Errorf("batch = %v, %v, want main alone", got, ok)
 		}
@@ -171,15 +174,15 @@ func TestGatherGivesUpOnALateReport(t *testing.T) {
 // A containerd that does not answer cannot report: the wait continues until it does.
 func TestGatherWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
-		x.procs[1].pid = noPID
-		x.e.silent.Store(true)
-		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
-		late := time.AfterFunc(7*reportLimit, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		x.exits.reports = make(chan runtime.Exit, 3)
+		x.procs[1].pid = testkit.NoPID
+		x.exits.outage = func() error { return errors.New("containerd does not answer") }
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(7*reportLimit, func() { x.exits.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
 		defer late.Stop()
-		batch, ok := x.gather()
+		batch, ok := x.exits.gather(t.Context())
 		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
 			t.Errorf("order = %v, %v, want %v", got, ok, want)
 		}
@@ -189,14 +192,14 @@ func TestGatherWaitsForAnAnswer(t *testing.T) {
 // There is no wait if no other process is dead.
 func TestGatherAlone(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
-		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.exits.reports = make(chan runtime.Exit, 3)
 		x.procs[1].pid, x.procs[1].born = os.Getpid(), process.BornAt(os.Getpid())
-		x.initPID, x.initBorn = os.Getpid(), process.BornAt(os.Getpid())
-		x.reports <- runtime.Exit{Exec: "main", At: someTime}
+		x.init.pid, x.init.born = os.Getpid(), process.BornAt(os.Getpid())
+		x.exits.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
-		if batch, ok := x.gather(); !ok || len(batch) != 1 || time.Since(begin) != 0 {
+		if batch, ok := x.exits.gather(t.Context()); !ok || len(batch) != 1 || time.Since(begin) != 0 {
 			t.Errorf("batch = %v, %v after %v, want main at once", execsOf(batch), ok, time.Since(begin))
 		}
 	})
@@ -205,17 +208,17 @@ func TestGatherAlone(t *testing.T) {
 // The exit of PID 1 ends all processes, and their times are often earlier.
 func TestInitIsNamedFirst(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	for _, p := range x.procs {
-		p.pid = noPID
+		p.pid = testkit.NoPID
 	}
-	x.initPID = noPID
-	x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime.Add(time.Millisecond)}
-	x.reports <- runtime.Exit{Exec: "main", At: someTime}
-	x.reports <- runtime.Exit{Exec: runtime.InitExec, At: someTime.Add(time.Second)}
-	x.collect()
+	x.init.pid = testkit.NoPID
+	x.exits.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime.Add(time.Millisecond)}
+	x.exits.reports <- runtime.Exit{Exec: "main", At: someTime}
+	x.exits.reports <- runtime.Exit{Exec: runtime.InitExec, At: someTime.Add(time.Second)}
+	x.exits.collect(x.ctx)
 	var got []string
-	for e := range x.exits {
+	for e := range x.exits.sent {
 		got = append(got, e.Exec)
 		if e.Exec == runtime.InitExec && !e.At.Equal(someTime) {
 			t.Errorf("PID 1 ended at %v, want %v: no later than what it took along", e.At, someTime)
@@ -229,24 +232,24 @@ func TestInitIsNamedFirst(t *testing.T) {
 // The exit of PID 1 is not reported if dewd is deleting the instance.
 func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
-	x.initPID = noPID
-	if !x.unreported(nil) {
+	x := newTestContainer(t, "main")
+	x.init.pid = testkit.NoPID
+	if !x.exits.unreported(nil) {
 		t.Error("a dead PID 1 is not waited for")
 	}
-	x.deleting.Store(true)
-	if x.unreported(nil) {
+	x.init.stopping.Store(true)
+	if x.exits.unreported(nil) {
 		t.Error("PID 1 is waited for although we ended it")
 	}
 }
 
 func TestCollectEndsWhenLetGo(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	x.cancel()
-	x.collect()
+	x.exits.collect(x.ctx)
 	select {
-	case e, ok := <-x.exits:
+	case e, ok := <-x.exits.sent:
 		t.Errorf("got exit %+v, %v, want nothing and no end", e, ok)
 	default:
 	}
@@ -254,9 +257,9 @@ func TestCollectEndsWhenLetGo(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	x := newTestContainer(t, "main", "sidecar-0", "sidecar-1")
 	write := func(exec, file, text string) {
-		writeTestFile(t, filepath.Join(x.e.cg.Memory(someInstance, exec), file), text)
+		testkit.WriteFile(t, filepath.Join(x.e.cg.Memory(someInstance, exec), file), text)
 	}
 	write("sidecar-0", "memory.events.local", "oom_kill 1\n")
 	write("sidecar-0", "memory.max", "67108864\n")
@@ -273,7 +276,7 @@ func TestVerdict(t *testing.T) {
 		{runtime.CauseCaptureFailed, true, runtime.Memory{}},
 	}
 	for i, tt := range tests {
-		got := x.verdict(x.procs[i], 137, someTime)
+		got := x.describeExit(x.procs[i], 137, someTime)
 		if got.Cause != tt.cause || got.OOM != tt.oom || got.Memory != tt.memory || got.Code != 137 || !got.At.Equal(someTime) {
 			t.Errorf("verdict on %s = %+v, want %+v", x.procs[i].Exec, got, tt)
 		}
@@ -287,10 +290,9 @@ func TestVerdict(t *testing.T) {
 // called.
 type fakeTasks struct {
 	tasks.TasksClient
-	wait   func(n int) (*tasks.WaitResponse, error)
-	get    func() (*tasks.GetResponse, error)
-	delete func(n int) error
-	calls  int
+	wait  func(n int) (*tasks.WaitResponse, error)
+	get   func() (*tasks.GetResponse, error)
+	calls int
 }
 
 func (f *fakeTasks) Wait(context.Context, *tasks.WaitRequest, ...grpc.CallOption) (*tasks.WaitResponse, error) {
@@ -302,123 +304,15 @@ func (f *fakeTasks) Get(context.Context, *tasks.GetRequest, ...grpc.CallOption) 
 	return f.get()
 }
 
-func (f *fakeTasks) DeleteProcess(context.Context, *tasks.DeleteProcessRequest, ...grpc.CallOption) (*tasks.DeleteResponse, error) {
-	f.calls++
-	return &tasks.DeleteResponse{}, f.delete(f.calls)
-}
-
-// Every open Wait fails when containerd is killed. That is not an exit.
-func TestWaitOutlivesContainerd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeTasks{
-			wait: func(n int) (*tasks.WaitResponse, error) {
-				if n <= 20 {
-					return &tasks.WaitResponse{ExitStatus: 255}, status.Error(codes.Unavailable, "error reading from server: EOF")
-				}
-				return &tasks.WaitResponse{ExitStatus: 3, ExitedAt: timestamppb.New(someTime)}, nil
-			},
-			get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "connection refused") },
-		}
-		code, at, err := (&Engine{tasks: f}).wait(t.Context(), "dew-x", "main")
-		if code != 3 || !at.Equal(someTime) || err != nil {
-			t.Errorf("end = %d at %v, %v, want 3 at %v", code, at, err, someTime)
-		}
-	})
-}
-
-// Only containerd itself can report that a process is lost.
-func TestWaitForALostProcess(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeTasks{
-			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
-			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "no running task found") },
-		}
-		if _, at, err := (&Engine{tasks: f}).wait(t.Context(), "dew-x", "main"); !notFound(err) || at.IsZero() {
-			t.Errorf("end at %v, %v, want not found, with a time", at, err)
-		}
-	})
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		f := &fakeTasks{
-			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
-			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
-		}
-		if _, _, err := (&Engine{tasks: f}).wait(ctx, "dew-x", "main"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
-		}
-		if f.calls > 100 {
-			t.Errorf("asked %d times in a minute", f.calls)
-		}
-	})
-}
-
-func TestDeletionIsRepeated(t *testing.T) {
-	t.Parallel()
-	broken := status.Error(codes.InvalidArgument, "bad id")
-	tests := []struct {
-		name  string
-		first error // error of the first three calls
-		calls int
-		want  error
-	}{
-		{"at once", nil, 1, nil},
-		{"gone already", status.Error(codes.NotFound, "process not found"), 1, nil},
-		{"containerd away", status.Error(codes.Unavailable, "connection refused"), 4, nil},
-		{"not reaped yet", status.Error(codes.FailedPrecondition, "process must be stopped"), 4, nil},
-		{"shim away", status.Error(codes.Unknown, "ttrpc: closed"), 4, nil},
-		{"refused", broken, 1, native(broken)},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := &fakeTasks{delete: func(n int) error {
-					if n <= 3 {
-						return tt.first
-					}
-					return nil
-				}}
-				err := (&Engine{tasks: f}).deleteExec(t.Context(), "dew-x", "main")
-				if (err == nil) != (tt.want == nil) || err != nil && err.Error() != tt.want.Error() {
-					t.Errorf("error = %v, want %v", err, tt.want)
-				}
-				if f.calls != tt.calls {
-					t.Errorf("asked %d times, want %d", f.calls, tt.calls)
-				}
-			})
-		})
-	}
-}
-
-func TestDeletionGivesUpWithBothReasons(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), finishTimeout)
-		defer cancel()
-		f := &fakeTasks{delete: func(int) error { return status.Error(codes.FailedPrecondition, "process must be stopped") }}
-		err := (&Engine{tasks: f}).deleteExec(ctx, "dew-x", "main")
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process must be stopped") {
-			t.Errorf("error = %v, want what containerd said and that time is up", err)
-		}
-	})
-}
-
 // containerd forgets an exit with the exec, so the exit is read from the folder.
 func TestExitIsKept(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
+	x := newTestContainer(t, "main")
 	want := runtime.Exit{
 		Exec: "main", Source: "APP/PROC/WEB", Code: 137, OOM: true, Cause: runtime.CauseOutOfMemory,
 		At: someTime, Memory: runtime.Memory{Limit: 1 << 20, Peak: 1 << 19},
 	}
-	if err := x.keepExit(want); err != nil {
+	if err := x.procs[0].saveExit(want); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.findProcess(t.Context(), x.procs[0]); err != nil { // without a call to containerd
@@ -436,11 +330,11 @@ func TestExitIsKept(t *testing.T) {
 // have the status.
 func TestHalfAKeptExit(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
-	x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
+	x := newTestContainer(t, "main")
+	x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
 		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
 	}}
-	writeTestFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
+	testkit.WriteFile(t, x.procs[0].exitFile(), `{"exec":"main","code":1`)
 	if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].missed != nil || x.procs[0].pid != 4711 {
 		t.Errorf("pid %d, missed %v, %v, want what containerd says", x.procs[0].pid, x.procs[0].missed, err)
 	}
@@ -455,39 +349,39 @@ func TestFindProcess(t *testing.T) {
 	}
 	t.Run("running", func(t *testing.T) {
 		t.Parallel()
-		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_RUNNING)}
+		x := newTestContainer(t, "main")
+		x.e.conn.Tasks = &fakeTasks{get: process(tasktypes.Status_RUNNING)}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 4711 || x.procs[0].missed != nil {
 			t.Errorf("pid %d, missed %v, %v, want it running", x.procs[0].pid, x.procs[0].missed, err)
 		}
 	})
 	t.Run("stopped", func(t *testing.T) { // Wait returns the status, and the pid can belong to another process by now
 		t.Parallel()
-		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
+		x := newTestContainer(t, "main")
+		x.e.conn.Tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 0 || x.procs[0].missed != nil {
 			t.Errorf("pid %d, missed %v, %v, want neither", x.procs[0].pid, x.procs[0].missed, err)
 		}
 	})
 	t.Run("lost", func(t *testing.T) {
 		t.Parallel()
-		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") }}
+		x := newTestContainer(t, "main")
+		x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") }}
 		if err := x.findProcess(t.Context(), x.procs[0]); err != nil {
 			t.Fatal(err)
 		}
 		if m := x.procs[0].missed; m == nil || m.Cause != runtime.CauseRuntimeLost || m.Code != -1 {
 			t.Errorf("missed = %+v, want it lost", m)
 		}
-		if _, err := os.Stat(x.exitFile("main")); err != nil {
+		if _, err := os.Stat(x.procs[0].exitFile()); err != nil {
 			t.Errorf("the loss is not written down: %v", err)
 		}
 	})
 	t.Run("containerd away", func(t *testing.T) {
 		t.Parallel()
-		x := newTestTask(t, "main")
-		x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") }}
-		if err := x.findProcess(t.Context(), x.procs[0]); !unavailable(err) || x.procs[0].missed != nil {
+		x := newTestContainer(t, "main")
+		x.e.conn.Tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") }}
+		if err := x.findProcess(t.Context(), x.procs[0]); !connection.IsUnavailable(err) || x.procs[0].missed != nil {
 			t.Errorf("missed %v, %v, want that nothing is known", x.procs[0].missed, err)
 		}
 	})
@@ -495,7 +389,7 @@ func TestFindProcess(t *testing.T) {
 
 func TestReapHandsOutLinesOnce(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0")
+	x := newTestContainer(t, "main", "sidecar-0")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := x.Reap(canceled, "main"); !errors.Is(err, context.Canceled) {
@@ -522,14 +416,14 @@ func TestReapHandsOutLinesOnce(t *testing.T) {
 
 func TestSignalOnlyTheNamed(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	x := newTestContainer(t, "main", "sidecar-0", "sidecar-1")
 	cmds := map[string]*exec.Cmd{}
 	for _, p := range x.procs {
-		cmds[p.Exec] = sleeper(t)
+		cmds[p.Exec] = testkit.Sleeper(t)
 		pid := cmds[p.Exec].Process.Pid
 		dir := x.e.cg.Memory(someInstance, p.Exec)
-		writeTestFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
-		touch(t, dir, "cgroup.freeze", "cgroup.kill")
+		testkit.WriteFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+		testkit.Touch(t, dir, "cgroup.freeze", "cgroup.kill")
 	}
 	x.procs[2].ended.Store(true) // its pid can belong to another process
 	if err := x.Signal(t.Context(), syscall.SIGKILL, "sidecar-0", "sidecar-1"); err != nil {
@@ -550,8 +444,8 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 // so that the next daemon does not query it again.
 func TestLostProcessIsARecord(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
-	x.e.tasks = &fakeTasks{
+	x := newTestContainer(t, "main")
+	x.e.conn.Tasks = &fakeTasks{
 		wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
 		get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") },
 	}
@@ -559,7 +453,7 @@ func TestLostProcessIsARecord(t *testing.T) {
 	if !ok || got.Cause != runtime.CauseRuntimeLost || got.Code != -1 || got.Detail == "" || got.At.IsZero() {
 		t.Errorf("exit = %+v, %v, want it lost", got, ok)
 	}
-	if _, err := os.Stat(x.exitFile("main")); err != nil {
+	if _, err := os.Stat(x.procs[0].exitFile()); err != nil {
 		t.Errorf("it is not written down: %v", err)
 	}
 	x.cancel()
@@ -570,23 +464,23 @@ func TestLostProcessIsARecord(t *testing.T) {
 
 func TestInitIsReportedUnlessWeEndIt(t *testing.T) {
 	t.Parallel()
-	x := newTestTask(t, "main")
-	x.e.tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
+	x := newTestContainer(t, "main")
+	x.e.conn.Tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
 		return &tasks.WaitResponse{ExitStatus: 137, ExitedAt: timestamppb.New(someTime)}, nil
 	}}
 	x.watchInit()
 	select {
-	case got := <-x.reports:
+	case got := <-x.exits.reports:
 		if got.Exec != runtime.InitExec || got.Cause != runtime.CauseInitExited || got.Code != 137 || got.Source != "APP/PROC/WEB" {
 			t.Errorf("report = %+v, want the end of PID 1", got)
 		}
 	default:
 		t.Error("the end of PID 1 is not reported")
 	}
-	x.deleting.Store(true)
+	x.init.stopping.Store(true)
 	x.watchInit()
 	select {
-	case got := <-x.reports:
+	case got := <-x.exits.reports:
 		t.Errorf("report = %+v although we ended it", got)
 	default:
 	}

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -12,6 +11,9 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/images"
+	"github.com/dewrun/dew/runtime/containerd/session"
 )
 
 // maxCrashSessions is the maximum number of sessions in one crashed instance. Each has
@@ -24,10 +26,11 @@ var loopbackOnly = netip.MustParsePrefix("127.0.0.1/8")
 // crashSession is a session in its own container, on a copy of the files of a crashed
 // instance. The container never counts as started: the next daemon removes it.
 type crashSession struct {
-	*session
-	st   *crashedStore
-	ci   *crashedInstance
-	once sync.Once
+	*session.Session
+	container *container
+	st        *crashedStore
+	ci        *crashedInstance
+	once      sync.Once
 }
 
 // ExecCrashFiles opens a session on a copy of the files of a crashed instance.
@@ -39,7 +42,7 @@ func (e *Engine) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, side
 	cs, err := e.crashed.openSession(ctx, ci, around, s)
 	if err != nil {
 		e.crashed.tidyUp()
-		if unavailable(err) {
+		if connection.IsUnavailable(err) {
 			err = fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 		}
 		return nil, fmt.Errorf("cannot open a session: %w", err)
@@ -49,40 +52,35 @@ func (e *Engine) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, side
 
 // admit reserves a crashed instance for a session, and returns the settings that it was
 // started with.
-func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedInstance, processContext, error) {
+func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedInstance, session.Context, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	ci := st.kept[id]
 	if ci == nil || ci.removing {
-		return nil, processContext{}, fmt.Errorf("crashed instance %s: %w", id, runtime.ErrNoInstance)
+		return nil, session.Context{}, fmt.Errorf("crashed instance %s: %w", id, runtime.ErrNoInstance)
 	}
 	if ci.starting+len(ci.sessions) >= maxCrashSessions {
-		return nil, processContext{}, fmt.Errorf("crashed instance %s has %d sessions, which is as many as there may be", id, maxCrashSessions)
+		return nil, session.Context{}, fmt.Errorf("crashed instance %s already has %d sessions, the maximum; close one first", id, maxCrashSessions)
 	}
 	for _, p := range ci.Processes {
 		if p.Name == sidecar {
 			ci.starting++
 			// The scripts changed the environment of a process that has exited. On this
 			// private copy they can run once more.
-			p.profile = true
-			return ci, p.processContext, nil
+			p.Profile = true
+			return ci, p.Context, nil
 		}
 	}
-	return nil, processContext{}, fmt.Errorf("crashed instance %s, sidecar '%s': %w", id, sidecar, runtime.ErrNoInstance)
+	return nil, session.Context{}, fmt.Errorf("crashed instance %s, sidecar '%s': %w", id, sidecar, runtime.ErrNoInstance)
 }
 
 // openSession creates the container and the session in it. It ends the reservation of
 // admit.
-func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, around processContext, s runtime.ExecSpec) (*crashSession, error) {
+func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, around session.Context, s runtime.ExecSpec) (*crashSession, error) {
 	c, err := st.newSessionContainer(ctx, ci, around.Shell)
-	var ses *session
+	var ses *session.Session
 	if err == nil {
-		if ses, err = c.makeSession(ctx, around, s); err == nil && s.Kind == runtime.ExecSocket {
-			if err = ses.connected(ctx); err != nil {
-				err = errors.Join(err, ses.Close())
-			}
-		}
-		if err != nil {
+		if ses, err = c.sessions.Open(ctx, around, s); err != nil {
 			st.removeSessionContainer(ctx, c)
 		}
 	}
@@ -92,7 +90,7 @@ func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, ar
 	if err != nil {
 		return nil, err
 	}
-	cs := &crashSession{session: ses, st: st, ci: ci}
+	cs := &crashSession{Session: ses, container: c, st: st, ci: ci}
 	ci.sessions[cs] = true
 	if ci.removing && st.ctx.Err() == nil { // a removal in progress did not see this session
 		st.work.Go(func() { _ = cs.Close() }) // it logs its own errors
@@ -111,17 +109,17 @@ func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInst
 	if err != nil {
 		return nil, err
 	}
-	if err := c.buildOnCopy(ctx, ci.Instance); err != nil {
+	if err := st.buildOnCopy(ctx, c, ci.Instance); err != nil {
 		st.removeSessionContainer(ctx, c)
 		return nil, err
 	}
-	e.remember(c)
+	e.known.add(c)
 	return c, nil
 }
 
 // buildOnCopy creates the resources of the container, and its first process.
-func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) error {
-	mounts, err := c.prepareCopy(ctx, on)
+func (st *crashedStore) buildOnCopy(ctx context.Context, c *container, on runtime.InstanceID) error {
+	mounts, err := st.prepareCopy(ctx, c, on)
 	if err != nil {
 		return err
 	}
@@ -138,12 +136,12 @@ func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) erro
 }
 
 // prepareCopy gives the container its own layer on top of the stored one.
-func (c *container) prepareCopy(ctx context.Context, on runtime.InstanceID) ([]mount.Mount, error) {
+func (st *crashedStore) prepareCopy(ctx context.Context, c *container, on runtime.InstanceID) ([]mount.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	mounts, err := c.e.images.snapshotter().Prepare(ctx, c.id, crashedKey(on), snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+	mounts, err := st.e.images.Snapshotter().Prepare(ctx, c.id, crashedKey(on), snapshots.WithLabels(map[string]string{images.GCRoot: "instance"}))
 	if err != nil {
-		return nil, fmt.Errorf("cannot copy the files: %w", err)
+		return nil, fmt.Errorf("cannot copy the files of the crashed instance: %w", err)
 	}
 	return mounts, nil
 }
@@ -153,15 +151,15 @@ func (st *crashedStore) removeSessionContainer(ctx context.Context, c *container
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := c.Delete(ctx); err != nil {
-		st.e.log.Warn("cannot remove a copy of a crashed instance, it is tried again", "instance", c.spec.Instance, "err", err)
-		st.e.noteUnclean(c.spec.Instance, c.spec.App, err)
+		st.e.log.Warn("cannot remove a copy of a crashed instance; dewd tries again", "instance", c.spec.Instance, "err", err)
+		st.e.removals.addInstance(c.spec.Instance, c.spec.App, err)
 	}
 }
 
 // Close stops the session and removes the copy.
 func (cs *crashSession) Close() error {
 	cs.once.Do(func() {
-		_ = cs.session.Close() // never fails
+		_ = cs.Session.Close() // never fails
 		// If the daemon has released the container, the next daemon removes it.
 		if cs.container.ctx.Err() == nil {
 			cs.st.removeSessionContainer(cs.container.ctx, cs.container)

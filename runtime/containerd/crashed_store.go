@@ -24,6 +24,12 @@ import (
 
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/images"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/runfile"
+	"github.com/dewrun/dew/runtime/containerd/session"
 )
 
 // Crashed has the limits for the stored files of crashed instances.
@@ -72,14 +78,14 @@ type crashedInstance struct {
 // crashedProcess has the settings that one process was started with.
 type crashedProcess struct {
 	Name string `json:"name"` // name of the sidecar, empty for main
-	processContext
+	session.Context
 }
 
 func crashedKey(id runtime.InstanceID) string { return crashedPrefix + string(id) }
 
 const (
-	crashedPrefix = containerPrefix + "crashed-"
-	crashedLabel  = labelPrefix + "crashed"
+	crashedPrefix = names.Prefix + "crashed-"
+	crashedLabel  = names.LabelPrefix + "crashed"
 )
 
 // newCrashedStore reads the records of an earlier daemon.
@@ -90,7 +96,7 @@ func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedSt
 		return st, nil
 	}
 	if err := os.MkdirAll(limits.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of crashed instances: %w", err)
+		return nil, fmt.Errorf("cannot create the folder of crashed instances: %w", err)
 	}
 	entries, err := os.ReadDir(limits.Dir)
 	if err != nil {
@@ -104,7 +110,7 @@ func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedSt
 		}
 		if err != nil || d.Name() != string(ci.Instance)+".json" || !ci.Instance.Valid() {
 			// It is incomplete, or not from dew: the sweep removes its files.
-			st.e.log.Warn("cannot read what is kept of a crashed instance", "file", d.Name(), "err", err)
+			st.e.log.Warn("cannot read the record of a crashed instance", "file", d.Name(), "err", err)
 			continue
 		}
 		st.kept[ci.Instance] = ci
@@ -127,17 +133,17 @@ func (st *crashedStore) file(id runtime.InstanceID) string {
 // KeepFiles makes Delete store the files.
 func (c *container) KeepFiles(crashed time.Time) { c.crashed.Store(&crashed) }
 
-// keepCrashFiles stores the files of a crashed instance. A failure does not delay the
-// next instance.
-func (c *container) keepCrashFiles(ctx context.Context) {
+// keepFiles stores the files of a crashed instance. A failure does not delay the next
+// instance.
+func (st *crashedStore) keepFiles(ctx context.Context, c *container) {
 	at := c.crashed.Load()
-	if l := c.e.crashed.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
+	if l := st.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepLimit)
 	defer cancel()
-	if err := c.e.crashed.keep(ctx, c, *at); err != nil {
-		c.e.log.Warn("cannot keep the files of a crashed instance", "instance", c.spec.Instance, "err", err)
+	if err := st.keep(ctx, c, *at); err != nil {
+		st.e.log.Warn("cannot store the files of a crashed instance", "instance", c.spec.Instance, "err", err)
 	}
 }
 
@@ -155,16 +161,16 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	if err := st.e.killAll(ctx, id); err != nil {
 		return err
 	}
-	err = st.e.until(ctx, func(ctx context.Context) error {
-		_, err := st.e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: c.id})
+	err = st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
+		_, err := st.e.conn.Tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: c.id})
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot delete task: %w", err)
 	}
-	sn := st.e.images.snapshotter()
-	label := snapshots.WithLabels(map[string]string{gcRoot: "crashed", crashedLabel: string(id)})
-	err = st.e.until(ctx, func(ctx context.Context) error { return sn.Commit(ctx, crashedKey(id), c.id, label) })
+	sn := st.e.images.Snapshotter()
+	label := snapshots.WithLabels(map[string]string{images.GCRoot: "crashed", crashedLabel: string(id)})
+	err = st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error { return sn.Commit(ctx, crashedKey(id), c.id, label) })
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot commit snapshot: %w", err)
 	}
@@ -175,9 +181,9 @@ func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) er
 	ci.Size = u.Size
 	data, err := json.Marshal(ci)
 	if err != nil {
-		return fmt.Errorf("cannot encode what is kept: %w", err)
+		return fmt.Errorf("cannot encode the record of a crashed instance: %w", err)
 	}
-	if err := writeFile(st.file(id), string(data), 0o600); err != nil {
+	if err := runfile.Write(st.file(id), string(data), 0o600); err != nil {
 		return errors.Join(err, sn.Remove(ctx, crashedKey(id)))
 	}
 	st.mu.Lock()
@@ -202,15 +208,15 @@ func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time
 		Memory:     s.Memory, sessions: map[*crashSession]bool{},
 	}
 	for _, p := range c.procs {
-		given, err := c.startContext(p)
+		given, err := session.ReadContext(c.dir, p.Exec)
 		if err != nil {
 			return nil, err
 		}
-		ci.Processes = append(ci.Processes, crashedProcess{Name: p.Name, processContext: given})
+		ci.Processes = append(ci.Processes, crashedProcess{Name: p.Name, Context: given})
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connection.CallTimeout)
 	defer cancel()
-	record, err := st.e.client.ContainerService().Get(ctx, c.id)
+	record, err := st.e.conn.Client.ContainerService().Get(ctx, c.id)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read container: %w", err)
 	}
@@ -218,23 +224,8 @@ func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time
 	if err := typeurl.UnmarshalTo(record.Spec, &oci); err != nil {
 		return nil, fmt.Errorf("cannot decode OCI spec: %w", err)
 	}
-	ci.Mounts = stackMounts(oci.Mounts)
+	ci.Mounts = ocispec.StackMounts(oci.Mounts)
 	return ci, nil
-}
-
-// stackMounts returns the mounts of a container that come from its stack.
-func stackMounts(all []specs.Mount) []stack.Mount {
-	system := map[string]bool{}
-	for _, m := range systemMounts() {
-		system[m.Destination] = true
-	}
-	var out []stack.Mount
-	for _, m := range all {
-		if !system[m.Destination] && !ownMount(m.Destination) {
-			out = append(out, stack.Mount{Path: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
-		}
-	}
-	return out
 }
 
 // CrashFiles lists the stored files, newest first.
@@ -283,12 +274,12 @@ func (st *crashedStore) trim(ctx context.Context) {
 		}
 		if err := st.remove(ctx, ci); err != nil {
 			if ctx.Err() == nil {
-				st.e.log.Warn("cannot remove what is kept of a crashed instance yet", "instance", ci.Instance, "err", err)
+				st.e.log.Warn("cannot remove the files of a crashed instance; dewd tries again", "instance", ci.Instance, "err", err)
 			}
 			return
 		}
 		pressed = false // containerd frees the space later: remove one at a time
-		st.e.log.Info("removed what was kept of a crashed instance", "app", ci.App, "instance", ci.Instance, "bytes", ci.Size)
+		st.e.log.Info("removed the files of a crashed instance", "app", ci.App, "instance", ci.Instance, "bytes", ci.Size)
 	}
 }
 
@@ -333,8 +324,8 @@ func (st *crashedStore) remove(ctx context.Context, ci *crashedInstance) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	// Delete the file last: without it there would be no second attempt.
-	err := st.e.until(ctx, func(ctx context.Context) error {
-		return st.e.images.snapshotter().Remove(ctx, crashedKey(ci.Instance))
+	err := st.e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
+		return st.e.images.Snapshotter().Remove(ctx, crashedKey(ci.Instance))
 	})
 	if err == nil {
 		if err = os.Remove(st.file(ci.Instance)); errors.Is(err, fs.ErrNotExist) {
@@ -356,23 +347,23 @@ func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
 	st := e.crashed
 	st.order.Lock()
 	defer st.order.Unlock()
-	var doomed []*crashedInstance
-	var visits []*crashSession
+	var removed []*crashedInstance
+	var sessionsToClose []*crashSession
 	st.mu.Lock()
 	for _, ci := range st.sorted() {
 		if ci.Slot.Process != process {
 			continue
 		}
 		ci.removing = true
-		doomed = append(doomed, ci)
-		visits = slices.AppendSeq(visits, maps.Keys(ci.sessions))
+		removed = append(removed, ci)
+		sessionsToClose = slices.AppendSeq(sessionsToClose, maps.Keys(ci.sessions))
 	}
 	st.mu.Unlock()
 	var errs error
-	for _, cs := range visits {
+	for _, cs := range sessionsToClose {
 		errs = errors.Join(errs, cs.container.Delete(ctx))
 	}
-	for _, ci := range doomed {
+	for _, ci := range removed {
 		errs = errors.Join(errs, st.remove(ctx, ci))
 	}
 	return errs
@@ -383,7 +374,7 @@ func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
 func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	sn := st.e.images.snapshotter()
+	sn := st.e.images.Snapshotter()
 	found := map[runtime.InstanceID]bool{}
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
 		if id, ok := strings.CutPrefix(info.Name, crashedPrefix); ok {
@@ -403,7 +394,7 @@ func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]b
 		if known[id] != nil || keep[id] {
 			continue
 		}
-		st.e.log.Info("swept what was kept of a crashed instance", "instance", id)
+		st.e.log.Info("swept the files of a crashed instance", "instance", id)
 		if err := sn.Remove(ctx, crashedKey(id)); err != nil && !errdefs.IsNotFound(err) {
 			errs = errors.Join(errs, fmt.Errorf("cannot remove snapshot %s: %w", crashedKey(id), err))
 		}

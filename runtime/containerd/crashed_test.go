@@ -53,7 +53,7 @@ func (w *world) among(id runtime.InstanceID, sidecar, command string) (string, r
 // crashedCount counts the stored snapshots in containerd and the record files.
 func (w *world) crashedCount() (snaps, files int) {
 	w.t.Helper()
-	err := w.engine.images.snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
+	err := w.engine.images.Snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
 		if strings.HasPrefix(info.Name, crashedPrefix) {
 			snaps++
 		}

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -70,37 +68,8 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// The mounts of a stack are found among those of a container.
-func TestStackMounts(t *testing.T) {
-	want := []stack.Mount{
-		{Path: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
-		{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid"}},
-	}
-	b := baseSpec{init: "/host/init", sftp: "/host/sftp"}
-	spec := someSpec()
-	spec.Stack.Mounts = want
-	oci := b.ociSpec(spec, somePlace)
-	if diff := cmp.Diff(stackMounts(oci.Mounts), want); diff != "" {
-		t.Errorf("(-got +want):\n%s", diff)
-	}
-	if got := stackMounts([]specs.Mount{{Destination: "/proc"}}); got != nil {
-		t.Errorf("the system's own = %v, want none", got)
-	}
-}
-
-// Without a path the container gets its own network namespace.
-func TestContainerWithoutNetwork(t *testing.T) {
-	oci := baseSpec{}.ociSpec(runtime.Spec{}, place{})
-	for _, ns := range oci.Linux.Namespaces {
-		if ns.Type == specs.NetworkNamespace && ns.Path == "" {
-			return
-		}
-	}
-	t.Errorf("namespaces = %+v, want a network namespace of its own", oci.Linux.Namespaces)
-}
-
 // The records of an earlier daemon are read. Incomplete records are not.
-func TestMorgueReadsBack(t *testing.T) {
+func TestCrashedStoreReadsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "crashed")
 	e := &Engine{log: slog.New(slog.DiscardHandler)}
 	limits := Crashed{Dir: dir, Bytes: 1 << 20}
@@ -134,7 +103,7 @@ func TestMorgueReadsBack(t *testing.T) {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 	ci, around, err := st.admit(instanceNumber(1), "agent")
-	if err != nil || ci.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.profile {
+	if err != nil || ci.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.Profile {
 		t.Errorf("admit = %+v, %+v, %v", ci, around, err)
 	}
 	for range maxCrashSessions - 1 {

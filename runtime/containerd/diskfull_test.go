@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/private"
+	"github.com/dewrun/dew/testkit"
 )
 
 // If the disk is full while an instance is created, the record says so. Nothing
@@ -25,8 +27,8 @@ func TestDiskFullWhileCreating(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	run := filepath.Join(ground.dir, "full")
-	d, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: run, Logger: discard})
+	run := filepath.Join(shared.dir, "full")
+	d, err := private.Start(t.Context(), private.Config{Binary: "containerd", Root: dir, Run: run, Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,7 @@ func TestDiskFullWhileCreating(t *testing.T) {
 	})
 	w := newWorldOn(t, d.Address())
 	w.policy = crashLoop
-	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, patience/20
+	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, testkit.Patience/20
 	w.boot()
 	filler := fillUp(t, dir)
 	p := w.put(testApp{name: "full", memory: 64, command: "sleep 1000"})

@@ -16,4 +16,8 @@
 // The order of an exit is: exit seen, leaf killed, exit stored, exec deleted, capture
 // files read. The exit is stored because containerd forgets it when the exec is
 // deleted. The deletion waits for the last bytes.
+//
+// The packages below have the parts of it: the connection to containerd, the OCI spec,
+// the files of a container, its snapshots, sessions in it, and its names. Only they and
+// this package import containerd.
 package containerd

@@ -8,26 +8,20 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/containerd/containerd/api/services/tasks/v1"
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/dialer"
-	"github.com/containerd/errdefs"
-	"github.com/containerd/errdefs/pkg/errgrpc"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/images"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/rootfs"
+	"github.com/dewrun/dew/runtime/containerd/scratch"
 	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/runtime/process"
 )
@@ -35,16 +29,14 @@ import (
 // Every call to containerd has a deadline. Creating containerd's task waits for runc,
 // which is slow on a busy machine.
 const (
-	callTimeout    = 30 * time.Second
 	createTimeout  = 2 * time.Minute
 	cleanupTimeout = time.Minute
-	unpackTimeout  = 15 * time.Minute
 	runtimeName    = "io.containerd.runc.v2"
 )
 
 // Config is the configuration of an Engine.
 type Config struct {
-	Names       Names
+	Names       names.Names
 	Run         string // folder of run-time files
 	Address     string // containerd's socket
 	Init        string // dew-init on the host
@@ -52,7 +44,7 @@ type Config struct {
 	UID, GID    int    // user and group of the apps
 	Subnet      netip.Prefix
 	Snapshotter string
-	Seccomp     Arches
+	Seccomp     ocispec.Arches
 	PIDs        int64          // limit of processes in one instance
 	HostPorts   []uint16       // ports of the bridge's address that instances can reach
 	AllowHost   bool           // instances can reach every port of the host
@@ -66,34 +58,25 @@ type Config struct {
 
 // Engine runs instances on containerd.
 type Engine struct {
-	cfg        Config
-	log        *slog.Logger
-	client     *client.Client
-	tasks      tasks.TasksClient
-	cg         *cgroup.Hierarchies
-	net        *network.Bridge
-	fw         *network.Firewall
-	base       baseSpec
-	images     *images
-	crashed    *crashedStore
-	exitTimes  *process.ExitTimes // nil if the kernel does not provide them
-	boot       string
-	named      atomic.Bool // there is a name server at the bridge's address
-	silent     atomic.Bool // containerd does not answer
-	asking     sync.WaitGroup
-	stopAsking context.CancelFunc
+	cfg       Config
+	log       *slog.Logger
+	conn      *connection.Connection
+	cg        *cgroup.Hierarchies
+	net       *network.Bridge
+	fw        *network.Firewall
+	base      ocispec.Base
+	images    *images.Store
+	mounts    *scratch.Mounts
+	crashed   *crashedStore
+	exitTimes *process.ExitTimes // nil if the kernel does not provide them
+	boot      string
+	named     atomic.Bool // there is a name server at the bridge's address
 
-	mu           sync.Mutex // guards the fields below
-	known        map[runtime.InstanceID]*container
-	notRemoved   map[runtime.InstanceID]unremoved // not completely removed yet
-	stuck        []string                         // mount points of a killed daemon that could not be removed
-	removedVeths map[string]time.Time             // links that the kernel should remove soon
+	known    knownContainers
+	removals pendingRemovals
 }
 
 var _ runtime.Engine = (*Engine)(nil)
-
-// errSilent is the reason why the state of an instance is unknown.
-var errSilent = errors.New("containerd does not answer")
 
 // New connects to containerd and prepares the bridge, the firewall and the cgroups.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
@@ -105,94 +88,52 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read boot id: %w", err)
 	}
-	cl, err := connect(ctx, cfg)
+	conn, err := connection.Open(ctx, connection.Config{Address: cfg.Address, Namespace: cfg.Names.Namespace, Called: cfg.Called, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
 	n := network.New(filepath.Join(cfg.Run, "netns"), cfg.Names.Bridge, cfg.Subnet)
 	e := &Engine{
-		cfg: cfg, log: cfg.Logger, client: cl, tasks: cl.TaskService(), cg: cg, net: n,
+		cfg: cfg, log: cfg.Logger, conn: conn, cg: cg, net: n,
 		fw: &network.Firewall{
 			Table: cfg.Names.Table, Bridge: cfg.Names.Bridge, Subnet: n.Subnet, Host: n.Gateway(),
 			Ports: cfg.HostPorts, Open: cfg.AllowHost, LinkLocal: cfg.LinkLocal,
 		},
-		base: baseSpec{
-			init: cfg.Init, sftp: cfg.SFTP, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
+		base: ocispec.Base{
+			Init: cfg.Init, SFTP: cfg.SFTP, UID: uint32(cfg.UID), GID: uint32(cfg.GID), Files: ocispec.OpenFileLimit(), Seccomp: cfg.Seccomp,
 		},
-		boot:         strings.TrimSpace(string(boot)),
-		known:        map[runtime.InstanceID]*container{},
-		notRemoved:   map[runtime.InstanceID]unremoved{},
-		removedVeths: map[string]time.Time{},
+		boot:   strings.TrimSpace(string(boot)),
+		mounts: scratch.New(filepath.Join(cfg.Run, "mnt"), cfg.Logger),
 	}
 	if e.exitTimes, err = process.ListenExitTimes(); err != nil {
-		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
+		e.log.Warn("the kernel does not report the exit times of processes; dewd uses containerd's times", "err", err)
 	}
-	e.images = &images{e: e, making: make(chan struct{}, 1)}
+	e.images = images.New(images.Config{
+		Client: conn.Client, Snapshotter: cfg.Snapshotter, Mounts: e.mounts, Owner: e.owner(), Droplet: cfg.Images, Logger: cfg.Logger,
+	})
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
 	if err := errors.Join(err, n.SetUp(), e.fw.Apply()); err != nil {
 		e.exitTimes.Close()
-		return nil, errors.Join(err, cl.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
-	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	e.stopAsking = cancel
-	e.asking.Go(func() { e.watchAnswers(answers) })
 	return e, nil
-}
-
-// connect opens a client that reconnects quickly after a restart of containerd.
-func connect(ctx context.Context, cfg Config) (*client.Client, error) {
-	address := cfg.Address
-	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
-	cl, err := client.New(address, client.WithDefaultNamespace(cfg.Names.Namespace), client.WithDialOpts([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: time.Second}),
-		grpc.WithContextDialer(dialer.ContextDialer),
-		grpc.WithChainUnaryInterceptor(timed(cfg.Called)),
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to containerd at %s: %w", address, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := cl.Version(ctx); err != nil {
-		cl.Close()
-		return nil, fmt.Errorf("containerd at %s does not answer: %w (is it running, and is this its socket?)", address, err)
-	}
-	return cl, nil
-}
-
-// timed reports the duration of every call. It leaves out calls that wait for the exit
-// of a process, and calls that only check whether containerd answers.
-func timed(called func(method string, took time.Duration, err error)) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		began := time.Now()
-		err := invoke(ctx, method, req, reply, cc, opts...)
-		if name := path.Base(method); called != nil && name != "Wait" && name != "Version" {
-			called(name, time.Since(began), err)
-		}
-		return err
-	}
 }
 
 // Close disconnects from containerd. Instances keep running.
 func (e *Engine) Close() error {
 	e.crashed.close()
-	e.mu.Lock()
-	for _, c := range e.known {
+	for _, c := range e.known.all() {
 		c.detach()
 	}
-	e.mu.Unlock()
 	e.exitTimes.Close()
-	e.stopAsking()
-	e.asking.Wait()
-	return e.client.Close()
+	return e.conn.Close()
 }
 
 // Keep checks regularly, until ctx is done, what other programs can break: the
 // firewall, and the capture of every process's output.
 func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
-	for round := 1; pause(ctx, every) == nil; round++ {
+	for round := 1; process.Sleep(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
 		e.retryRemovals(ctx)
 		e.crashed.trim(ctx)
@@ -200,41 +141,9 @@ func (e *Engine) Keep(ctx context.Context) {
 			continue
 		}
 		if err := e.fw.Restore(); err != nil {
-			e.log.Warn("cannot keep firewall", "err", err)
+			e.log.Warn("cannot restore the firewall rules", "err", err)
 		}
 	}
-}
-
-// remember stores a container until it is deleted, so that checks find it.
-func (e *Engine) remember(c *container) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.known[c.spec.Instance] = c
-}
-
-func (e *Engine) knows(id runtime.InstanceID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.known[id] != nil
-}
-
-// forget removes a container from the engine's memory, and returns it.
-func (e *Engine) forget(id runtime.InstanceID) *container {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.known[id]
-	delete(e.known, id)
-	return c
-}
-
-func (e *Engine) living() []*container {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	cs := make([]*container, 0, len(e.known))
-	for _, c := range e.known {
-		cs = append(cs, c)
-	}
-	return cs
 }
 
 // instanceDir returns the folder of an instance's run-time files. Like the instance, it
@@ -242,6 +151,9 @@ func (e *Engine) living() []*container {
 func (e *Engine) instanceDir(id runtime.InstanceID) string {
 	return filepath.Join(e.cfg.Run, "instances", string(id))
 }
+
+// owner returns the user and group of the apps.
+func (e *Engine) owner() rootfs.Owner { return rootfs.Owner{UID: e.cfg.UID, GID: e.cfg.GID} }
 
 // appLog returns the log of the app.
 func (e *Engine) appLog(app string) (*logstream.Log, error) {
@@ -252,37 +164,21 @@ func (e *Engine) appLog(app string) (*logstream.Log, error) {
 	return l, nil
 }
 
-// native converts an error of containerd to its native type. Some calls return
-// converted errors, and a second conversion would lose the type.
-func native(err error) error {
-	if _, ok := status.FromError(err); ok {
-		return errgrpc.ToNative(err)
-	}
-	return err
+// Outage returns why the state of the instances is unknown now. It is nil while
+// containerd answers.
+func (e *Engine) Outage() error { return e.conn.Outage() }
+
+// PruneImages removes the snapshots of trees that no longer exist. A snapshot that an
+// instance still uses stays until the instance is gone.
+func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) error {
+	return e.images.PruneImages(ctx, has)
 }
 
-// unavailable reports whether an error is about the connection to containerd, not about
-// the request. Such an error is never an exit.
-func unavailable(err error) bool {
-	err = native(err)
-	return errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err) || errdefs.IsCanceled(err) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		strings.Contains(err.Error(), "ttrpc: closed") // the shim's connection: containerd does not give it a type
+// PruneStacks removes the snapshots of stacks that no longer exist. A snapshot that an
+// image or an instance still uses stays until that is gone.
+func (e *Engine) PruneStacks(ctx context.Context, keep func(id string) bool) error {
+	return e.images.PruneStacks(ctx, keep)
 }
-
-func notFound(err error) bool { return errdefs.IsNotFound(native(err)) }
 
 // Address returns the socket of containerd.
 func (e *Engine) Address() string { return e.cfg.Address }
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/session"
 	"github.com/dewrun/dew/runtime/process"
 )
 
@@ -92,7 +92,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		if now := w.shimFiles(st.Instance); now > shim {
 			return fmt.Errorf("the shim has %d files open, and had %d", now, shim)
 		}
-		pipes, err := filepath.Glob(filepath.Join(w.engine.instanceDir(st.Instance), sessionPrefix+"*"))
+		pipes, err := filepath.Glob(filepath.Join(w.engine.instanceDir(st.Instance), session.Prefix+"*"))
 		if err == nil && len(pipes) > 0 {
 			err = fmt.Errorf("pipes are left: %v", pipes)
 		}
@@ -234,7 +234,22 @@ func TestSessionsAndDeletion(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(100 * time.Millisecond) // some are open, some are being opened
+		w.eventually("some sessions are open, some are being opened", func() error {
+			leaves, err := w.engine.cg.Leaves(st.Instance)
+			if err != nil {
+				return err
+			}
+			open := 0
+			for _, leaf := range leaves {
+				if strings.HasPrefix(leaf, session.Prefix) {
+					open++
+				}
+			}
+			if open < 3 {
+				return fmt.Errorf("%d sessions", open)
+			}
+			return nil
+		})
 		w.stop(p)
 		close(stop)
 		all.Wait()

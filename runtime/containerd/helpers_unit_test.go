@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,30 +16,6 @@ import (
 
 // someInstance is the instance id in the golden files.
 const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
-
-// soon is the limit for waits for other threads and processes. Only a hang reaches it.
-const soon = time.Minute
-
-// noPID is above every limit of pids, so that no process has it.
-const noPID = 1 << 30
-
-func writeTestFile(t testing.TB, path, data string) string {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func touch(t testing.TB, dir string, files ...string) {
-	t.Helper()
-	for _, f := range files {
-		writeTestFile(t, filepath.Join(dir, f), "")
-	}
-}
 
 func contents(t testing.TB, dir string, files ...string) map[string]string {
 	t.Helper()
@@ -67,24 +42,6 @@ func checkFiles(t testing.TB, dir string, want map[string]string) {
 	}
 }
 
-// sleeper starts a process that exits with the test, or by itself after a minute. A
-// test that waits for its exit without success then fails instead of hanging.
-func sleeper(t testing.TB, args ...string) *exec.Cmd {
-	t.Helper()
-	if args == nil {
-		args = []string{"sleep", "60"}
-	}
-	cmd := exec.Command(args[0], args[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd
-}
-
 func signalOf(err error) syscall.Signal {
 	var ee *exec.ExitError
 	if !errors.As(err, &ee) {
@@ -93,7 +50,7 @@ func signalOf(err error) syscall.Signal {
 	return ee.Sys().(syscall.WaitStatus).Signal()
 }
 
-func madeUpV2(t testing.TB) *cgroup.Hierarchies {
+func fakeV2(t testing.TB) *cgroup.Hierarchies {
 	root := t.TempDir()
 	return &cgroup.Hierarchies{Parent: "dew", Unified: root, V1: map[string]string{}, All: []string{root}}
 }

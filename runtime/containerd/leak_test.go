@@ -4,6 +4,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -86,16 +87,20 @@ func (w *world) setState(p app.Process, s app.State) {
 // kernel needs time to remove links, and goroutines need time to exit.
 func (w *world) settled(t *testing.T, none ...string) (n map[string]int) {
 	t.Helper()
+	var since time.Time
 	w.eventually("nothing changes any more", func() error {
-		n = w.census(t)
+		now := w.census(t)
 		for _, key := range none {
-			if n[key] != 0 {
-				return fmt.Errorf("%d %s", n[key], key)
+			if now[key] != 0 {
+				return fmt.Errorf("%d %s", now[key], key)
 			}
 		}
-		time.Sleep(time.Second)
-		if diff := cmp.Diff(n, w.census(t)); diff != "" {
+		if diff := cmp.Diff(n, now); diff != "" {
+			n, since = now, time.Now()
 			return fmt.Errorf("still changing:\n%s", diff)
+		}
+		if time.Since(since) < time.Second {
+			return errors.New("it is unchanged for less than a second")
 		}
 		return nil
 	})
@@ -113,9 +118,9 @@ func (w *world) census(t *testing.T) map[string]int {
 		}
 		n[key] += add
 	}
-	err := w.engine.images.snapshotter().Walk(ctx, func(_ context.Context, _ snapshots.Info) error { n["snapshots"]++; return nil })
+	err := w.engine.images.Snapshotter().Walk(ctx, func(_ context.Context, _ snapshots.Info) error { n["snapshots"]++; return nil })
 	count("snapshots", err, 0)
-	ls, err := w.engine.client.LeasesService().List(ctx)
+	ls, err := w.engine.conn.Client.LeasesService().List(ctx)
 	count("leases", err, len(ls))
 	ns, err := w.engine.net.Namespaces()
 	count("netns", err, len(ns))

@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
+	"github.com/dewrun/dew/testkit"
 )
 
 // times returns the number of repetitions of a randomized test: more in the long proof.
@@ -54,7 +55,7 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(20 * time.Millisecond)
+		passed(t, 20*time.Millisecond)
 		killLate(t, second)
 		r := w.recordOf(p, st.Instance)
 		if r.First.Exec != order[0] || r.Order == runtime.OrderTogether {
@@ -67,7 +68,7 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 func TestDeathsTogetherAreOneRecord(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
-	w.policy.Together, w.policy.KillDelay = patience, patience // on a busy machine they exit one after the other
+	w.policy.Together, w.policy.KillDelay = testkit.Patience, testkit.Patience // on a busy machine they exit one after the other
 	w.boot()
 	p := w.put(testApp{name: "both", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
 	st := w.running(p)
@@ -115,7 +116,7 @@ func TestEveryOrderEndsTheSame(t *testing.T) {
 				}
 				return nil
 			})
-			time.Sleep(15 * time.Millisecond)
+			passed(t, 15*time.Millisecond)
 		}
 		r := w.recordOf(p, st.Instance)
 		if want := strings.Fields(order)[0]; r.First.Exec != want || len(r.Followers) != 2 {
@@ -160,6 +161,14 @@ func (w *world) recordOf(p app.Process, id runtime.InstanceID) runtime.ExitRecor
 		return fmt.Errorf("none")
 	})
 	return found
+}
+
+// passed returns when d has passed since the exit of a process: the time between two
+// exits is the subject of these tests.
+func passed(t *testing.T, d time.Duration) {
+	t.Helper()
+	dead := time.Now()
+	testkit.EventuallyTrue(t, "the time between two exits has passed", func() bool { return time.Since(dead) >= d })
 }
 
 func kill(t *testing.T, pid int) {

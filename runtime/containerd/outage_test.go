@@ -5,6 +5,7 @@ package containerd
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"syscall"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
+	"github.com/dewrun/dew/testkit"
 )
 
 // watched returns an app whose main process and sidecar serve, with frequent health
@@ -21,7 +24,7 @@ func (w *world) watched(name string) app.Process {
 	return w.put(testApp{
 		name: name, memory: 128, command: "exec ./testapp serve 0.0.0.0:8080",
 		sidecars: []app.Sidecar{sidecar("s", stubborn, 32)},
-		check:    app.HealthCheck{Type: "port", Timeout: patience, Interval: 2 * time.Millisecond, InvocationTimeout: patience},
+		check:    app.HealthCheck{Type: "port", Timeout: testkit.Patience, Interval: 2 * time.Millisecond, InvocationTimeout: testkit.Patience},
 	})
 }
 
@@ -31,7 +34,7 @@ func burn(t *testing.T) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	for range goruntime.NumCPU() {
-		cmd := sleeper(t, "sh", "-c", "while :; do :; done")
+		cmd := testkit.Sleeper(t, "sh", "-c", "while :; do :; done")
 		go func() {
 			<-done
 			_ = cmd.Process.Kill() // it can have exited with the test
@@ -64,7 +67,7 @@ func TestDeathDuringOutage(t *testing.T) {
 		burn(t)
 	}
 	p := w.watched("outage")
-	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.noted(), syscall.SIGCONT) }) // in case a check failed in between
+	t.Cleanup(func() { _ = syscall.Kill(shared.daemon.StoredPID(), syscall.SIGCONT) }) // in case a check failed in between
 	var before runtime.InstanceID
 	for i := range times(2, 20) {
 		for _, exec := range []string{"main", "sidecar-0"} {
@@ -74,16 +77,16 @@ func TestDeathDuringOutage(t *testing.T) {
 				pid := w.mainPID(st.Instance, exec)
 				switch outage {
 				case "hung":
-					signalTo(t, ground.daemon.noted(), syscall.SIGSTOP)
+					freeze(t, shared.daemon.StoredPID())
 				case "killed":
-					signalTo(t, ground.daemon.noted(), syscall.SIGKILL)
+					signalTo(t, shared.daemon.StoredPID(), syscall.SIGKILL)
 				}
 				kill(t, pid)
 				if outage == "hung" {
 					if i == 0 {
 						w.wantUnknown(p, exec == "sidecar-0")
 					}
-					signalTo(t, ground.daemon.noted(), syscall.SIGCONT)
+					signalTo(t, shared.daemon.StoredPID(), syscall.SIGCONT)
 				}
 				w.wantFirst(p, st.Instance, exec)
 			}
@@ -91,6 +94,29 @@ func TestDeathDuringOutage(t *testing.T) {
 	}
 	w.running(p, before)
 	w.stop(p)
+}
+
+// freeze stops a process. It returns when all its threads have stopped: until then
+// containerd could still report an exit.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	signalTo(t, pid, syscall.SIGSTOP)
+	testkit.Eventually(t, "all threads have stopped", func() error {
+		threads, err := filepath.Glob(process.File(pid, "task/*/stat"))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("no threads of %d: %w", pid, err)
+		}
+		for _, thread := range threads {
+			b, err := os.ReadFile(thread)
+			if err != nil {
+				return err
+			}
+			if _, state, ok := strings.Cut(string(b), ") "); !ok || state[0] != 'T' {
+				return fmt.Errorf("thread %s", b)
+			}
+		}
+		return nil
+	})
 }
 
 func signalTo(t *testing.T, pid int, sig syscall.Signal) {
@@ -149,9 +175,9 @@ func TestDeathOfInitIsNamed(t *testing.T) {
 // initPIDOf returns PID 1 of a running instance.
 func (w *world) initPIDOf(id runtime.InstanceID) int {
 	w.t.Helper()
-	for _, c := range w.engine.living() {
+	for _, c := range w.engine.known.all() {
 		if c.spec.Instance == id {
-			return c.initPID
+			return c.init.pid
 		}
 	}
 	w.t.Fatalf("no instance %s", id)

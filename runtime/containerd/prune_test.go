@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"github.com/dewrun/dew/runtime/containerd/names"
 )
 
 // The snapshot of an image is removed when its tree is gone and no instance uses it.
@@ -17,8 +19,8 @@ func TestPruneImages(t *testing.T) {
 	w.running(p)
 	count := func() (n int) {
 		t.Helper()
-		err := w.engine.images.snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
-			if info.Labels[imageLabel] == w.image {
+		err := w.engine.images.Snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
+			if info.Labels[names.LabelPrefix+"image"] == w.image {
 				n++
 			}
 			return nil

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/shim"
 )
 
 // A containerd that is killed while it starts a shim leaves a shim without a bundle,
@@ -24,7 +26,7 @@ func TestLostShimIsSwept(t *testing.T) {
 	w.boot()
 	p := w.put(testApp{name: "shimmy", memory: 64, command: idle})
 	st := w.running(p)
-	lost := containerID(runtime.NewInstanceID())
+	lost := names.Container(runtime.NewInstanceID())
 	bundle := filepath.Join(w.run, "bundle")
 	if err := os.MkdirAll(bundle, 0o700); err != nil {
 		t.Fatal(err)
@@ -52,15 +54,15 @@ func TestLostShimIsSwept(t *testing.T) {
 	if err := os.RemoveAll(bundle); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.engine.shims()
-	if err != nil || all[lost] == 0 || all[containerID(st.Instance)] == 0 || len(all) != 2 {
+	all, err := shim.List(w.engine.cfg.Names.Namespace)
+	if err != nil || all[lost] == 0 || all[names.Container(st.Instance)] == 0 || len(all) != 2 {
 		t.Fatalf("shims: %v, %v; want the lost one and that of the instance", all, err)
 	}
 	if err := w.engine.Sweep(t.Context(), map[runtime.InstanceID]bool{st.Instance: true}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("only the instance's shim", func() error {
-		if all, err = w.engine.shims(); err != nil || len(all) != 1 || all[containerID(st.Instance)] == 0 {
+		if all, err = shim.List(w.engine.cfg.Names.Namespace); err != nil || len(all) != 1 || all[names.Container(st.Instance)] == 0 {
 			return fmt.Errorf("shims: %v, %w", all, err)
 		}
 		return nil

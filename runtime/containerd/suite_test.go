@@ -35,7 +35,7 @@ func TestEngineSuite(t *testing.T) {
 				}
 				return runtime.Spec{
 					Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: fmt.Sprintf("process-%d", specs)},
-					App: app0("suite"), Type: "web", Version: "v1", Cell: "cell-of-the-test", Stack: stack, Image: w.image,
+					App: guidOf("suite"), Type: "web", Version: "v1", Cell: "cell-of-the-test", Stack: stack, Image: w.image,
 					Memory: 128 << 20, Disk: 1 << 30, Address: netip.PrefixFrom(addr, 24), Ports: []int{8080},
 					Processes: []runtime.ProcessSpec{{
 						Exec: runtime.MainExec, Source: "APP/PROC/WEB", Dir: "/home/vcap/app", Env: []string{"PATH=/bin:/usr/bin"},

@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/containerd/connection"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/shim"
 	"github.com/dewrun/dew/runtime/network"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // removeAll removes all resources of an instance, by name. In this order each step
@@ -29,9 +30,9 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	}
 	// dew's own resources are removed even while containerd is down: an address must
 	// not answer twice.
-	err := errors.Join(e.removeContainer(ctx, containerID(id)),
+	err := errors.Join(e.removeContainer(ctx, names.Container(id)),
 		e.net.Remove(id), e.cg.Remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
-	e.noteVethRemoval(id)
+	e.removals.addVeth(id)
 	if err != nil || app == "" {
 		return err
 	}
@@ -48,24 +49,28 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 // removeContainer removes containerd's task and container, and the snapshot.
 func (e *Engine) removeContainer(ctx context.Context, name string) error {
 	known := true
-	err := e.until(ctx, func(ctx context.Context) error {
-		_, err := e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: name})
-		known = !errdefs.IsNotFound(native(err))
+	err := e.conn.UntilDeleted(ctx, func(ctx context.Context) error {
+		_, err := e.conn.Tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: name})
+		known = !errdefs.IsNotFound(connection.Native(err))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot delete task %s: %w", name, err)
 	}
 	if !known {
-		if err := e.endShim(name); err != nil {
+		pid, err := shim.Kill(e.cfg.Names.Namespace, name)
+		if err != nil {
 			return err
 		}
+		if pid != 0 {
+			e.log.Info("killed a shim that containerd lost", "container", name, "pid", pid)
+		}
 	}
-	err = e.until(ctx, func(ctx context.Context) error { return e.client.ContainerService().Delete(ctx, name) })
+	err = e.conn.UntilDeleted(ctx, func(ctx context.Context) error { return e.conn.Client.ContainerService().Delete(ctx, name) })
 	if err != nil {
 		return fmt.Errorf("cannot delete container %s: %w", name, err)
 	}
-	err = e.until(ctx, func(ctx context.Context) error { return e.images.snapshotter().Remove(ctx, name) })
+	err = e.conn.UntilDeleted(ctx, func(ctx context.Context) error { return e.images.Snapshotter().Remove(ctx, name) })
 	if err != nil {
 		return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 	}
@@ -91,18 +96,18 @@ func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
 
 // Sweep removes all resources of this daemon that belong to no instance in keep.
 func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
-	doomed := map[runtime.InstanceID]string{} // one kind of resource that was found, by instance
+	strays := map[runtime.InstanceID]string{} // one kind of resource that was found, by instance
 	note := func(id runtime.InstanceID, what string) {
 		if id.Valid() && !keep[id] {
-			doomed[id] = what
+			strays[id] = what
 		}
 	}
-	records, err := e.containerRecords(ctx)
+	records, err := e.conn.Records(ctx)
 	if err != nil {
 		return err
 	}
 	for _, record := range records {
-		if id, ok := instanceOf(record.ID); ok {
+		if id, ok := names.Instance(record.ID); ok {
 			note(id, "container")
 		}
 	}
@@ -116,12 +121,12 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 	for _, id := range e.cg.Instances() {
 		note(id, "cgroup")
 	}
-	shims, err := e.shims()
+	shims, err := shim.List(e.cfg.Names.Namespace)
 	if err != nil {
 		return err
 	}
 	for name := range shims {
-		if id, ok := instanceOf(name); ok {
+		if id, ok := names.Instance(name); ok {
 			note(id, "shim")
 		}
 	}
@@ -130,17 +135,17 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		note(runtime.InstanceID(d.Name()), "folder")
 	}
 	var errs error
-	for id, what := range doomed {
+	for id, what := range strays {
 		e.log.Info("swept instance", "instance", id, "found", what)
-		if c := e.forget(id); c != nil {
+		if c := e.known.remove(id); c != nil {
 			c.detach()
 		}
 		if err := e.removeOne(ctx, id, ""); err != nil {
 			errs = errors.Join(errs, err)
-			e.noteUnclean(id, "", err) // Keep tries again
+			e.removals.addInstance(id, "", err) // Keep tries again
 		}
 	}
-	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.crashed.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
+	return errors.Join(errs, e.images.Sweep(ctx, keep), e.crashed.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
 
 // removeOne is removeAll with a time limit: a failing removal must not prevent the
@@ -151,47 +156,16 @@ func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app strin
 	return e.removeAll(ctx, id, app)
 }
 
-// unremoved is an instance that could not be removed.
-type unremoved struct {
-	app string // guid, empty if unknown
-	err error  // from the last try
-}
-
-// noteUnclean records an instance that could not be removed, and why.
-func (e *Engine) noteUnclean(id runtime.InstanceID, app string, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.notRemoved[id] = unremoved{app, err}
-}
-
-// noteVethRemoval records a link that the kernel should remove by itself.
-func (e *Engine) noteVethRemoval(id runtime.InstanceID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.removedVeths[network.VethName(id)] = time.Now()
-}
-
 // retryRemovals removes leftover instances, and links that still exist.
 func (e *Engine) retryRemovals(ctx context.Context) {
-	e.mu.Lock()
-	left := maps.Clone(e.notRemoved)
-	var links []string
-	for name, since := range e.removedVeths {
-		if time.Since(since) > vethRemovalTime {
-			links = append(links, name)
-			delete(e.removedVeths, name)
-		}
-	}
-	e.mu.Unlock()
-	for id, u := range left {
+	instances, links := e.removals.due()
+	for id, u := range instances {
 		if err := e.removeOne(ctx, id, u.app); err != nil {
-			e.log.Warn("cannot clean up yet", "instance", id, "err", err)
-			e.noteUnclean(id, u.app, err)
+			e.log.Warn("cannot remove an instance; dewd tries again", "instance", id, "err", err)
+			e.removals.addInstance(id, u.app, err)
 			continue
 		}
-		e.mu.Lock()
-		delete(e.notRemoved, id)
-		e.mu.Unlock()
+		e.removals.done(id)
 	}
 	for _, name := range links {
 		if err := e.net.RemoveVeth(name); err != nil {
@@ -202,28 +176,7 @@ func (e *Engine) retryRemovals(ctx context.Context) {
 
 // Left returns an error for each instance and each mount of an earlier daemon that
 // could not be removed. It tries the mounts again; Keep tries the instances again.
-func (e *Engine) Left() error {
-	e.mu.Lock()
-	stuck := e.stuck
-	e.stuck = nil
-	var errs error
-	for _, id := range slices.Sorted(maps.Keys(e.notRemoved)) {
-		errs = errors.Join(errs, fmt.Errorf("cannot remove instance %s: %w", id, e.notRemoved[id].err))
-	}
-	e.mu.Unlock()
-	for _, p := range stuck {
-		if err := e.sweepMount(p); err != nil {
-			errs = errors.Join(errs, err)
-			e.mu.Lock()
-			e.stuck = append(e.stuck, p)
-			e.mu.Unlock()
-		}
-	}
-	return errs
-}
-
-// vethRemovalTime is far longer than the kernel needs to remove a namespace.
-const vethRemovalTime = 10 * time.Second
+func (e *Engine) Left() error { return errors.Join(e.removals.err(), e.mounts.Retry()) }
 
 // sweepCaptures removes capture files whose instance is gone. Their unread content
 // becomes a gap in the log: without the container the source of the lines is unknown.
@@ -273,7 +226,7 @@ func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]boo
 		if len(left) == 0 {
 			return nil
 		}
-		if wait < 500*time.Millisecond && pause(ctx, wait) == nil {
+		if wait < 500*time.Millisecond && process.Sleep(ctx, wait) == nil {
 			continue
 		}
 		var errs error
@@ -292,31 +245,13 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	if some := (*runtime.AdoptError)(nil); err != nil && !errors.As(err, &some) { // the sweep removes those
 		return err
 	}
-	for _, c := range e.living() { // including those that this daemon already had
+	for _, c := range e.known.all() { // including those that this daemon already had
 		found = append(found, c)
 	}
 	var errs error
 	for _, c := range found {
 		errs = errors.Join(errs, c.Delete(ctx))
 	}
-	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx), e.crashed.clear())
+	errs = errors.Join(errs, e.Sweep(ctx, nil), e.images.Drop(ctx), e.crashed.clear())
 	return errors.Join(errs, e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
-}
-
-// dropImages removes the committed snapshots. A snapshot whose child was
-// garbage-collected can never be removed by name. Without its label it is collected as
-// well.
-func (e *Engine) dropImages(ctx context.Context) error {
-	if err := e.images.unlabel(ctx); err != nil {
-		return err
-	}
-	lm := e.client.LeasesService()
-	l, err := lm.Create(ctx, leases.WithRandomID())
-	if err != nil {
-		return fmt.Errorf("cannot lease: %w", err)
-	}
-	if err := lm.Delete(ctx, l, leases.SynchronousDelete); err != nil { // this runs a garbage collection
-		return fmt.Errorf("cannot collect snapshots: %w", err)
-	}
-	return nil
 }

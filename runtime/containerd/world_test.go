@@ -25,22 +25,22 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
-// patience is the limit for every wait of these tests. It is not a measurement: only a
-// hang reaches it.
-const patience = 3 * time.Minute
-
-// ground is shared by all tests of the package: the programs they run and one
+// shared is shared by all tests of the package: the programs they run and one
 // containerd.
-var ground struct {
+var shared struct {
 	bin    string // has dew-init and testapp
 	image  []byte // a droplet's tree with testapp in it
 	dir    string
-	daemon *Daemon
+	daemon *private.Daemon
 }
 
 var discard = slog.New(slog.DiscardHandler)
@@ -48,7 +48,7 @@ var discard = slog.New(slog.DiscardHandler)
 // cleanupContext returns a context for the end of a test, when the test's own context
 // is done.
 func cleanupContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -64,38 +64,38 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	ground.dir = dir
-	if err := layGround(); err != nil {
+	shared.dir = dir
+	if err := setUpShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { ground.daemon.Supervise(ctx) })
+	wg.Go(func() { shared.daemon.Supervise(ctx) })
 	code := m.Run()
 	cancel()
 	wg.Wait()
-	if err := ground.daemon.Stop(context.Background()); err != nil {
+	if err := shared.daemon.Stop(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
 }
 
-func layGround() error {
+func setUpShared() error {
 	if err := buildPrograms(); err != nil {
 		return err
 	}
 	var err error
-	if ground.image, err = makeImage(filepath.Join(ground.bin, "testapp")); err != nil {
+	if shared.image, err = makeImage(filepath.Join(shared.bin, "testapp")); err != nil {
 		return err
 	}
-	ground.daemon, err = startContainerd(filepath.Join(ground.dir, "c"))
+	shared.daemon, err = startContainerd(filepath.Join(shared.dir, "c"))
 	return err
 }
 
-func startContainerd(dir string) (*Daemon, error) {
-	return StartDaemon(context.Background(), DaemonConfig{
+func startContainerd(dir string) (*private.Daemon, error) {
+	return private.Start(context.Background(), private.Config{
 		Binary: "containerd", Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: discard,
 	})
 }
@@ -103,12 +103,12 @@ func startContainerd(dir string) (*Daemon, error) {
 // buildPrograms compiles the programs for the instances, unless DEW_TEST_BIN names a
 // folder that has them. That is for a guest without a compiler.
 func buildPrograms() error {
-	if ground.bin = os.Getenv("DEW_TEST_BIN"); ground.bin != "" {
+	if shared.bin = os.Getenv("DEW_TEST_BIN"); shared.bin != "" {
 		return nil
 	}
-	ground.bin = filepath.Join(ground.dir, "bin")
+	shared.bin = filepath.Join(shared.dir, "bin")
 	for out, pkg := range map[string]string{"dew-init": "../../cmd/dew-init", "testapp": "./testdata/testapp"} {
-		c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(ground.bin, out), pkg)
+		c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(shared.bin, out), pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if b, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("cannot build %s: %w\n%s", pkg, err, b)
@@ -144,48 +144,41 @@ type world struct {
 	logDir    string
 	subnet    int
 
-	db     *store.DB
-	reg    *registry.Registry
-	shelf  *droplet.Droplets
-	books  *logstream.Logs
-	engine *Engine
-	sup    *supervisor.Supervisor
-	away   func()
-	image  string
-	warned *warnings
+	db          *store.DB
+	reg         *registry.Registry
+	droplets    *droplet.Droplets
+	appLogs     *logstream.Logs
+	engine      *Engine
+	sup         *supervisor.Supervisor
+	stopRunning func()
+	image       string
+	daemonLog   *testkit.Buffer
 }
 
 var worlds int // makes subnets differ: tests run one after the other
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return newWorldOn(t, ground.daemon.Address())
+	return newWorldOn(t, shared.daemon.Address())
 }
 
 // newWorldOn returns a world on another containerd than the shared one.
 func newWorldOn(t testing.TB, address string) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "dew")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.ShortDir(t)
 	worlds++
 	w := &world{
 		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: address,
-		subnet: worlds % 250, warned: &warnings{},
+		subnet: worlds % 250, daemonLog: &testkit.Buffer{},
 		logs: logstream.Options{Reserve: 1 << 20},
 	}
 	w.logDir = filepath.Join(w.root, "logs")
 	t.Cleanup(func() {
 		w.leave()
 		w.tearDown()
-		os.RemoveAll(dir)
 	})
 	w.open()
-	w.image, err = w.shelf.AddImage(bytes.NewReader(ground.image))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.image = testkit.Must(w.droplets.AddImage(bytes.NewReader(shared.image)))(t)
 	return w
 }
 
@@ -204,10 +197,10 @@ func (w *world) open() {
 	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
 	must(err)
 	w.reg = registry.New(w.db)
-	w.shelf, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
+	w.droplets, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	must(err)
 	w.logs.Logger = w.logger()
-	w.books, err = logstream.Open(w.logDir, w.logs)
+	w.appLogs, err = logstream.Open(w.logDir, w.logs)
 	must(err)
 	w.engine, err = New(context.Background(), w.config())
 	must(err)
@@ -215,9 +208,9 @@ func (w *world) open() {
 
 func (w *world) config() Config {
 	return Config{
-		Names: NamesFor(w.root), Run: w.run, Address: w.address, Init: filepath.Join(ground.bin, "dew-init"),
-		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: NativeArch, PIDs: 1024,
-		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.shelf.OpenImage, Logs: w.books, Logger: w.logger(),
+		Names: names.For(w.root), Run: w.run, Address: w.address, Init: filepath.Join(shared.bin, "dew-init"),
+		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024,
+		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.droplets.OpenImage, Logs: w.appLogs, Logger: w.logger(),
 	}
 }
 
@@ -229,7 +222,7 @@ func (w *world) boot() {
 	}
 	var err error
 	w.sup, err = supervisor.New(supervisor.Config{
-		Engine: w.engine, Registry: w.reg, Droplets: w.shelf, Stacks: w.stack, Logs: logBook{w.books}, DB: w.db,
+		Engine: w.engine, Registry: w.reg, Droplets: w.droplets, Stacks: w.stack, Logs: logBook{w.appLogs}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Logger: w.logger(),
 	})
 	if err != nil {
@@ -244,26 +237,26 @@ func (w *world) boot() {
 		}
 	})
 	wg.Go(func() { w.engine.Keep(ctx) })
-	w.away = func() { cancel(); wg.Wait() }
+	w.stopRunning = func() { cancel(); wg.Wait() }
 }
 
 // leave stops the daemon; its apps keep running.
 func (w *world) leave() {
-	if w.away != nil {
-		w.away()
+	if w.stopRunning != nil {
+		w.stopRunning()
 	}
 	if w.engine != nil {
-		if err := errors.Join(w.engine.Close(), w.books.Close(), w.db.Close()); err != nil {
+		if err := errors.Join(w.engine.Close(), w.appLogs.Close(), w.db.Close()); err != nil {
 			w.t.Errorf("cannot leave: %v", err)
 		}
 	}
-	w.away, w.engine, w.db, w.sup = nil, nil, nil, nil
+	w.stopRunning, w.engine, w.db, w.sup = nil, nil, nil, nil
 }
 
 func (w *world) tearDown() {
 	w.open()
 	defer w.leave()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if err := w.engine.TearDown(ctx); err != nil {
 		w.t.Errorf("cannot tear down: %v", err)
@@ -300,21 +293,8 @@ func (b logBook) Last(app string) (uint64, error) {
 	return l.LastSeq(), nil
 }
 
-// warnings stores the lines of the daemon's log at warning level and above.
-type warnings struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (w *warnings) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines = append(w.lines, string(b))
-	return len(b), nil
-}
-
 func (w *world) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(w.warned, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(w.daemonLog, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // testApp is one app of a test.
@@ -338,8 +318,8 @@ func (w *world) put(x testApp) app.Process {
 			w.t.Fatal(err)
 		}
 	}
-	guid := app0(x.name)
-	must(w.shelf.Put(droplet.Droplet{GUID: "droplet-of-" + guid, App: guid, Stack: "host", Image: w.image, CreatedAt: time.Now()}))
+	guid := guidOf(x.name)
+	must(w.droplets.Put(droplet.Droplet{GUID: "droplet-of-" + guid, App: guid, Stack: "host", Image: w.image, CreatedAt: time.Now()}))
 	a, err := w.reg.PutApp(app.App{GUID: guid, Name: x.name, Space: "dev", State: app.Stopped, Stack: "host", Droplet: "droplet-of-" + guid})
 	must(err)
 	p, err := w.reg.UpdateProcess(guid, func(p *app.Process) error {
@@ -373,8 +353,8 @@ func (w *world) put(x testApp) app.Process {
 	return p
 }
 
-// app0 derives a guid from a name, so that failures are readable.
-func app0(name string) string {
+// guidOf derives a guid from a name, so that failures are readable.
+func guidOf(name string) string {
 	return "00000000-0000-4000-8000-" + fmt.Sprintf("%012x", []byte(fmt.Sprintf("%-6.6s", name)))[:12]
 }
 
@@ -448,14 +428,14 @@ func (w *world) record(p app.Process, n int) runtime.ExitRecord {
 // lines reads the whole current log of an app.
 func (w *world) lines(guid string) []logstream.Envelope {
 	w.t.Helper()
-	l, err := w.books.App(guid)
+	l, err := w.appLogs.App(guid)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var all []logstream.Envelope
 	cur := l.Cursor(1)
 	for last := l.LastSeq(); uint64(len(all)) < last; {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		es, err := cur.Next(ctx)
 		cancel()
 		if err != nil {
@@ -493,18 +473,9 @@ func printed(es []logstream.Envelope) string {
 
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.warned.mu.Lock()
-			defer w.warned.mu.Unlock()
-			w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
-		}
-		time.Sleep(5 * time.Millisecond)
+	if err := testkit.Until(ok); err != nil {
+		said := strings.SplitAfter(w.daemonLog.String(), "\n")
+		w.t.Fatalf("the condition was not met in time: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(said[max(0, len(said)-30):], ""))
 	}
 }
 
@@ -554,7 +525,7 @@ func (w *world) execs(id runtime.InstanceID) []string {
 	w.t.Helper()
 	var found []string
 	for _, exec := range []string{"main", "sidecar-0", "sidecar-1", "sidecar-2"} {
-		if _, err := w.engine.get(context.Background(), containerID(id), exec); err == nil {
+		if _, err := w.engine.conn.Process(context.Background(), names.Container(id), exec); err == nil {
 			found = append(found, exec)
 		}
 	}
@@ -564,7 +535,7 @@ func (w *world) execs(id runtime.InstanceID) []string {
 // containers lists the containers of this world.
 func (w *world) containers() []string {
 	w.t.Helper()
-	cs, err := w.engine.client.ContainerService().List(context.Background())
+	cs, err := w.engine.conn.Client.ContainerService().List(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}

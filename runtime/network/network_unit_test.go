@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 func prefixes(texts ...string) (ps []netip.Prefix) {
@@ -73,7 +74,7 @@ func TestNetworkNames(t *testing.T) {
 	if got, want := n.Path(someInstance), filepath.Join(dir, "dew-"+string(someInstance)); got != want {
 		t.Errorf("namespace at %q, want %q", got, want)
 	}
-	touch(t, dir, "dew-"+string(someInstance), "dew-foreign", string(someInstance))
+	testkit.Touch(t, dir, "dew-"+string(someInstance), "dew-foreign", string(someInstance))
 	ids, err := n.Namespaces()
 	if err != nil || !slices.Equal(ids, []runtime.InstanceID{someInstance}) {
 		t.Errorf("namespaces = %v, %v, want %s", ids, err, someInstance)
@@ -187,5 +188,24 @@ func TestWhole(t *testing.T) {
 				t.Errorf("got %v, %v after %d calls, want %v after %d", got, err, calls, tt.want, tt.calls)
 			}
 		})
+	}
+}
+
+func TestVethName(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 100 {
+		id := runtime.NewInstanceID()
+		name := VethName(id)
+		if len(name) > 15 || !strings.HasPrefix(name, "dew") {
+			t.Errorf("vethName(%s) = %q, want dew… with at most 15 characters", id, name)
+		}
+		if name != VethName(id) {
+			t.Errorf("vethName(%s) is not always the same", id)
+		}
+		if seen[name] {
+			t.Errorf("two instances have veth %s", name)
+		}
+		seen[name] = true
 	}
 }

@@ -212,15 +212,15 @@ func (w *ExitTime) Earlier(ctx context.Context, at time.Time) (time.Time, bool) 
 		if !noted.IsZero() {
 			return noted, true
 		}
-		if sleep(ctx, time.Millisecond) != nil {
+		if Sleep(ctx, time.Millisecond) != nil {
 			break
 		}
 	}
 	return at, false
 }
 
-// sleep waits for d, or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx is done. It is for loops that query the kernel.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

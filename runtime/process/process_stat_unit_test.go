@@ -40,7 +40,7 @@ func TestReadStat(t *testing.T) {
 	if !ok || s.Parent != os.Getppid() || !strings.ContainsRune("RSD", rune(s.state)) || s.exiting || s.threads < 1 || s.born == 0 {
 		t.Errorf("own stat = %+v, %v, want a living process with parent %d", s, ok, os.Getppid())
 	}
-	for _, pid := range []int{noPID, 0, -1} {
+	for _, pid := range []int{testkit.NoPID, 0, -1} {
 		if _, ok := ReadStat(Dir(pid)); ok {
 			t.Errorf("pid %d has a state", pid)
 		}
@@ -58,7 +58,7 @@ func TestReadStatOfAnOddName(t *testing.T) {
 	if err := os.Symlink(target, path); err != nil {
 		t.Fatal(err)
 	}
-	cmd := sleeper(t, path, "60")
+	cmd := testkit.Sleeper(t, path, "60")
 	if s, ok := ReadStat(Dir(cmd.Process.Pid)); !ok || s.Parent != os.Getpid() {
 		t.Errorf("parent = %d, %v, want %d", s.Parent, ok, os.Getpid())
 	}
@@ -207,7 +207,7 @@ func TestAlive(t *testing.T) {
 	if !Alive(os.Getpid()) {
 		t.Error("we count as dead")
 	}
-	child := sleeper(t, "true")
+	child := testkit.Sleeper(t, "true")
 	awaitDeath(t, child)
 	if err := child.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the zombie does not answer signal 0: %v", err)
@@ -247,7 +247,7 @@ func TestOpenFilesOf(t *testing.T) {
 	if OpenFiles(os.Getpid())[id] {
 		t.Errorf("%s is among them after it was closed", id)
 	}
-	if got := OpenFiles(noPID); got != nil {
+	if got := OpenFiles(testkit.NoPID); got != nil {
 		t.Errorf("open files of nobody = %v", got)
 	}
 }

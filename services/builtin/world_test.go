@@ -22,6 +22,9 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/containerd/names"
+	"github.com/dewrun/dew/runtime/containerd/ocispec"
+	"github.com/dewrun/dew/runtime/containerd/private"
 	"github.com/dewrun/dew/runtime/supervisor"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
@@ -36,7 +39,7 @@ const (
 // shared is shared by all tests of the package: dew-init and one containerd.
 var shared struct {
 	bin    string
-	daemon *containerd.Daemon
+	daemon *private.Daemon
 }
 
 var discard = slog.New(slog.DiscardHandler)
@@ -62,7 +65,7 @@ func runTests(m *testing.M) int {
 	if b, err := c.CombinedOutput(); err != nil {
 		return complain(fmt.Errorf("cannot build dew-init: %w\n%s", err, b))
 	}
-	shared.daemon, err = containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
+	shared.daemon, err = private.Start(context.Background(), private.Config{
 		Binary: "containerd", Root: filepath.Join(dir, "c", "root"), Run: filepath.Join(dir, "c", "run"), Logger: discard,
 	})
 	if err != nil {
@@ -159,8 +162,8 @@ func (w *world) open() {
 	w.books, err = logstream.Open(filepath.Join(w.root, "logs"), logstream.Options{Reserve: 1 << 20, Logger: w.logger()})
 	w.must(err)
 	w.engine, err = containerd.New(context.Background(), containerd.Config{
-		Names: containerd.NamesFor(w.root), Run: w.run, Address: shared.daemon.Address(), Init: filepath.Join(shared.bin, "dew-init"),
-		UID: testUID, GID: testUID, Subnet: w.subnet, Snapshotter: "overlayfs", Seccomp: containerd.NativeArch, PIDs: 1024,
+		Names: names.For(w.root), Run: w.run, Address: shared.daemon.Address(), Init: filepath.Join(shared.bin, "dew-init"),
+		UID: testUID, GID: testUID, Subnet: w.subnet, Snapshotter: "overlayfs", Seccomp: ocispec.NativeArch, PIDs: 1024,
 		HostPorts: []uint16{8484}, Crashed: containerd.Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20},
 		Logs: w.books, Logger: w.logger(),
 	})

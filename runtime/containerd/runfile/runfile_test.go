@@ -1,0 +1,105 @@
+package runfile
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
+)
+
+func newFIFO(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "main.gate")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The reader can open the gate after the writer: that is not an error.
+func TestOpenGate(t *testing.T) {
+	t.Parallel()
+	path := newFIFO(t)
+	type read struct {
+		data []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	time.AfterFunc(2*time.Millisecond, func() {
+		f, err := os.Open(path)
+		if err != nil {
+			done <- read{nil, err}
+			return
+		}
+		defer f.Close()
+		data, err := io.ReadAll(f)
+		done <- read{data, err}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	if err := OpenGate(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.err != nil || string(r.data) != "\n" {
+		t.Errorf("the launcher read %q, %v, want one newline and the end", r.data, r.err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the gate is still there: %v", err)
+	}
+	if err := OpenGate(ctx, path); err != nil {
+		t.Errorf("a gate that was opened before: %v", err)
+	}
+}
+
+// A gate without a reader does not mean that the app is at fault: the start is tried
+// again.
+func TestOpenGateWithoutReader(t *testing.T) {
+	t.Parallel()
+	path := newFIFO(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := OpenGate(ctx, path)
+	if !errors.Is(err, runtime.ErrUnavailable) || !errors.Is(err, unix.ENXIO) || !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v, want unavailable, because of no reader, canceled", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the closed gate is gone: %v", err)
+	}
+}
+
+func TestWriteFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, step := range []struct {
+		data string
+		mode fs.FileMode
+	}{{"long first text", 0o600}, {"short", 0o666}} { // 0666: independent of the umask
+		if err := Write(path, step.data, step.mode); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil || string(b) != step.data {
+			t.Errorf("file = %q, %v, want %q", b, err, step.data)
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != step.mode {
+			t.Errorf("mode = %v, %v, want %v", st.Mode(), err, step.mode)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("folder holds %v, %v, want one file", entries, err)
+	}
+	if err := Write(filepath.Join(dir, "absent", "file"), "", 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("into no folder: %v, want %v", err, fs.ErrNotExist)
+	}
+}
