@@ -29,7 +29,7 @@ func stderrLine(f Facts) (Verdict, bool) {
 	}
 	return Verdict{
 		Class:    Exited,
-		Sentence: fmt.Sprintf("%s exited with status %d: %s", f.first(), f.First.Code, line),
+		Sentence: fmt.Sprintf("%s failed with status %d: %s", f.first(), f.First.Code, line),
 		Evidence: []string{"the last line that it wrote to standard error"},
 		Advice:   "To see all of its output: dew logs " + cmp.Or(f.App, "APP") + " --recent",
 	}, true
@@ -42,7 +42,7 @@ func exited(f Facts) (Verdict, bool) {
 	}
 	v := Verdict{
 		Class:    Exited,
-		Sentence: fmt.Sprintf("%s exited with status %d and wrote nothing to standard error", f.first(), f.First.Code),
+		Sentence: fmt.Sprintf("%s failed with status %d and wrote nothing to standard error", f.first(), f.First.Code),
 		Advice:   "To see its output: dew logs " + cmp.Or(f.App, "APP") + " --recent",
 	}
 	if line := lastLine(f.First.Stdout); line != "" {

@@ -51,7 +51,7 @@ func (f Facts) moreMemory(limit int64) string {
 	return fmt.Sprintf("Set `memory: %s` in the manifest, or run: dew scale %s -m %s", more, f.App, more)
 }
 
-// javaError1 is the line of a JVM that ran out of one kind of memory.
+// javaOOM is the line of a JVM that ran out of one kind of memory.
 var javaOOM = regexp.MustCompile(`java\.lang\.OutOfMemoryError: (.+)`)
 
 // javaMemory explains a JVM that reported an OutOfMemoryError and exited: with status 1

@@ -10,7 +10,7 @@ import (
 func (f Facts) program(line, runtime, advice string) Verdict {
 	return Verdict{
 		Class:    Exited,
-		Sentence: fmt.Sprintf("%s exited with status %d: %s", f.first(), f.First.Code, quote(line)),
+		Sentence: fmt.Sprintf("%s failed with status %d: %s", f.first(), f.First.Code, quote(line)),
 		Evidence: []string{runtime},
 		Advice:   advice,
 	}
@@ -43,7 +43,7 @@ func portInUse(f Facts) (Verdict, bool) {
 	}
 	return Verdict{
 		Class:    Exited,
-		Sentence: fmt.Sprintf("%s exited with status %d: %s is already in use in the instance", f.first(), f.First.Code, port),
+		Sentence: fmt.Sprintf("%s failed with status %d: %s is already in use in the instance", f.first(), f.First.Code, port),
 		Evidence: []string{quote(line)},
 		Advice:   "The process and its sidecars share one network: give each of them a port of its own",
 	}, true

@@ -12,6 +12,10 @@ const (
 	statusNotFound      = 127
 )
 
+// couldNotStart reports whether the first process exited before it was healthy. Later,
+// these statuses come from a command that the app itself tried to run.
+func (f Facts) couldNotStart() bool { return f.Starting || f.First.Cause == StartFailed }
+
 // loaderError is the line of the dynamic loader about a missing library.
 var loaderError = regexp.MustCompile(`^(.+?): error while loading shared libraries: (\S+): cannot open shared object file`)
 
@@ -28,7 +32,7 @@ var packages = map[string]string{
 
 // missingLibrary explains a program whose shared library is missing.
 func missingLibrary(f Facts) (Verdict, bool) {
-	if f.First.Code != statusNotFound {
+	if f.First.Code != statusNotFound || !f.couldNotStart() {
 		return Verdict{}, false
 	}
 	line, m := findLine(f.First.Stderr, loaderError)
@@ -59,7 +63,7 @@ const hostStack = "host"
 
 // notExecutable explains a start command that the shell found and could not execute.
 func notExecutable(f Facts) (Verdict, bool) {
-	if f.First.Code != statusNotExecutable {
+	if f.First.Code != statusNotExecutable || !f.couldNotStart() {
 		return Verdict{}, false
 	}
 	line := lastLine(f.First.Stderr)
@@ -86,7 +90,7 @@ func notExecutable(f Facts) (Verdict, bool) {
 
 // commandNotFound explains a command that the shell did not find.
 func commandNotFound(f Facts) (Verdict, bool) {
-	if f.First.Code != statusNotFound {
+	if f.First.Code != statusNotFound || !f.couldNotStart() {
 		return Verdict{}, false
 	}
 	v := Verdict{

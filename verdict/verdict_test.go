@@ -24,6 +24,18 @@ func sidecar(e Exit) Facts {
 	return web(e)
 }
 
+func starting(e Exit) Facts {
+	f := web(e)
+	f.Starting = true
+	return f
+}
+
+func startingSidecar(e Exit) Facts {
+	f := sidecar(e)
+	f.Starting = true
+	return f
+}
+
 func exit(code int, stderr ...string) Exit { return Exit{Code: code, Cause: Exited, Stderr: stderr} }
 
 func check(e Exit, h Health, l ...Listener) Facts {
@@ -78,22 +90,24 @@ var rows = []row{
 	{"unhealthy later", check(Exit{Code: -1, Cause: Unhealthy, Detail: "port check failed: no answer"}, portCheck, Listener{Port: 8080}), Unhealthy,
 		"the health check of web failed: port check failed: no answer", "dew logs shop"},
 
-	{"missing library", web(exit(127, "./app: error while loading shared libraries: libfoo.so.1: cannot open shared object file: No such file or directory")), StartFailed,
+	{"missing library", starting(exit(127, "./app: error while loading shared libraries: libfoo.so.1: cannot open shared object file: No such file or directory")), StartFailed,
 		"./app could not start: libfoo.so.1 is missing in stack host", "apt-file search libfoo.so.1"},
-	{"missing library of a known package", web(exit(127, "./app: error while loading shared libraries: libpq.so.5: cannot open shared object file: No such file or directory")), StartFailed,
+	{"missing library of a known package", starting(exit(127, "./app: error while loading shared libraries: libpq.so.5: cannot open shared object file: No such file or directory")), StartFailed,
 		"./app could not start: libpq.so.5 is missing in stack host", "apt install libpq5"},
-	{"command not found in dash", web(exit(127, "sh: 1: gunicorn: not found")), StartFailed, "web could not start: command gunicorn was not found", "`command` in the manifest"},
-	{"command not found in bash", sidecar(exit(127, "bash: line 1: ./confd: No such file or directory")), StartFailed,
+	{"command not found in dash", starting(exit(127, "sh: 1: gunicorn: not found")), StartFailed, "web could not start: command gunicorn was not found", "`command` in the manifest"},
+	{"command not found in bash", startingSidecar(exit(127, "bash: line 1: ./confd: No such file or directory")), StartFailed,
 		"sidecar config-server could not start: command ./confd was not found", "of sidecar config-server"},
 	{"command not found, no output", web(Exit{Code: 127, Cause: StartFailed}), StartFailed, "web could not start: a command was not found", "`command`"},
-	{"not executable", web(exit(126, "sh: 1: ./app: Permission denied")), StartFailed, "web could not start: sh: 1: ./app: Permission denied", "chmod +x"},
-	{"other processor", web(exit(126, "bash: line 1: ./app: cannot execute binary file: Exec format error")), StartFailed,
+	{"not executable", starting(exit(126, "sh: 1: ./app: Permission denied")), StartFailed, "web could not start: sh: 1: ./app: Permission denied", "chmod +x"},
+	{"other processor", starting(exit(126, "bash: line 1: ./app: cannot execute binary file: Exec format error")), StartFailed,
 		"web could not start: its program was built for another kind of machine, or is not a program", "Build the program for Linux"},
+	{"command of a running script", web(exit(127, "./backup.sh: line 3: pg_dump: command not found")), Exited,
+		"web failed with status 127: ./backup.sh: line 3: pg_dump: command not found", "dew logs"},
 	{"never ran", web(Exit{Code: -1, Cause: StartFailed, Detail: "the rootfs is not there"}), StartFailed, "web could not start: the rootfs is not there", "`command`"},
 
 	{"disk full", withDisk(web(exit(1, "write /home/vcap/app/data: disk quota exceeded")), Disk{Limit: 64 << 20, Used: 64 << 20, Largest: "app/cache", Size: 60 << 20}), DiskFull,
 		"web exited with status 1 after the instance had used 64M of its 64M disk limit; the largest directory is app/cache (60M)", "`disk_quota`"},
-	{"disk not full", withDisk(web(exit(1, "no such table")), Disk{Limit: 64 << 20, Used: 32 << 20}), Exited, "web exited with status 1: no such table", "dew logs"},
+	{"disk not full", withDisk(web(exit(1, "no such table")), Disk{Limit: 64 << 20, Used: 32 << 20}), Exited, "web failed with status 1: no such table", "dew logs"},
 
 	{"JVM heap", web(exit(1, `Exception in thread "main" java.lang.OutOfMemoryError: Java heap space`, "\tat Main.main(Main.java:5)")), Exited,
 		"the JVM of web ran out of memory: its heap is too small", "-Xmx"},
@@ -101,28 +115,28 @@ var rows = []row{
 	{"JVM options", web(exit(1, "Unrecognized VM option 'UseFoo'", "Error: Could not create the Java Virtual Machine.")), Exited,
 		"the JVM of web did not start: Unrecognized VM option 'UseFoo'", "JAVA_OPTS"},
 	{"Java exception", web(exit(1, `Exception in thread "main" org.x.BeanException: bad`, "\tat X", "Caused by: java.net.ConnectException: Connection refused")), Exited,
-		"web exited with status 1: java.net.ConnectException: Connection refused", "dew logs"},
+		"web failed with status 1: java.net.ConnectException: Connection refused", "dew logs"},
 	{"Node heap", web(Exit{Code: 134, Cause: Exited, Memory: Memory{Limit: 256 << 20}, Stderr: []string{"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory"}}), Exited,
 		"Node.js of web reached its heap limit", "--max-old-space-size=192"},
 	{"Node error", web(exit(1, "Error: Cannot find module 'express'", "    at Module._load (node:internal/modules/cjs/loader:1)", "Node.js v18.19.0")), Exited,
-		"web exited with status 1: Error: Cannot find module 'express'", "Add express to the dependencies"},
+		"web failed with status 1: Error: Cannot find module 'express'", "Add express to the dependencies"},
 	{"Go panic", web(exit(2, "panic: runtime error: index out of range", "", "goroutine 1 [running]:", "main.main()")), Exited,
-		"web exited with status 2: panic: runtime error: index out of range", "Fix the panic"},
+		"web failed with status 2: panic: runtime error: index out of range", "Fix the panic"},
 	{"Python variable", web(exit(1, "Traceback (most recent call last):", `  File "app.py", line 3, in <module>`, "    url = os.environ['DATABASE_URL']", "KeyError: 'DATABASE_URL'")), Exited,
-		"web exited with status 1: KeyError: 'DATABASE_URL'", "dew set-env shop DATABASE_URL VALUE"},
+		"web failed with status 1: KeyError: 'DATABASE_URL'", "dew set-env shop DATABASE_URL VALUE"},
 	{"Python module", web(exit(1, "Traceback (most recent call last):", `  File "app.py"`, "ModuleNotFoundError: No module named 'flask'")), Exited,
-		"web exited with status 1: ModuleNotFoundError: No module named 'flask'", "requirements.txt"},
-	{"Ruby error", web(exit(1, "app.rb:1:in `<main>': undefined local variable (NameError)")), Exited, "web exited with status 1: undefined local variable (NameError)", "dew logs"},
+		"web failed with status 1: ModuleNotFoundError: No module named 'flask'", "requirements.txt"},
+	{"Ruby error", web(exit(1, "app.rb:1:in `<main>': undefined local variable (NameError)")), Exited, "web failed with status 1: undefined local variable (NameError)", "dew logs"},
 	{"port in use", sidecar(exit(1, "listen tcp :8080: bind: address already in use")), Exited,
-		"sidecar config-server exited with status 1: port 8080 is already in use in the instance", "a port of its own"},
+		"sidecar config-server failed with status 1: port 8080 is already in use in the instance", "a port of its own"},
 
 	{"status 0", web(exit(0)), Exited, "web finished with exit status 0, but it must run until dew stops it", "dew run-task shop"},
-	{"last line", web(exit(1, "config.yml is missing", "")), Exited, "web exited with status 1: config.yml is missing", "dew logs shop --recent"},
-	{"silent", web(exit(7)), Exited, "web exited with status 7 and wrote nothing to standard error", "dew logs shop --recent"},
+	{"last line", web(exit(1, "config.yml is missing", "")), Exited, "web failed with status 1: config.yml is missing", "dew logs shop --recent"},
+	{"silent", web(exit(7)), Exited, "web failed with status 7 and wrote nothing to standard error", "dew logs shop --recent"},
 	{"SIGSEGV", web(exit(139)), Signaled, "web crashed with SIGSEGV: it accessed memory that it does not have", "dew logs"},
 	{"SIGKILL from nobody known", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9}}), Killed, "web was killed by SIGKILL; the sender is unknown", "signals"},
 	{"SIGKILL from a program", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9, Sender: "pkill (pid 812)"}}), Killed, "web was killed: pkill (pid 812) sent it SIGKILL", "signals"},
-	{"status 137 only", web(exit(137)), Killed, "web exited with status 137: SIGKILL killed it (the sender is unknown), or the program exited with this status itself", "signals"},
+	{"status 137 only", web(exit(137)), Killed, "web failed with status 137: SIGKILL killed it (the sender is unknown), or the program exited with this status itself", "signals"},
 	{"killed with dew", sidecar(Exit{Code: 137, Cause: KilledByUser, Signal: Signal{Number: 9, User: "admin"}}), KilledByUser,
 		"sidecar config-server exited with status 137 because admin sent it SIGKILL with dew", "Nothing to do"},
 

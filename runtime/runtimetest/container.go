@@ -19,20 +19,21 @@ import (
 // Container is an instance of a Fake, for tests. It can end in every way that a real
 // one can.
 type Container struct {
-	ground    *ground
-	spec      runtime.Spec
-	procs     []*proc
-	exits     []runtime.Exit // in the order in which they happened
-	handles   []*handle
-	sessions  []*session
-	taken     runtime.Consumption
-	files     int64 // number of written files
-	refuse    bool
-	paused    bool
-	deleted   bool
-	crashed   *time.Time // time of the crash, if its files must be stored
-	deleteErr error
-	dialErr   error
+	ground     *ground
+	spec       runtime.Spec
+	procs      []*proc
+	exits      []runtime.Exit // in the order in which they happened
+	handles    []*handle
+	sessions   []*session
+	taken      runtime.Consumption
+	crashState runtime.CrashState
+	files      int64 // number of written files
+	refuse     bool
+	paused     bool
+	deleted    bool
+	crashed    *time.Time // time of the crash, if its files must be stored
+	deleteErr  error
+	dialErr    error
 }
 
 // proc is one process.
@@ -119,6 +120,13 @@ func (c *Container) Take(used runtime.Consumption) {
 	c.ground.mu.Lock()
 	defer c.ground.mu.Unlock()
 	c.taken = used
+}
+
+// SetCrashState sets what CrashState returns.
+func (c *Container) SetCrashState(st runtime.CrashState) {
+	c.ground.mu.Lock()
+	defer c.ground.mu.Unlock()
+	c.crashState = st
 }
 
 // HoldReap makes Reap of a process wait until release is called.
@@ -379,6 +387,13 @@ func (h *handle) Signal(ctx context.Context, sig syscall.Signal, execs ...string
 		h.container.end(p, runtime.Exit{Exec: exec, Code: 128 + int(sig), Cause: runtime.CauseExited, At: time.Now()})
 	}
 	return ctx.Err()
+}
+
+// CrashState returns the state that SetCrashState set.
+func (h *handle) CrashState(context.Context) runtime.CrashState {
+	h.container.ground.mu.Lock()
+	defer h.container.ground.mu.Unlock()
+	return h.container.crashState
 }
 
 func (h *handle) Consumption(context.Context) (runtime.Consumption, error) {
