@@ -78,7 +78,7 @@ func killed(f Facts) (Verdict, bool) {
 	case certain:
 		v.Sentence = fmt.Sprintf("%s was killed by %s; the sender is unknown", f.first(), name)
 	default:
-		v.Sentence = fmt.Sprintf("%s failed with status %d: %s killed it (the sender is unknown), or the program exited with this status itself", f.first(), f.First.Code, name)
+		v.Sentence = fmt.Sprintf("%s ended with status %d: killed by %s from an unknown sender, or exited with %d itself", f.first(), f.First.Code, name, f.First.Code)
 		v.Class = Exited
 		if s == unix.SIGKILL || s == unix.SIGTERM {
 			v.Class = Killed

@@ -136,7 +136,7 @@ var rows = []row{
 	{"SIGSEGV", web(exit(139)), Signaled, "web crashed with SIGSEGV: it accessed memory that it does not have", "dew logs"},
 	{"SIGKILL from nobody known", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9}}), Killed, "web was killed by SIGKILL; the sender is unknown", "signals"},
 	{"SIGKILL from a program", web(Exit{Code: 137, Cause: Killed, Signal: Signal{Number: 9, Sender: "pkill (pid 812)"}}), Killed, "web was killed: pkill (pid 812) sent it SIGKILL", "signals"},
-	{"status 137 only", web(exit(137)), Killed, "web failed with status 137: SIGKILL killed it (the sender is unknown), or the program exited with this status itself", "signals"},
+	{"status 137 only", web(exit(137)), Killed, "web ended with status 137: killed by SIGKILL from an unknown sender, or exited with 137 itself", "signals"},
 	{"killed with dew", sidecar(Exit{Code: 137, Cause: KilledByUser, Signal: Signal{Number: 9, User: "admin"}}), KilledByUser,
 		"sidecar config-server exited with status 137 because admin sent it SIGKILL with dew", "Nothing to do"},
 

@@ -103,7 +103,8 @@ func (s *Slot) writeCrash(ctx context.Context, in *Instance, e runtime.Exit, ord
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
 		if !announced { // if the last lines cannot be written, write at least the record
-			s.append(r.App, line, why)
+			s.append(r.App, line)
+			s.append(r.App, why)
 		}
 	} else {
 		r.Mark(e.Exec, batch[:len(lines)])

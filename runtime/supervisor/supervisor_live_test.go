@@ -3,11 +3,13 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/verdict"
 )
 
 // A signal reaches only the named process in the named instance.
@@ -27,6 +29,8 @@ func TestSignalReachesTheNamed(t *testing.T) {
 		w.pass(time.Second)
 		if r := w.record(p); r.First.Exec != sideA || r.First.Code != 137 {
 			t.Errorf("first = %+v, want the sidecar with 137", r.First)
+		} else if v := r.Verdict("shop"); v.Class != verdict.KilledByUser || !strings.Contains(v.Sentence, "admin sent it SIGKILL") {
+			t.Errorf("verdict = %+v, want that admin killed it", v)
 		}
 	})
 }
