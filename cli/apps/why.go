@@ -87,7 +87,7 @@ func (b failedStart) record(ctx context.Context, ask *client.Client) (crash v3.C
 // verdict.
 func explainCrash(app string, c v3.Crash) *console.Failure {
 	f := &console.Failure{
-		Status: crashStatus(c.Verdict.Class),
+		Status: crashStatus(c),
 		Err:    fmt.Errorf("%s crashed while starting: %s", app, cmp.Or(c.Verdict.Sentence, c.Description)),
 		Advice: cmp.Or(c.Verdict.Advice, CrashAdvice(app)),
 	}
@@ -97,12 +97,12 @@ func explainCrash(app string, c v3.Crash) *console.Failure {
 	return f
 }
 
-// crashStatus is the exit status of dew for a class of crashes.
-func crashStatus(class string) int {
+// crashStatus is the exit status of dew for a crash.
+func crashStatus(c v3.Crash) int {
 	switch {
-	case strings.HasPrefix(class, "memory_"):
+	case c.First.OutOfMemory:
 		return console.StatusMemory
-	case class == causeStartTimeout:
+	case c.First.Cause == causeStartTimeout:
 		return console.StatusTimeout
 	}
 	return console.StatusCrashed
